@@ -1,0 +1,50 @@
+# Everything here works from a fresh clone: the first command that needs it sets up uv, Python packages and the control
+# plane's programs, and says so.
+STACK ?= local
+OUT ?= out/$(STACK)
+
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+
+.PHONY: up down preview test lint bench schema ready
+.DEFAULT_GOAL := help
+
+help: ## What there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+up: ready ## The stack $(STACK) on the embedded platform, put to the test
+	@$(RUN) tenancy up $(STACK)
+
+down: ready ## The embedded platform gone
+	@$(RUN) tenancy down
+
+preview: ready ## What $(STACK) will be, as a tree and as YAML in $(OUT)
+	@$(RUN) tenancy preview $(STACK) --out $(OUT)
+
+test: ready lint ## Lint, types, contracts, tests on a real API server, the preview of every stack
+	@$(RUN) python -m pytest
+	@for file in stacks/Pulumi.*.yaml; do stack=$${file#stacks/Pulumi.}; stack=$${stack%.yaml}; \
+	  echo "preview of $$stack"; $(RUN) tenancy preview $$stack --out out/$$stack >/dev/null || exit $$?; done
+
+lint: ready
+	@$(RUN) ruff check
+	@$(RUN) ruff format --check
+	@$(RUN) basedpyright
+	@$(RUN) lint-imports
+
+bench: ready ## The offline preview of 1 to 1,000 teams: time, memory, growth
+	@$(RUN) python -m benchmarks.preview
+
+schema: ready ## stacks/schema.json, from the model
+	@$(RUN) tenancy schema --out stacks/schema.json
+
+ready: .venv/ready
+
+.venv/ready: pyproject.toml uv.lock | $(UV)
+	@echo "setting up Python packages"
+	@$(UV) sync --frozen --quiet
+	@touch $@
+
+.uv/bin/uv:
+	@echo "setting up uv"
+	@python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv==0.13.8

@@ -1,0 +1,36 @@
+"""The stack as the Pulumi engine hands it to the program."""
+
+from pathlib import Path
+
+import pulumi
+from pulumi.runtime.config import CONFIG, get_config_env
+
+from model.load import load
+from model.problems import StackError
+from model.source import Source, read_config, read_file
+from model.spec import Stack
+
+
+def configured_stack(project: Path) -> Stack:
+    """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
+
+    Args:
+        project: folder of `Pulumi.yaml`.
+
+    Raises:
+        pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
+    """
+    values = CONFIG.get() or get_config_env()
+    source = read_config({key: str(value) for key, value in values.items()}, _beside(project))
+    try:
+        return load(source)
+    except StackError as error:
+        raise pulumi.RunError(str(error)) from error
+
+
+def _beside(project: Path) -> Source | None:
+    file = project / "stacks" / f"Pulumi.{pulumi.get_stack()}.yaml"
+    try:
+        return read_file(file, f"stacks/{file.name}")
+    except StackError:
+        return None  # The engine may keep a stack's config elsewhere.

@@ -1,0 +1,60 @@
+"""A dataset on object storage, mounted by a team."""
+
+import pulumi
+from pulumi_kubernetes.core.v1 import CSIPersistentVolumeSourceArgsDict, PersistentVolume, PersistentVolumeClaim
+
+from model.plan.datasets import VolumePlan
+from model.quantity import format_bytes
+
+
+class DatasetVolume(pulumi.ComponentResource):
+    """A volume on a bucket and the claim that binds it, and nothing else can.
+
+    The bucket, the right to read it and the cloud's CSI driver are not managed here.
+
+    Example:
+        >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
+    """
+
+    def __init__(self, name: str, volume: VolumePlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, {}, opts)
+        mode = "ReadWriteMany" if volume.writable else "ReadOnlyMany"
+        size = {"storage": format_bytes(volume.size)}
+        source: CSIPersistentVolumeSourceArgsDict = {
+            "driver": volume.driver,
+            "volume_handle": volume.handle,
+            "read_only": not volume.writable,
+        }
+        if volume.attributes:
+            source["volume_attributes"] = volume.attributes
+        self.volume = PersistentVolume(
+            f"{name}-volume",
+            metadata={"name": volume.name},
+            spec={
+                "access_modes": [mode],
+                "capacity": size,
+                "claim_ref": {"namespace": volume.team, "name": volume.dataset},
+                "csi": source,
+                "mount_options": list(volume.mount_options),
+                # What is in the bucket is not ours to delete.
+                "persistent_volume_reclaim_policy": "Retain",
+                "storage_class_name": "",
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.claim = PersistentVolumeClaim(
+            f"{name}-claim",
+            metadata={
+                "name": volume.dataset,
+                "namespace": volume.team,
+                "annotations": {"pulumi.com/skipAwait": "true"},
+            },
+            spec={
+                "access_modes": [mode],
+                "resources": {"requests": size},
+                "storage_class_name": "",
+                "volume_name": volume.name,
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.volume]),
+        )
+        self.register_outputs({"claim": volume.dataset})

@@ -1,0 +1,171 @@
+"""A team's namespace with its budgets, container bounds, network and way into the queue."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import (
+    LimitRange,
+    LimitRangeItemArgsDict,
+    LimitRangeSpecArgsDict,
+    Namespace,
+    ResourceQuota,
+    ResourceQuotaSpecArgsDict,
+    ServiceAccount,
+)
+from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
+
+from components.conventions import KUEUE, NAME
+from model.plan import namespaces as planned
+from model.quantity import format_amounts, format_bytes
+
+
+class TeamNamespace(pulumi.ComponentResource):
+    """A namespace in which a team can do no harm to others.
+
+    Holds its ResourceQuotas, LimitRange, NetworkPolicies, LocalQueue and the ServiceAccount of its workloads. Roles
+    and people's access are not managed here.
+
+    Attributes:
+        namespace: what everything in it depends on, so that it goes last.
+        bounds: what must be there before the first pod is.
+
+    Example:
+        >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
+    """
+
+    def __init__(self, name: str, team: planned.NamespacePlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TeamNamespace", name, {}, opts)
+        self.namespace = Namespace(
+            f"{name}-namespace",
+            metadata={"name": team.name, "labels": team.labels},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace])
+        self.bounds: list[pulumi.Resource] = [
+            *(self._quota(f"{name}-{quota.name}", team.name, quota) for quota in team.quotas),
+            self._limits(f"{name}-containers", team),
+            *self._network(name, team),
+            self._service_account(f"{name}-workload", team.name),
+            self._queue(f"{name}-queue", team),
+        ]
+        self.register_outputs({"namespace": team.name})
+
+    def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:
+        spec: ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
+        if quota.scope:
+            spec["scope_selector"] = {
+                "match_expressions": [
+                    {
+                        "scope_name": "PriorityClass",
+                        "operator": quota.scope.operator,
+                        "values": list(quota.scope.classes),
+                    }
+                ]
+            }
+        return ResourceQuota(name, metadata={"name": quota.name, "namespace": namespace}, spec=spec, opts=self._inside)
+
+    def _limits(self, name: str, team: planned.NamespacePlan) -> LimitRange:
+        return LimitRange(
+            name, metadata={"name": "containers", "namespace": team.name}, spec=_limits(team.limits), opts=self._inside
+        )
+
+    def _network(self, name: str, team: planned.NamespacePlan) -> list[NetworkPolicy]:
+        return [
+            NetworkPolicy(
+                f"{name}-{policy}", metadata={"name": policy, "namespace": team.name}, spec=spec, opts=self._inside
+            )
+            for policy, spec in _policies(team.network).items()
+        ]
+
+    def _service_account(self, name: str, namespace: str) -> ServiceAccount:
+        """What the team's workloads run as; they talk to no API server, so it mounts no token."""
+        return ServiceAccount(
+            name,
+            metadata={"name": "workload", "namespace": namespace},
+            automount_service_account_token=False,
+            opts=self._inside,
+        )
+
+    def _queue(self, name: str, team: planned.NamespacePlan) -> CustomResource:
+        return CustomResource(
+            name,
+            api_version=KUEUE,
+            kind="LocalQueue",
+            metadata={"name": team.name, "namespace": team.name},
+            spec={"clusterQueue": team.queue},
+            opts=self._inside,
+        )
+
+
+def _limits(limits: planned.LimitRange) -> LimitRangeSpecArgsDict:
+    container: LimitRangeItemArgsDict = {
+        "type": "Container",
+        "default": format_amounts(limits.default),
+        "default_request": format_amounts(limits.default_request),
+    }
+    if limits.min:
+        container["min"] = format_amounts(limits.min)
+    if limits.max:
+        container["max"] = format_amounts(limits.max)
+    if limits.ratio:
+        container["max_limit_request_ratio"] = {r: _ratio(ratio) for r, ratio in limits.ratio.items()}
+    items = [container]
+    if limits.claim_min is not None or limits.claim_max is not None:
+        claim: LimitRangeItemArgsDict = {"type": "PersistentVolumeClaim"}
+        if limits.claim_min is not None:
+            claim["min"] = {"storage": format_bytes(limits.claim_min)}
+        if limits.claim_max is not None:
+            claim["max"] = {"storage": format_bytes(limits.claim_max)}
+        items.append(claim)
+    return {"limits": items}
+
+
+def _ratio(ratio: Fraction) -> str:
+    return str(ratio.numerator) if ratio.denominator == 1 else f"{int(ratio * 1000)}m"
+
+
+def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecArgsDict]:
+    policies: dict[str, NetworkPolicySpecArgsDict] = {
+        "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
+        "allow-dns": {
+            "pod_selector": {},
+            "policy_types": ["Egress"],
+            "egress": [
+                {
+                    "to": [{"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+                    "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+                }
+            ],
+        },
+        # The pods of a distributed job talk to each other on ports of their own choice.
+        "allow-team": {
+            "pod_selector": {},
+            "policy_types": ["Ingress", "Egress"],
+            "ingress": [{"from_": [{"pod_selector": {}}]}],
+            "egress": [{"to": [{"pod_selector": {}}]}],
+        },
+    }
+    if network.egress:
+        policies["allow-https"] = {
+            "pod_selector": {},
+            "policy_types": ["Egress"],
+            "egress": [
+                {
+                    "to": [{"ip_block": {"cidr": cidr}} for cidr in network.egress],
+                    "ports": [{"port": 443, "protocol": "TCP"}],
+                }
+            ],
+        }
+    if network.from_cluster:
+        policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
+    return policies
+
+
+def _to_server(server: str, port: int) -> NetworkPolicySpecArgsDict:
+    return {
+        "pod_selector": {"match_labels": {NAME: server}},
+        "policy_types": ["Ingress"],
+        "ingress": [{"from_": [{"namespace_selector": {}}], "ports": [{"port": port, "protocol": "TCP"}]}],
+    }

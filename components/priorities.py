@@ -1,0 +1,65 @@
+"""Priority classes, for pods and for workloads in the queues."""
+
+from importlib.metadata import version
+
+import pulumi
+from pulumi_kubernetes.scheduling.v1 import PriorityClass
+
+from components.conventions import KUEUE
+from model.plan import PriorityPlan
+
+
+class WorkloadPriorityClass(pulumi.CustomResource):
+    """Kueue's class. The SDK's own `CustomResource` takes a `spec` alone, and this kind has its value beside it."""
+
+    def __init__(self, name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(
+            f"kubernetes:{KUEUE}:WorkloadPriorityClass",
+            name,
+            {
+                "apiVersion": KUEUE,
+                "kind": "WorkloadPriorityClass",
+                "metadata": {"name": priority.name},
+                "value": priority.value,
+                "description": priority.description,
+            },
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=version("pulumi-kubernetes"))),
+        )
+
+
+class Priorities(pulumi.ComponentResource):
+    """A PriorityClass and a WorkloadPriorityClass of the same name and value for each priority.
+
+    The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
+    other. Kueue itself is not installed here.
+
+    Example:
+        >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
+    """
+
+    def __init__(
+        self, name: str, priorities: tuple[PriorityPlan, ...], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:Priorities", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.classes = {each.name: _pods(f"{name}-{each.name}", each, own) for each in priorities}
+        self.workload_classes = {
+            each.name: _workloads(f"{name}-{each.name}-workloads", each, own) for each in priorities
+        }
+        self.register_outputs({"classes": list(self.classes)})
+
+
+def _pods(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PriorityClass:
+    return PriorityClass(
+        name,
+        metadata={"name": priority.name},
+        value=priority.value,
+        preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
+        global_default=priority.default,
+        description=priority.description,
+        opts=opts,
+    )
+
+
+def _workloads(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> WorkloadPriorityClass:
+    return WorkloadPriorityClass(name, priority, opts)

@@ -1,0 +1,170 @@
+"""A model server: Deployment, Service, autoscaler, disruption budget."""
+
+import math
+
+import pulumi
+from pulumi_kubernetes.apps.v1 import Deployment, DeploymentSpecArgsDict
+from pulumi_kubernetes.autoscaling.v2 import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehaviorArgsDict,
+    MetricSpecArgsDict,
+    MetricTargetArgsDict,
+)
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict, Service
+from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
+
+from components.conventions import DO_NOT_AWAIT, NAME, queued
+from components.pods import container, pod_spec
+from model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, ServerPlan
+
+_PERIOD = 10
+
+_BEHAVIOR: HorizontalPodAutoscalerBehaviorArgsDict = {
+    "scale_up": {
+        "stabilization_window_seconds": 30,
+        "policies": [{"type": "Percent", "value": 100, "period_seconds": 15}],
+    },
+    "scale_down": {
+        "stabilization_window_seconds": 300,
+        "policies": [{"type": "Percent", "value": 10, "period_seconds": 60}],
+    },
+}
+"""Doubles quickly when traffic comes, gives back slowly: a GPU given away too early costs a model's loading time."""
+
+
+class ModelServer(pulumi.ComponentResource):
+    """A server of one model on GPUs, growing and shrinking with its load.
+
+    The number of replicas belongs to the autoscaler: the Deployment leaves it out, else each deployment would reset
+    it. The image, and the adapter that serves a custom metric, are not managed here.
+
+    Example:
+        >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
+    """
+
+    def __init__(self, name: str, server: ServerPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:ModelServer", name, {}, opts)
+        self._own = pulumi.ResourceOptions(parent=self)
+        self._labels = {NAME: server.name}
+        self.deployment = self._deployment(f"{name}-deployment", server)
+        self.service = self._service(f"{name}-service", server)
+        self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
+        self.autoscaler = self._autoscaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
+        self.register_outputs({"service": f"{server.name}.{server.team}.svc"})
+
+    def _deployment(self, name: str, server: ServerPlan) -> Deployment:
+        labels = self._labels | queued(server.queue, server.pod.priority)
+        spec: DeploymentSpecArgsDict = {
+            "selector": {"match_labels": self._labels},
+            "strategy": {
+                "type": "RollingUpdate",
+                # Without room for a surge in the quota, a rollout replaces pods one for one.
+                "rolling_update": {"max_surge": server.surge, "max_unavailable": 0 if server.surge else 1},
+            },
+            "template": {"metadata": {"labels": labels}, "spec": self._pod(server)},
+        }
+        if server.replicas is not None:
+            spec["replicas"] = server.replicas
+        return Deployment(
+            name,
+            metadata={
+                "name": server.name,
+                "namespace": server.team,
+                "labels": labels,
+                "annotations": DO_NOT_AWAIT,
+            },
+            spec=spec,
+            opts=self._own,
+        )
+
+    def _pod(self, server: ServerPlan) -> PodSpecArgsDict:
+        own: ContainerArgsDict = {
+            **container(server.pod, "server"),
+            "ports": [{"name": "http", "container_port": server.port}],
+            "startup_probe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
+            "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
+            "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
+        }
+        return {
+            **pod_spec(server.pod, own),
+            "affinity": {
+                "pod_anti_affinity": {
+                    "preferred_during_scheduling_ignored_during_execution": [
+                        {
+                            "weight": 100,
+                            "pod_affinity_term": {
+                                "label_selector": {"match_labels": self._labels},
+                                "topology_key": "kubernetes.io/hostname",
+                            },
+                        }
+                    ]
+                }
+            },
+        }
+
+    def _service(self, name: str, server: ServerPlan) -> Service:
+        return Service(
+            name,
+            metadata={
+                "name": server.name,
+                "namespace": server.team,
+                "labels": self._labels,
+                "annotations": DO_NOT_AWAIT,
+            },
+            spec={
+                "type": "ClusterIP",
+                "selector": self._labels,
+                "ports": [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}],
+            },
+            opts=self._own,
+        )
+
+    def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:
+        """A tenth of the pods may go at once, at least one, so that a node can always be drained."""
+        return PodDisruptionBudget(
+            name,
+            metadata={"name": server.name, "namespace": server.team, "labels": self._labels},
+            spec={"max_unavailable": "10%", "selector": {"match_labels": self._labels}},
+            opts=self._own,
+        )
+
+    def _autoscaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler:
+        return HorizontalPodAutoscaler(
+            name,
+            metadata={
+                "name": server.name,
+                "namespace": server.team,
+                "labels": self._labels,
+                "annotations": DO_NOT_AWAIT,
+            },
+            spec={
+                "scale_target_ref": {"api_version": "apps/v1", "kind": "Deployment", "name": server.name},
+                "min_replicas": scaling.least,
+                "max_replicas": scaling.most,
+                "metrics": _metrics(scaling),
+                "behavior": _BEHAVIOR,
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.deployment]),
+        )
+
+
+def _probe(server: ServerPlan, *, threshold: int) -> ProbeArgsDict:
+    return {
+        "http_get": {"path": server.health, "port": "http"},
+        "period_seconds": _PERIOD,
+        "timeout_seconds": 5,
+        "failure_threshold": threshold,
+    }
+
+
+def _metrics(scaling: Scaling) -> list[MetricSpecArgsDict]:
+    metrics: list[MetricSpecArgsDict] = []
+    if scaling.cpu is not None:
+        target: MetricTargetArgsDict = {"type": "Utilization", "average_utilization": scaling.cpu}
+        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    if scaling.latency:
+        metric, seconds = scaling.latency
+        # The metric counts seconds, so 100 ms are 100 thousandths of one.
+        average: MetricTargetArgsDict = {"type": "AverageValue", "average_value": f"{round(seconds * 1000)}m"}
+        metrics.append({"type": "Pods", "pods": {"metric": {"name": metric}, "target": average}})
+    return metrics

@@ -1,0 +1,51 @@
+"""The whole tenancy on one cluster."""
+
+import pulumi
+
+from components.datasets import DatasetVolume
+from components.namespace import TeamNamespace
+from components.priorities import Priorities
+from components.queues import Queues
+from components.serving import ModelServer
+from components.training import GangJob, TrainingJob
+from model.plan import Plan, TeamPlan
+
+
+class Team(pulumi.ComponentResource):
+    """One team: its namespace, then its datasets, then what it runs.
+
+    Example:
+        >>> Team("ml-research", plan(stack).teams[0])
+    """
+
+    def __init__(self, name: str, team: TeamPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Team", name, {}, opts)
+        self.space = TeamNamespace(f"{name}-space", team.namespace, pulumi.ResourceOptions(parent=self))
+        # A dot, which no name has: of "ml" and "a-b" and of "ml-a" and "b" a hyphen would make the same.
+        inside = pulumi.ResourceOptions(parent=self, depends_on=[self.space.namespace, *self.space.bounds])
+        self.datasets = [DatasetVolume(f"{name}.{each.dataset}", each, inside) for each in team.volumes]
+        self.servers = [ModelServer(f"{name}.{each.name}", each, inside) for each in team.servers]
+        self.jobs = [TrainingJob(f"{name}.{each.name}", each, inside) for each in team.jobs]
+        self.gangs = [GangJob(f"{name}.{each.name}", each, inside) for each in team.gangs]
+        self.register_outputs({"namespace": team.namespace.name})
+
+
+class Tenancy(pulumi.ComponentResource):
+    """Priorities, the queues that all share, and every team: the Kubernetes half of a stack.
+
+    Takes its cluster from the provider in `opts`. Clusters, node pools and operators are not managed here.
+
+    Attributes:
+        teams: by name.
+
+    Example:
+        >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
+    """
+
+    def __init__(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Tenancy", name, {}, opts)
+        self.priorities = Priorities("priorities", plan.priorities, pulumi.ResourceOptions(parent=self))
+        self.queues = Queues("queues", plan.queues, pulumi.ResourceOptions(parent=self))
+        after = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.queues])
+        self.teams = {team.namespace.name: Team(team.namespace.name, team, after) for team in plan.teams}
+        self.register_outputs({"teams": list(self.teams)})

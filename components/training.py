@@ -1,0 +1,151 @@
+"""Batch work: a Job or TrainJob through a queue, a gang through Volcano."""
+
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
+
+from components.conventions import DO_NOT_AWAIT, NAME, queued
+from components.pods import container, environment, pod_spec, resources, tolerations
+from components.wire import wire
+from model.plan.workloads import GangPlan, JobPlan
+
+
+class TrainingJob(pulumi.ComponentResource):
+    """Batch work that waits in a team's queue and starts whole: a Job, or a TrainJob for distributed PyTorch.
+
+    Whether it runs is the queue's decision, so a deployment does not wait for it. A TrainJob needs Kubeflow Trainer
+    and its runtime `torch-distributed`, which are not installed here.
+
+    Example:
+        >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
+    """
+
+    def __init__(self, name: str, job: JobPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TrainingJob", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.job: pulumi.Resource = (
+            _job(f"{name}-job", job, own) if job.framework == "job" else _train_job(f"{name}-train-job", job, own)
+        )
+        self.register_outputs({"job": job.name})
+
+
+class GangJob(pulumi.ComponentResource):
+    """A Volcano Job whose pods start all at once or not at all.
+
+    It draws on the team's Volcano queue, never on Kueue's: one GPU is promised by one scheduler. Volcano is not
+    installed here.
+
+    Example:
+        >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
+    """
+
+    def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
+        self.job = _volcano_job(f"{name}-job", gang, pulumi.ResourceOptions(parent=self))
+        self.register_outputs({"job": gang.name})
+
+
+def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
+    labels = {NAME: job.name}
+    spec: JobSpecArgsDict = {
+        "parallelism": job.workers,
+        "completions": job.workers,
+        "completion_mode": "Indexed",
+        "backoff_limit": job.retries,
+        "ttl_seconds_after_finished": job.keep,
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"},
+        },
+    }
+    if job.deadline is not None:
+        spec["active_deadline_seconds"] = job.deadline
+    return Job(
+        name,
+        metadata={
+            "name": job.name,
+            "namespace": job.team,
+            "labels": labels | queued(job.queue, job.pod.priority),
+            "annotations": DO_NOT_AWAIT,
+        },
+        spec=spec,
+        opts=opts,
+    )
+
+
+def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
+    pod = job.pod
+    trainer: dict[str, Any] = {
+        "image": pod.image,
+        "numNodes": job.workers,
+        "resourcesPerNode": resources(pod),
+        "command": list(pod.command),
+        "args": list(pod.args),
+        "env": environment(pod),
+    }
+    place = {"nodeSelector": pod.node_labels, "tolerations": wire(tolerations(pod.tolerated))}
+    spec: dict[str, Any] = {
+        "runtimeRef": {"name": "torch-distributed"},
+        "trainer": {key: value for key, value in trainer.items() if value},
+        "runtimePatches": [
+            {
+                "manager": "gpu-tenancy.dev/tenancy",
+                "trainingRuntimeSpec": {
+                    "template": {
+                        "spec": {
+                            "replicatedJobs": [
+                                {"name": "node", "template": {"spec": {"template": {"spec": place}}}},
+                            ]
+                        }
+                    }
+                },
+            }
+        ],
+    }
+    if job.deadline is not None:
+        spec["activeDeadlineSeconds"] = job.deadline
+    return CustomResource(
+        name,
+        api_version="trainer.kubeflow.org/v1alpha1",
+        kind="TrainJob",
+        metadata={
+            "name": job.name,
+            "namespace": job.team,
+            "labels": {NAME: job.name, **queued(job.queue, pod.priority)},
+        },
+        spec=spec,
+        opts=opts,
+    )
+
+
+def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
+    pod = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
+    spec: dict[str, Any] = {
+        "schedulerName": "volcano",
+        "queue": gang.queue,
+        "minAvailable": sum(gang.tasks.values()),
+        "maxRetry": gang.retries,
+        "ttlSecondsAfterFinished": gang.keep,
+        # The pods know each other by host name and wait for each other, so one that is lost restarts them all.
+        "plugins": {"env": [], "svc": []},
+        "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
+        "tasks": [
+            {
+                "name": task,
+                "replicas": replicas,
+                "template": {"metadata": {"labels": {NAME: gang.name}}, "spec": wire(pod)},
+            }
+            for task, replicas in gang.tasks.items()
+        ],
+        **({"priorityClassName": gang.pod.priority} if gang.pod.priority else {}),
+    }
+    return CustomResource(
+        name,
+        api_version="batch.volcano.sh/v1alpha1",
+        kind="Job",
+        metadata={"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
+        spec=spec,
+        opts=opts,
+    )

@@ -1,0 +1,137 @@
+"""Nodes that are not there, with the GPUs, labels and taints of a stack's pools."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from console.cluster.client import Cluster, Manifest
+from console.cluster.references import Reference
+from console.offline.wire import Json, at, text_at
+from model.plan.supply import POOL_LABEL, NodeTaint, PoolSupply, pool_supply
+from model.quantity import format_amounts
+from model.spec import Stack
+
+OURS: Final = "gpu-tenancy.dev/embedded-node"
+"""Label of the nodes that this module made, and may take away."""
+
+_PODS: Final = "110"
+"""Pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """One node: its labels and taints, and what pods can have of it as Kubernetes writes it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    capacity: Mapping[str, str]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The node, and the mark by which kwok plays it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self.name,
+                "labels": {**self.labels, "kubernetes.io/hostname": self.name, OURS: "true"},
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+            },
+            "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in self.taints]},
+        }
+
+
+def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
+    """The nodes of a stack's pools, as many of each as may be promised to teams."""
+    supplies = (pool_supply(name, pool, autoscaler=stack.cluster.autoscaler) for name, pool in stack.pools.items())
+    return tuple(node for pool in supplies if pool for node in _of_pool(pool))
+
+
+def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
+    capacity = {**format_amounts(pool.node), "pods": _PODS}
+    for number in range(pool.most):
+        yield NodeShape(f"{pool.name}-{number}", {**pool.labels, POOL_LABEL: pool.name}, pool.taints, capacity)
+
+
+def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> tuple[int, int]:
+    """Makes the cluster's nodes what the shapes say, and waits until they are ready.
+
+    Nodes of an earlier stack go, with what runs on them.
+
+    Returns:
+        How many were made or changed, and how many went.
+
+    Raises:
+        ConsoleError: a node does not become ready, or the API server refuses one.
+    """
+    there = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
+    wanted = {shape.name for shape in shapes}
+    gone = [Reference("v1", "Node", name) for name in there if name not in wanted]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(cluster.delete, gone))
+        changed = sum(pool.map(partial(_bring, cluster, there), shapes))
+    cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=60)
+    return changed, len(gone)
+
+
+def add_node(cluster: Cluster, shape: NodeShape) -> None:
+    """Adds one node beside those of the pools, and waits until it is ready; whoever adds it takes it away again.
+
+    Raises:
+        ConsoleError: it does not become ready.
+    """
+    manifest = shape.manifest
+    metadata = manifest["metadata"]
+    if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):
+        del labels[OURS]
+    _put(cluster, manifest, shape.capacity)
+    cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
+
+
+def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) -> bool:
+    before = there.get(shape.name)
+    after, resized = _put(cluster, shape.manifest, shape.capacity)
+    return resized or before is None or _ours(before) != _ours(after)
+
+
+def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:
+    """Applies a node and its size; the node, and whether its size was another."""
+    node = cluster.apply(manifest, force=True)
+    amounts: Json = dict(capacity)
+    if at(node, "status", "capacity") == amounts:
+        return node, False
+    status: Json = {"capacity": amounts, "allocatable": amounts}
+    cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
+    return node, True
+
+
+def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
+    """What is ours of a node; its resourceVersion moves with each heartbeat."""
+    return at(node, "metadata", "labels"), at(node, "spec", "taints")
+
+
+def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
+    ready = {text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", labels=OURS) if _ready(node)}
+    return wanted <= ready
+
+
+def _ready(node: Mapping[str, Json]) -> bool:
+    conditions = at(node, "status", "conditions")
+    return not _not_ready_taint(node) and any(
+        text_at(each, "type") == "Ready" and text_at(each, "status") == "True"
+        for each in (conditions if isinstance(conditions, list) else ())
+        if isinstance(each, dict)
+    )
+
+
+def _not_ready_taint(node: Mapping[str, Json]) -> bool:
+    """New nodes carry it for a moment, and nothing is scheduled on them."""
+    taints = at(node, "spec", "taints")
+    return any(
+        text_at(each, "key").startswith("node.kubernetes.io/")
+        for each in (taints if isinstance(taints, list) else ())
+        if isinstance(each, dict)
+    )

@@ -1,0 +1,174 @@
+"""The parts of the control plane, and the flags that each is started with: TLS and RBAC on, loopback only."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+SERVICES: Final = "10.0.0.0/24"
+STAGES: Final = Path(__file__).parent / "stages.yaml"
+
+ETCD: Final = "etcd"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLERS: Final = "kube-controller-manager"
+SCHEDULER: Final = "kube-scheduler"
+NODES: Final = "kwok"
+
+PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)
+"""In the order in which they need each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything of one platform lies.
+
+    Attributes:
+        home: its folder, which `down` removes whole.
+    """
+
+    home: Path
+
+    @property
+    def certificates(self) -> Path:
+        """Keys and certificates of every part."""
+        return self.home / "certificates"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.home / "kubeconfig"
+
+    @property
+    def data(self) -> Path:
+        """What etcd keeps."""
+        return self.home / "etcd"
+
+    @property
+    def state(self) -> Path:
+        """Pids and ports of what runs."""
+        return self.home / "platform.json"
+
+    @property
+    def carried(self) -> Path:
+        """Which stack is there, and by which engine."""
+        return self.home / "carried.json"
+
+    def log(self, part: str) -> Path:
+        """What a part says."""
+        return self.home / "logs" / f"{part}.log"
+
+    def client_config(self, client: str) -> Path:
+        """The kubeconfig of a part."""
+        return self.home / "clients" / f"{client}.kubeconfig"
+
+    def certificate(self, name: str) -> str:
+        """A certificate's file."""
+        return str(self.certificates / f"{name}.crt")
+
+    def key(self, name: str) -> str:
+        """A private key's file."""
+        return str(self.certificates / f"{name}.key")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports on the loopback."""
+
+    api: int
+    etcd: int
+    etcd_peer: int
+
+
+def flags(part: str, places: Places, ports: Ports) -> list[str]:
+    """The flags of a part."""
+    return {
+        ETCD: _etcd,
+        API_SERVER: _api_server,
+        CONTROLLERS: _controllers,
+        SCHEDULER: _scheduler,
+        NODES: _nodes,
+    }[part](places, ports)
+
+
+def _etcd(places: Places, ports: Ports) -> list[str]:
+    clients, peers = f"https://{LOOPBACK}:{ports.etcd}", f"https://{LOOPBACK}:{ports.etcd_peer}"
+    return [
+        f"--data-dir={places.data}",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+        f"--cert-file={places.certificate('serving')}",
+        f"--key-file={places.key('serving')}",
+        "--client-cert-auth",
+        f"--trusted-ca-file={places.certificate('authority')}",
+        f"--peer-cert-file={places.certificate('serving')}",
+        f"--peer-key-file={places.key('serving')}",
+        "--peer-client-cert-auth",
+        f"--peer-trusted-ca-file={places.certificate('authority')}",
+        "--unsafe-no-fsync",  # what is lost with the machine's power is made again by the next `up`
+        "--log-level=warn",
+    ]
+
+
+def _api_server(places: Places, ports: Ports) -> list[str]:
+    return [
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        f"--secure-port={ports.api}",
+        f"--tls-cert-file={places.certificate('serving')}",
+        f"--tls-private-key-file={places.key('serving')}",
+        f"--client-ca-file={places.certificate('authority')}",
+        "--anonymous-auth=false",
+        "--authorization-mode=Node,RBAC",
+        f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
+        f"--etcd-cafile={places.certificate('authority')}",
+        f"--etcd-certfile={places.certificate('etcd-client')}",
+        f"--etcd-keyfile={places.key('etcd-client')}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={places.key('service-accounts')}",
+        f"--service-account-signing-key-file={places.key('service-accounts')}",
+        f"--service-cluster-ip-range={SERVICES}",
+        "--endpoint-reconciler-type=none",  # no pod here ever calls the API server
+        "--allow-privileged=true",
+        "--profiling=false",
+    ]
+
+
+def _controllers(places: Places, _ports: Ports) -> list[str]:
+    return [
+        f"--kubeconfig={places.client_config('controller-manager')}",
+        f"--service-account-private-key-file={places.key('service-accounts')}",
+        f"--root-ca-file={places.certificate('authority')}",
+        "--use-service-account-credentials=true",
+        "--leader-elect=false",
+        "--secure-port=0",  # it serves nobody
+        "--profiling=false",
+        # Quotas follow pods at once rather than within five minutes, so that a summary tells the present.
+        "--resource-quota-sync-period=10s",
+        "--horizontal-pod-autoscaler-sync-period=2s",
+        # No volume is ever attached to a node that is not there.
+        "--controllers=*,-persistentvolume-attach-detach-controller,-ttl-after-finished-controller",
+    ]
+
+
+def _scheduler(places: Places, _ports: Ports) -> list[str]:
+    return [
+        f"--kubeconfig={places.client_config('scheduler')}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--profiling=false",
+    ]
+
+
+def _nodes(places: Places, _ports: Ports) -> list[str]:
+    return [
+        f"--kubeconfig={places.client_config('kwok')}",
+        f"--config={STAGES}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
+        f"--node-ip={LOOPBACK}",
+        "--cidr=10.1.0.0/16",
+    ]

@@ -1,0 +1,83 @@
+"""What the command prints: tables for people, plain text where nobody looks at a terminal."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from console.proofs import Proof
+from console.summary import Summary
+from console.up import Outcome
+
+
+def outcome(console: Console, result: Outcome) -> None:
+    """The end of an `up`: what changed, what there is, and whether the promises hold."""
+    console.print()
+    console.print(f"[bold]{result.preview.name}[/bold] on the embedded platform, {result.server}")
+    console.print(f"{changes(result.changes)} [dim]({result.objects} objects, by {result.engine})[/dim]")
+    console.print()
+    console.print(promises(result.summary))
+    if result.summary.waiting:
+        waiting = "1 pod waits" if result.summary.waiting == 1 else f"{result.summary.waiting} pods wait"
+        console.print(f"[dim]{waiting} for GPUs on a node; where Kueue runs, the queue holds them back[/dim]")
+    console.print()
+    for proof in result.proofs:
+        console.print(_line(proof))
+    for pod in result.summary.astray:
+        console.print(f"[red]✗[/red] {pod} runs on a node of another model than it asked for")
+
+
+def changes(counts: Mapping[str, int]) -> str:
+    """`70 created, 2 pruned`, or `no changes`."""
+    return ", ".join(f"{count} {action}" for action, count in counts.items()) or "no changes"
+
+
+def promises(summary: Summary) -> Table:
+    """Each team's guarantee, limit and use of each flavor, as the API server has them."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs, read back from the API server")
+    table.title_justify = "left"
+    for heading, justify in _COLUMNS:
+        table.add_column(heading, justify=justify)
+    supply = {each.flavor: each for each in summary.supply}
+    for holding in summary.holdings:
+        flavor = supply[holding.flavor]
+        table.add_row(
+            holding.team,
+            holding.flavor,
+            holding.queue,
+            str(holding.guaranteed),
+            str(holding.limit),
+            str(holding.used),
+            f"{flavor.used} of {flavor.gpus}",
+            "yes" if holding.lends else "no",
+        )
+    return table
+
+
+_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("scheduler", "left"),
+    ("guaranteed", "right"),
+    ("limit", "right"),
+    ("used", "right"),
+    ("flavor in use", "right"),
+    ("lends", "left"),
+)
+
+
+def _line(proof: Proof) -> str:
+    mark = "[green]✓[/green]" if proof.holds else "[red]✗[/red]"
+    return f"{mark} {proof.promise}\n  [dim]{proof.seen}[/dim]"
+
+
+def problems(console: Console, found: Iterable[object], where: str) -> None:
+    """Everything that is wrong, each in a line that an editor can jump to."""
+    listed = [str(problem) for problem in found]
+    for line in listed:
+        place, separator, rest = line.partition(": ")
+        console.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)
+    console.print(
+        f"[red]{len(listed)} {'problem' if len(listed) == 1 else 'problems'}[/red] in {where}; nothing was touched"
+    )

@@ -1,0 +1,123 @@
+"""`tenancy up`: a stack on the embedded platform, from its file to the proof that its promises hold."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from console.cluster.apply import apply
+from console.cluster.client import Cluster
+from console.embedded.crds import install
+from console.embedded.nodes import bring_nodes, node_shapes
+from console.embedded.platform import Platform
+from console.embedded.toolchain import Report
+from console.errors import ConsoleError
+from console.offline.objects import waves
+from console.project import Preview, preview
+from console.proofs import Proof, prove
+from console.pulumi_cli import PulumiCli, find_pulumi
+from console.summary import Summary, settle, summarise
+from model.plan import Plan, plan
+from model.plan.shares import Tree
+
+Engine: TypeAlias = Literal["pulumi", "server-side apply"]
+
+ACTIONS: Final = ("created", "changed", "replaced", "pruned")
+"""What may become of an object, beside nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `up` did, and what there is now.
+
+    Attributes:
+        engine: who applied the objects.
+        changes: how many nodes and objects were created, changed, replaced, pruned; what is 0 is left out.
+        objects: how many the stack has.
+        kubeconfig: of the platform.
+    """
+
+    preview: Preview
+    plan: Plan
+    engine: Engine
+    changes: Mapping[str, int]
+    objects: int
+    kubeconfig: Path
+    server: str
+    summary: Summary
+    proofs: tuple[Proof, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise held."""
+        return all(proof.holds for proof in self.proofs) and not self.summary.astray
+
+
+def up(name: str, platform: Platform, report: Report) -> Outcome:
+    """Brings a stack up on a platform, and puts its promises to the test.
+
+    Nothing is touched where the stack is wrong.
+
+    Raises:
+        StackError: with everything that is wrong in the stack.
+        RenderError: what it declares cannot be deployed.
+        ConsoleError: the platform does not come up, or refuses an object.
+    """
+    report(f"reading stack {name}")
+    found = preview(name)
+    planned, tree = plan(found.stack), Tree(found.stack)
+    _same_stack(platform, name)
+    platform.up(report)
+    with platform.cluster() as cluster:
+        install(cluster, platform.cache, report)
+        report("making the pools' nodes")
+        nodes, gone = bring_nodes(cluster, node_shapes(found.stack))
+        engine = _engine(platform, name)
+        report(f"bringing up {len(found.objects)} objects by {engine}")
+        changes = _apply(cluster, platform, found, engine)
+        changes += Counter({"changed": nodes, "pruned": gone})
+        report("waiting for controllers and scheduler")
+        settle(cluster, planned)
+        report("putting the promises to the test")
+        proofs = prove(cluster, planned, tree)
+        summary = summarise(cluster, planned, tree)
+        return Outcome(
+            preview=found,
+            plan=planned,
+            engine=engine,
+            changes={action: changes[action] for action in ACTIONS if changes[action]},
+            objects=len(found.objects),
+            kubeconfig=platform.kubeconfig,
+            server=cluster.server,
+            summary=summary,
+            proofs=proofs,
+        )
+
+
+def _same_stack(platform: Platform, name: str) -> None:
+    carried = platform.carried()
+    if carried and carried[0] != name:
+        raise ConsoleError(f"the embedded platform carries stack {carried[0]}, not {name}", "run `tenancy down` first")
+
+
+def _engine(platform: Platform, name: str) -> Engine:
+    """The engine of the first `up`, which alone knows what is there; at first Pulumi, where there is one."""
+    carried = platform.carried()
+    engine: Engine = "pulumi" if (carried[1] == "pulumi" if carried else find_pulumi()) else "server-side apply"
+    platform.carry(name, engine)
+    return engine
+
+
+def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine) -> Counter[str]:
+    if engine == "pulumi":
+        program = find_pulumi()
+        if program is None:
+            raise ConsoleError(
+                "this platform was brought up by Pulumi, which is no longer on the PATH",
+                "put it there, or run `tenancy down` first",
+            )
+        return Counter(PulumiCli(program, platform.places.home / "pulumi").up(found.name, platform.kubeconfig))
+    manifests = [[dict(each.manifest) for each in wave] for wave in waves(found.objects)]
+    changes = apply(cluster, manifests, platform.places.home / "applied.json")
+    return Counter(change.action for change in changes)

@@ -1,0 +1,99 @@
+"""What will exist, decided to the last number: plain frozen data that the components declare."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from model.plan.datasets import VolumePlan, volumes
+from model.plan.namespaces import NamespacePlan, namespace
+from model.plan.queues import (
+    ClusterQueue,
+    CohortQueue,
+    GangQueue,
+    ResourceFlavor,
+    cluster_queues,
+    cohorts,
+    gang_queues,
+    resource_flavors,
+)
+from model.plan.shares import Tree
+from model.plan.workloads import GangPlan, JobPlan, ServerPlan, gangs, jobs, servers
+from model.spec import Stack
+from model.spec.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityPlan:
+    """A PriorityClass for pods, and its twin for workloads in the queues."""
+
+    name: str
+    value: int
+    preempts: bool
+    default: bool
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class TeamPlan:
+    """All that belongs to one team."""
+
+    namespace: NamespacePlan
+    volumes: tuple[VolumePlan, ...]
+    servers: tuple[ServerPlan, ...]
+    jobs: tuple[JobPlan, ...]
+    gangs: tuple[GangPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesPlan:
+    """The queues that all teams share."""
+
+    flavors: tuple[ResourceFlavor, ...]
+    cohorts: tuple[CohortQueue, ...]
+    cluster_queues: tuple[ClusterQueue, ...]
+    gang_queues: tuple[GangQueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One environment, as it will be."""
+
+    environment: str
+    cluster: Cluster
+    fairness: Literal["hierarchical", "even"]
+    priorities: tuple[PriorityPlan, ...]
+    queues: QueuesPlan
+    teams: tuple[TeamPlan, ...]
+
+
+def plan(stack: Stack) -> Plan:
+    """Decides everything that a coherent stack leaves open.
+
+    Args:
+        stack: one that `model.checks` finds nothing wrong with.
+    """
+    tree = Tree(stack)
+    return Plan(
+        environment=stack.environment,
+        cluster=stack.cluster,
+        fairness=stack.fairness,
+        priorities=tuple(
+            PriorityPlan(name, each.value, each.preempts, each.default, each.description)
+            for name, each in stack.priorities.items()
+        ),
+        queues=QueuesPlan(resource_flavors(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)),
+        teams=_teams(tree),
+    )
+
+
+def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
+    all_volumes, all_servers, all_jobs, all_gangs = volumes(tree), servers(tree), jobs(tree), gangs(tree)
+    return tuple(
+        TeamPlan(
+            namespace=namespace(tree, name),
+            volumes=tuple(volume for volume in all_volumes if volume.team == name),
+            servers=tuple(server for server in all_servers if server.team == name),
+            jobs=tuple(job for job in all_jobs if job.team == name),
+            gangs=tuple(gang for gang in all_gangs if gang.team == name),
+        )
+        for name in tree.stack.teams
+    )

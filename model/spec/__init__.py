@@ -1,0 +1,41 @@
+"""What a stack may say: one closed, frozen section for each key of the Pulumi config."""
+
+from typing import Literal
+
+from model.spec.base import Name, Section
+from model.spec.cluster import Cluster, ExistingCluster, Metrics
+from model.spec.pools import Pool
+from model.spec.teams import Team
+from model.spec.tenancy import Cohort, PriorityEntry
+from model.spec.workloads import DatasetEntry
+
+NAMESPACE = "gpu-tenancy"
+"""Namespace of the Pulumi config keys: the project's name."""
+
+
+class Stack(Section):
+    """One environment."""
+
+    environment: Name = "dev"
+    """Label `environment` on what is made, such as dev, staging or prod."""
+    cluster: Cluster = ExistingCluster(cloud="existing")
+    """Where the tenancy lives."""
+    pools: dict[Name, Pool]
+    """Node pools by name."""
+    priorities: dict[Name, PriorityEntry] = {}
+    """Priority classes by name."""
+    fairness: Literal["hierarchical", "even"] = "hierarchical"
+    """How teams share what nobody is guaranteed. `hierarchical`: groups' bounds hold, and a group within its own
+    share reclaims before its neighbours. `even`: teams borrow by weight, whatever their group, and no group may bound
+    them."""
+    cohorts: dict[Name, Cohort] = {}
+    """Groups of teams, a tree of any depth; left out, one root named `org`."""
+    teams: dict[Name, Team] = {}
+    """Teams by name, which is their namespace's."""
+    datasets: dict[Name, DatasetEntry] = {}
+    """Datasets by name: a bucket, or spelled out."""
+    metrics: Metrics = Metrics()
+    """Custom metrics that servers may scale on."""
+
+
+__all__ = ["NAMESPACE", "Stack"]

@@ -1,0 +1,78 @@
+"""Valid stacks as plain data, of which each test breaks one part."""
+
+from typing import Any, TypeAlias
+
+from model.load import load
+from model.plan import Plan, plan
+from model.plan.queues import ClusterQueue, CohortQueue, ResourceLine
+from model.problems import StackError
+from model.source import Source
+
+Data: TypeAlias = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any) -> Data:
+    """Two nodes of eight H100s."""
+    return {"machine": machine, "nodes": nodes, **rest}
+
+
+def team(**sections: Any) -> Data:
+    """A team that has nothing yet."""
+    return {"owner": "research", "costCenter": "rd-001", **sections}
+
+
+def server(**fields: Any) -> Data:
+    """A server of one pod on one GPU."""
+    return {"image": "registry.example.com/serve:1.0", "replicas": 1, **fields}
+
+
+def job(**fields: Any) -> Data:
+    """A job of one pod on one GPU."""
+    return {"image": "registry.example.com/train:1.0", **fields}
+
+
+def stack(**sections: Any) -> Data:
+    """CPU nodes, 16 H100s and 32 A100s, and a team that is guaranteed half of the H100s."""
+    return {
+        "pools": {"cpu": pool("m7i.8xlarge", 3), "h100": pool(), "a100": pool("p4de.24xlarge", 4)},
+        "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
+        **sections,
+    }
+
+
+def planned(sections: Data) -> Plan:
+    """What a stack becomes; raises what is wrong with it."""
+    return plan(load(Source(sections)))
+
+
+def errors(sections: Data) -> list[str]:
+    """What is wrong with a stack, each problem as the user reads it."""
+    try:
+        load(Source(sections))
+    except StackError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def queue_of(made: Plan, name: str) -> ClusterQueue:
+    """A team's queue."""
+    return next(queue for queue in made.queues.cluster_queues if queue.name == name)
+
+
+def cohort_of(made: Plan, name: str) -> CohortQueue:
+    """A node of the cohort tree."""
+    return next(cohort for cohort in made.queues.cohorts if cohort.name == name)
+
+
+def line(node: ClusterQueue | CohortQueue, flavor: str, resource: str = GPU) -> ResourceLine:
+    """What a queue or cohort has of one resource of one flavor."""
+    (quota,) = (quota for quota in node.quotas if quota.flavor == flavor)
+    (found,) = (each for each in quota.lines if each.resource == resource)
+    return found
+
+
+def amounts(node: ClusterQueue | CohortQueue, flavor: str, resource: str = GPU) -> tuple[int, int | None, int | None]:
+    """Nominal quota, borrowing limit and lending limit; None where it is left out."""
+    found = line(node, flavor, resource)
+    return found.nominal, found.borrowing, found.lending

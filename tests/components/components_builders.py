@@ -1,0 +1,99 @@
+"""Renders tiny programs that use one component, as somebody else's Pulumi program would."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import dedent
+from typing import Any, cast
+
+from builders import Data
+
+from console.offline.checks import problems
+from console.offline.manifests import KubernetesObject, kubernetes_objects
+from console.offline.recording import Registration
+from console.offline.render import Rendered, render
+from model.source import Source, to_config
+
+HEADER = """
+import json
+import pulumi
+from model.load import load
+from model.plan import plan
+from model.source import read_config
+
+config = pulumi.Config("gpu-tenancy")
+made = plan(load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))})))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a program declared."""
+
+    rendered: Rendered
+
+    @property
+    def objects(self) -> tuple[KubernetesObject, ...]:
+        return kubernetes_objects(self.rendered)
+
+    def only(self, kind: str, name: str = "", namespace: str = "") -> KubernetesObject:
+        """The one object of a kind, and of a name where the kind is there more than once."""
+        (found,) = self.every(kind, name, namespace)
+        return found
+
+    def every(self, kind: str, name: str = "", namespace: str = "") -> list[KubernetesObject]:
+        return [
+            one
+            for one in self.objects
+            if one.kind == kind and name in {"", one.name} and namespace in {"", one.namespace}
+        ]
+
+    def spec(self, kind: str, name: str = "") -> Any:
+        return cast("Any", self.only(kind, name).manifest)["spec"]
+
+    def component(self, kind: str) -> Registration:
+        (found,) = (one for one in self.rendered.registrations if one.type == f"gpu-tenancy:tenancy:{kind}")
+        return found
+
+    def children(self, kind: str) -> list[Registration]:
+        return [one for one in self.rendered.registrations if one.parent == self.component(kind).urn]
+
+
+def program(sections: Data, body: str) -> Program:
+    """Renders a program with the plan of a stack at hand as `made`."""
+    config = {**to_config(Source(sections)), "gpu-tenancy:keys": json.dumps(list(sections))}
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "__main__.py").write_text(HEADER + dedent(body))
+        rendered = render(Path(folder), project="other", stack="x", config=config)
+    return Program(rendered)
+
+
+def tenancy(sections: Data) -> Program:
+    """The whole tenancy of a stack."""
+    made = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    assert problems(made.rendered) == ()
+    return made
+
+
+def texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every key and text of a manifest, with its place."""
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield place, key
+            yield from texts(inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from texts(each, place)
+    elif isinstance(value, str):
+        yield place, value
+
+
+def pod_specs(one: KubernetesObject) -> list[Any]:
+    """The pod specs of a workload, of whichever kind."""
+    spec = cast("Any", one.manifest).get("spec", {})
+    if one.kind == "TrainJob":
+        return []
+    templates = [task["template"] for task in spec["tasks"]] if "tasks" in spec else [spec.get("template")]
+    return [template["spec"] for template in templates if template]

@@ -1,0 +1,165 @@
+"""Each component used alone by another program, as its docstring shows."""
+
+import inspect
+import re
+
+import pytest
+from builders import GPU, Data, job, pool, server, stack, team
+from components_builders import HEADER, Program, program
+
+from components import cluster, datasets, namespace, priorities, queues, serving, tenancy, training
+
+ALL = stack(
+    pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
+    priorities={"ml-low": {"value": 1000, "preempts": False, "description": "Experiments"}},
+    metrics={"latencyP99": "p99_seconds"},
+    teams={
+        "ml-research": team(
+            priority="ml-low",
+            gpus={"a100": {"guaranteed": 8, "limit": 16}, "l4": {"guaranteed": 20}},
+            gangs={"l4": {"guaranteed": 4}},
+            lends=True,
+            serving={
+                "model-server": server(
+                    flavor="l4", replicas={"min": 3, "max": 20}, scaleOn={"cpu": 70, "latencyP99": "100ms"}
+                )
+            },
+            training={
+                "nightly": job(flavor="a100", gpus=8, deadline="6h"),
+                "gang": job(scheduler="volcano", tasks={"master": 1, "worker": 3}),
+            },
+        )
+    },
+    datasets={"corpus": "s3://ml-corpus/v3"},
+)
+
+COMPONENTS = {
+    "DatasetVolume": datasets,
+    "TeamNamespace": namespace,
+    "Priorities": priorities,
+    "Queues": queues,
+    "ModelServer": serving,
+    "TrainingJob": training,
+    "GangJob": training,
+    "Team": tenancy,
+    "Tenancy": tenancy,
+}
+IMPORTS = """
+from components.cluster import cluster_provider
+from components.datasets import DatasetVolume
+from components.namespace import TeamNamespace
+from components.priorities import Priorities
+from components.queues import Queues
+from components.serving import ModelServer
+from components.tenancy import Team, Tenancy
+from components.training import GangJob, TrainingJob
+from model.plan import PriorityPlan
+
+provider = cluster_provider("cluster", made.cluster)
+plan, stack = (lambda _: made), None
+"""
+
+
+def example_of(kind: str) -> str:
+    """The example of a component's docstring."""
+    text = inspect.getdoc(getattr(COMPONENTS[kind], kind)) or ""
+    return "\n".join(re.findall(r">>> (.*)", text))
+
+
+def alone(kind: str, sections: Data = ALL) -> Program:
+    return program(sections, IMPORTS + example_of(kind))
+
+
+EXPECTED = {
+    "DatasetVolume": {"PersistentVolume", "PersistentVolumeClaim"},
+    "TeamNamespace": {
+        "Namespace",
+        "ResourceQuota",
+        "LimitRange",
+        "NetworkPolicy",
+        "ServiceAccount",
+        "LocalQueue",
+    },
+    "Priorities": {"PriorityClass", "WorkloadPriorityClass"},
+    "Queues": {"ResourceFlavor", "Cohort", "ClusterQueue", "Queue"},
+    "ModelServer": {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"},
+    "TrainingJob": {"Job"},
+    "GangJob": {"Job"},
+    "Team": {"TeamNamespace", "DatasetVolume", "ModelServer", "TrainingJob", "GangJob"},
+    "Tenancy": {"Priorities", "Queues", "Team"},
+}
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_the_docstrings_example_runs_and_declares_its_children_and_nothing_else(kind: str) -> None:
+    made = alone(kind)
+    assert {child.type.rpartition(":")[2] for child in made.children(kind)} == EXPECTED[kind]
+    strays = [one.name for one in made.rendered.registrations if not one.parent and one.custom]
+    assert strays == ["cluster"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in COMPONENTS if kind != "Tenancy"])
+def test_children_are_named_after_their_component(kind: str) -> None:
+    made = alone(kind)
+    own = made.component(kind).name
+    assert [child.name for child in made.children(kind) if not child.name.startswith((f"{own}-", f"{own}."))] == []
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_names_are_known_without_a_cluster(kind: str) -> None:
+    made = alone(kind)
+    assert made.objects
+    assert [one.urn for one in made.objects if not one.name or one.unknown_paths] == []
+
+
+def test_a_component_has_typed_attributes_that_others_can_depend_on() -> None:
+    made = program(
+        ALL,
+        IMPORTS
+        + """
+space = TeamNamespace("space", made.teams[0].namespace)
+classes = Priorities("classes", made.priorities)
+shared = Queues("shared", made.queues)
+server = ModelServer("server", made.teams[0].servers[0])
+volume = DatasetVolume("volume", made.teams[0].volumes[0])
+pulumi.export("namespace", space.namespace.metadata.name)
+pulumi.export("class", classes.classes["ml-low"].value)
+pulumi.export("queue", shared.cluster_queues["ml-research"].metadata["name"])
+pulumi.export("gangs", list(shared.gang_queues))
+pulumi.export("service", server.service.metadata.name)
+pulumi.export("autoscaler", server.autoscaler is not None)
+pulumi.export("claim", volume.claim.metadata.name)
+""",
+    )
+    assert made.rendered.outputs == {
+        "autoscaler": True,
+        "claim": "corpus",
+        "class": 1000,
+        "gangs": ["ml-research-l4"],
+        "namespace": "ml-research",
+        "queue": "ml-research",
+        "service": "model-server",
+    }
+
+
+def test_the_provider_has_the_kubeconfigs_path_and_never_its_content() -> None:
+    sections = stack(cluster={"cloud": "existing", "kubeconfig": "/etc/kube/config", "context": "gpu"})
+    made = program(sections, IMPORTS)
+    (provider,) = made.rendered.registrations
+    assert provider.type == "pulumi:providers:kubernetes"
+    assert provider.inputs["kubeconfig"] == "/etc/kube/config"
+    assert provider.inputs["context"] == "gpu"
+    assert provider.inputs["clusterIdentifier"] == "cluster"
+    assert cluster.cluster_provider.__doc__
+
+
+def test_a_server_of_a_fixed_number_has_no_autoscaler() -> None:
+    sections = stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(replicas=2)})})
+    made = alone("ModelServer", sections)
+    assert made.spec("Deployment")["replicas"] == 2
+    assert made.every("HorizontalPodAutoscaler") == []
+
+
+def test_the_header_reads_the_same_stack_that_the_test_wrote() -> None:
+    assert "read_config" in HEADER
+    assert GPU in str(alone("Queues").only("ClusterQueue").manifest)

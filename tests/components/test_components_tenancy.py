@@ -1,0 +1,283 @@
+"""The whole tenancy: what must be there, and, after everything has registered, what must not."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from builders import GPU, Data, job, pool, server, stack, team
+from components_builders import Program, pod_specs, tenancy, texts
+
+from console.offline.manifests import KubernetesObject
+from console.offline.ordering import waves
+from model.source import read_file
+
+LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
+WORKLOADS = {"Deployment", "Job", "TrainJob"}
+
+
+@cache
+def local() -> Program:
+    return tenancy(read_file(LOCAL).sections)
+
+
+def body(one: KubernetesObject) -> Any:
+    return cast("Any", one.manifest)
+
+
+def workloads() -> list[KubernetesObject]:
+    return [one for one in local().objects if one.kind in WORKLOADS]
+
+
+def containers() -> list[Any]:
+    return [each for one in workloads() for spec in pod_specs(one) for each in spec["containers"]]
+
+
+def test_the_same_stack_gives_the_same_bytes() -> None:
+    again = tenancy(read_file(LOCAL).sections)
+    assert repr([one.manifest for one in again.objects]) == repr([one.manifest for one in local().objects])
+
+
+def test_everything_in_a_namespace_comes_after_it() -> None:
+    namespaces = {one.name: one.urn for one in local().every("Namespace")}
+    late = [one.urn for one in local().objects if one.namespace and namespaces[one.namespace] not in one.depends_on]
+    assert late == []
+
+
+@pytest.mark.parametrize("kind", ["ResourceQuota", "LimitRange", "NetworkPolicy", "LocalQueue", "ServiceAccount"])
+def test_workloads_come_after_their_namespaces_bounds(kind: str) -> None:
+    for one in workloads():
+        before = {bound.urn for bound in local().every(kind, namespace=one.namespace)}
+        assert before
+        assert before <= set(one.depends_on), one.urn
+
+
+@pytest.mark.parametrize("kind", ["PriorityClass", "WorkloadPriorityClass", "ClusterQueue", "Queue", "ResourceFlavor"])
+def test_workloads_come_after_what_all_teams_share(kind: str) -> None:
+    before = {shared.urn for shared in local().every(kind)}
+    assert before
+    assert all(before <= set(one.depends_on) for one in workloads())
+
+
+def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavors() -> None:
+    order = {one.urn: index for index, wave in enumerate(waves(local().objects)) for one in wave}
+    flavors = [order[one.urn] for one in local().every("ResourceFlavor")]
+    for one in (*local().every("Cohort"), *local().every("ClusterQueue")):
+        above = body(one)["spec"].get("parentName") or body(one)["spec"].get("cohortName")
+        if above:
+            assert order[local().only("Cohort", above).urn] < order[one.urn]
+        assert max(flavors) < order[one.urn]
+
+
+def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
+    asked = [each["resources"] for each in containers()]
+    asked += [body(one)["spec"]["trainer"]["resourcesPerNode"] for one in local().every("TrainJob")]
+    assert len(asked) >= 6
+    for resources in asked:
+        assert resources["requests"] == resources["limits"]
+        assert int(resources["requests"][GPU]) > 0
+
+
+def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> None:
+    products = {"model-server": "NVIDIA-L4", "rank-server": "NVIDIA-H100-80GB-HBM3", "nightly": "NVIDIA-A100-SXM4-80GB"}
+    found = {one.name: spec for one in workloads() for spec in pod_specs(one)}
+    for name, product in products.items():
+        assert found[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
+    for spec in found.values():
+        assert (GPU, "NoSchedule") in {(each["key"], each["effect"]) for each in spec["tolerations"]}
+    place = body(local().only("TrainJob"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
+    patched = place["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert patched["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    assert patched["tolerations"][0]["key"] == GPU
+
+
+def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> None:
+    for one in workloads():
+        for spec in pod_specs(one):
+            assert spec["automountServiceAccountToken"] is False
+            assert spec["serviceAccountName"] == "workload"
+            assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_workloads_carry_their_queue_and_priority_where_kueue_looks_for_them() -> None:
+    for one in workloads():
+        if one.api_version.startswith("batch.volcano.sh"):
+            assert "kueue.x-k8s.io/queue-name" not in repr(one.manifest), "one GPU is promised by one scheduler"
+            continue
+        labels = body(one)["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == one.namespace
+        assert labels["kueue.x-k8s.io/priority-class"] in {"ml-critical", "ml-high", "ml-low"}
+        if one.kind == "Deployment":  # admitted pod by pod
+            pods = body(one)["spec"]["template"]["metadata"]["labels"]
+            assert pods["kueue.x-k8s.io/queue-name"] == one.namespace
+
+
+def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
+    (gang,) = (one for one in local().every("Job") if one.api_version == "batch.volcano.sh/v1alpha1")
+    spec = body(gang)["spec"]
+    assert (spec["schedulerName"], spec["queue"], spec["minAvailable"]) == ("volcano", "ml-research-l4", 4)
+    assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {"master": 1, "worker": 3}
+
+
+def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
+    for scaler in local().every("HorizontalPodAutoscaler"):
+        target = body(scaler)["spec"]["scaleTargetRef"]
+        deployment = local().only(target["kind"], target["name"], scaler.namespace)
+        assert "replicas" not in body(deployment)["spec"]
+
+
+def test_the_autoscaler_behaves_as_the_reference_says() -> None:
+    spec = local().spec("HorizontalPodAutoscaler", "model-server")
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 50)
+    assert spec["behavior"] == {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 30,
+            "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": 300,
+            "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}],
+        },
+    }
+
+
+def test_100_ms_are_100m_of_a_metric_in_seconds() -> None:
+    assert local().spec("HorizontalPodAutoscaler", "model-server")["metrics"] == [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
+        {
+            "type": "Pods",
+            "pods": {
+                "metric": {"name": "inference_latency_p99_seconds"},
+                "target": {"type": "AverageValue", "averageValue": "100m"},
+            },
+        },
+    ]
+
+
+def test_a_server_is_asked_when_the_reference_says() -> None:
+    (container,) = local().spec("Deployment", "model-server")["template"]["spec"]["containers"]
+    ready, alive, startup = (container[f"{kind}Probe"] for kind in ("readiness", "liveness", "startup"))
+    assert (ready["initialDelaySeconds"], alive["initialDelaySeconds"]) == (30, 60)
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 600
+    assert {probe["httpGet"]["path"] for probe in (ready, alive, startup)} == {"/health"}
+    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
+
+
+def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
+    spec = local().spec("Deployment", "model-server")
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (term,) = anti["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert local().spec("PodDisruptionBudget", "model-server")["selector"] == spec["selector"]
+    assert local().spec("Service", "model-server")["selector"] == spec["selector"]["matchLabels"]
+
+
+def test_the_network_is_closed_but_for_dns_the_team_and_callers_of_its_servers() -> None:
+    found = {one.name: body(one)["spec"] for one in local().every("NetworkPolicy", namespace="ml-serving")}
+    assert found["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (dns,) = found["allow-dns"]["egress"]
+    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    assert found["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
+    (to_server,) = (spec for spec in found.values() if spec["podSelector"])
+    assert to_server["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "model-server"}}
+    assert to_server["ingress"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
+    assert len(found) == 4
+
+
+def test_a_hole_to_the_internet_is_there_only_where_the_stack_makes_one() -> None:
+    assert "allow-https" not in {one.name for one in local().every("NetworkPolicy")}
+    made = tenancy(stack(teams={"a": team(network={"egress": ["0.0.0.0/0"], "clients": "team"})}))
+    (rule,) = made.spec("NetworkPolicy", "allow-https")["egress"]
+    assert rule == {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
+
+
+def test_the_labels_that_others_read_are_on_every_namespace() -> None:
+    for one in local().every("Namespace"):
+        labels = body(one)["metadata"]["labels"]
+        assert labels["environment"] == "local"
+        assert {"owner", "cost-center", "gpu-tier", "pod-security.kubernetes.io/enforce"} <= set(labels)
+
+
+def test_pods_and_workloads_of_a_class_have_the_same_value() -> None:
+    pods = {one.name: body(one)["value"] for one in local().every("PriorityClass")}
+    queued = {one.name: body(one)["value"] for one in local().every("WorkloadPriorityClass")}
+    assert pods == queued == {"ml-critical": 1000000, "ml-high": 100000, "ml-low": 1000}
+    assert body(local().only("PriorityClass", "ml-low"))["preemptionPolicy"] == "Never"
+
+
+def test_a_dataset_is_a_volume_that_only_its_claim_can_bind() -> None:
+    volume = body(local().only("PersistentVolume", "ml-research-corpus"))["spec"]
+    claim = body(local().only("PersistentVolumeClaim", "corpus", "ml-research"))["spec"]
+    assert volume["claimRef"] == {"namespace": "ml-research", "name": "corpus"}
+    assert claim["volumeName"] == "ml-research-corpus"
+    assert volume["accessModes"] == claim["accessModes"] == ["ReadOnlyMany"]
+    assert volume["csi"]["readOnly"] is True
+    assert volume["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
+    named = [(one.urn, text) for one in local().objects for _, text in texts(one.manifest)]
+    assert [urn for urn, text in named if text.startswith("limits.") and "/" in text] == []
+    assert any(text == f"requests.{GPU}" for _, text in named)
+
+
+def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
+    kueues = [one for one in local().objects if one.group == "kueue.x-k8s.io"]
+    assert {one.kind for one in kueues} == {
+        "ClusterQueue",
+        "Cohort",
+        "LocalQueue",
+        "ResourceFlavor",
+        "WorkloadPriorityClass",
+    }
+    assert {one.api_version for one in kueues} == {"kueue.x-k8s.io/v1beta2"}
+    keys = {text for one in kueues for _, text in texts(one.manifest)}
+    assert keys.isdisjoint({"admissionChecks", "cohort", "kueue.x-k8s.io/v1beta1"})
+
+
+def test_every_cluster_queue_names_its_namespaces_since_without_a_selector_it_admits_nothing() -> None:
+    for one in local().every("ClusterQueue"):
+        (selector,) = body(one)["spec"]["namespaceSelector"]["matchExpressions"]
+        assert selector["values"] == [one.name]
+
+
+def test_no_image_has_a_moving_tag() -> None:
+    images = [each["image"] for each in containers()]
+    assert len(images) >= 5
+    assert [image for image in images if ":" not in image or image.endswith(":latest")] == []
+
+
+@pytest.mark.parametrize("name", ["dns", "team", "https"])
+def test_a_server_takes_no_hole_of_the_network_away_whatever_its_name(name: str) -> None:
+    spec = team(gpus={"h100": {"guaranteed": 8}}, serving={name: server()}, network={"egress": ["10.0.0.0/8"]})
+    made = tenancy(stack(teams={"a": spec}))
+    assert len(made.every("NetworkPolicy")) == 5
+
+
+def test_two_teams_whose_names_run_together_have_resources_of_their_own() -> None:
+    gpus: Data = {"h100": {"guaranteed": 2}}
+    teams = {
+        "ml": team(gpus=gpus, serving={"a-b": server()}),
+        "ml-a": team(gpus=gpus, serving={"b": server()}),
+    }
+    made = tenancy(stack(teams=teams))
+    assert len(made.every("Deployment")) == 2
+
+
+def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
+    label = {"gpu_pool": "west"}
+    sections = stack(
+        pools={"h100": pool(labels=label)},
+        teams={
+            "a": team(
+                gpus={"h100": {"guaranteed": 4}},
+                gangs={"h100": {"guaranteed": 4}},
+                serving={"s": server()},
+                training={"j": job(), "g": job(scheduler="volcano", workers=2), "t": job(framework="pytorch")},
+            )
+        },
+    )
+    for one in tenancy(sections).objects:
+        for spec in pod_specs(one):
+            assert spec["nodeSelector"].items() >= label.items(), one.urn

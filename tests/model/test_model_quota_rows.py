@@ -1,0 +1,402 @@
+"""Each row of the quota model is a test here, and its name says which."""
+
+import pytest
+from builders import (
+    GPU,
+    Data,
+    amounts,
+    cohort_of,
+    errors,
+    job,
+    line,
+    planned,
+    pool,
+    queue_of,
+    server,
+    stack,
+    team,
+)
+
+from model.plan import Plan
+from model.plan.namespaces import PriorityScope, ResourceQuota
+
+GIB = 2**30
+L4 = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}
+
+
+def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:
+    (found,) = (each.namespace for each in made.teams if each.namespace.name == name)
+    return {quota.name: quota for quota in found.quotas}
+
+
+def one(sections: Data) -> str:
+    (found,) = errors(sections)
+    return found
+
+
+def test_row_team_has_its_guarantee_and_borrows_up_to_its_limit() -> None:
+    made = planned(stack(teams={"a": team(gpus={"a100": {"guaranteed": 8, "limit": 32}})}))
+    assert amounts(queue_of(made, "a"), "a100") == (8, 24, None)
+
+
+@pytest.mark.parametrize("share", [{"guaranteed": 16, "limit": 16}, {"guaranteed": 16}])
+def test_row_team_that_borrows_nothing_says_0_since_left_out_is_without_bound(share: Data) -> None:
+    made = planned(stack(teams={"a": team(gpus={"h100": share})}))
+    assert amounts(queue_of(made, "a"), "h100") == (16, 0, None)
+
+
+def test_row_nobodys_gpus_are_the_roots_own() -> None:
+    made = planned(
+        stack(teams={"a": team(gpus={"h100": {"guaranteed": 5}}), "b": team(gpus={"h100": {"guaranteed": 3}})})
+    )
+    root = cohort_of(made, "org")
+    assert root.parent is None
+    assert amounts(root, "h100") == (8, None, None)
+    assert amounts(root, "a100") == (32, None, None)
+
+
+def test_row_nobodys_gpus_below_0_are_an_error() -> None:
+    teams = {name: team(gpus={"h100": {"guaranteed": 9}}) for name in ("a", "b")}
+    assert one(stack(teams=teams)) == (
+        "pools.h100.nodes: guarantees of 18 are more than the 16 h100 that its pools can have (2 nodes of 8): a 9, b 9;"
+        " lower a guarantee or raise pools.h100.nodes.max"
+    )
+
+
+TREE = stack(
+    cohorts={
+        "org": {},
+        "research": {"parent": "org", "gpus": {"a100": {"guaranteed": 24, "limit": 28}}},
+        "vision": {"parent": "research", "gpus": {"a100": {"guaranteed": 10, "limit": 20}}},
+        "speech": {"parent": "research"},
+    },
+    teams={
+        "detect": team(cohort="vision", gpus={"a100": {"guaranteed": 6, "limit": 20}}),
+        "segment": team(cohort="vision", gpus={"a100": {"guaranteed": 2}}),
+        "asr": team(cohort="speech", gpus={"a100": {"guaranteed": 8}}),
+    },
+)
+
+
+def test_row_group_owns_what_its_guarantee_is_above_its_childrens_at_every_level() -> None:
+    made = planned(TREE)
+    assert amounts(cohort_of(made, "vision"), "a100") == (2, 10, None)  # 10 - 6 - 2; 20 - 10
+    assert amounts(cohort_of(made, "research"), "a100") == (6, 4, None)  # 24 - 10 - 8; 28 - 24
+    assert amounts(cohort_of(made, "org"), "a100") == (8, None, None)  # 32 - 24
+    assert cohort_of(made, "speech").quotas == ()
+    assert [(each.name, each.parent) for each in made.queues.cohorts] == [
+        ("org", None),
+        ("research", "org"),
+        ("speech", "research"),
+        ("vision", "research"),
+    ]
+
+
+def test_row_group_guaranteed_less_than_its_children_is_an_error() -> None:
+    cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"guaranteed": 4}}}}
+    found = errors(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
+    assert found == [
+        (
+            "cohorts.g.gpus.h100.guaranteed: 4 is less than the 8 h100 guaranteed below it: a 8; raise it to 8 or"
+            " lower one of them"
+        )
+    ]
+
+
+def test_row_group_of_a_teams_name_counts_beside_the_team() -> None:
+    cohorts = {"org": {}, "a": {"parent": "org", "gpus": {"h100": {"guaranteed": 8}}}}
+    assert "a 8, team a 16" in one(stack(cohorts=cohorts, teams={"a": team(gpus={"h100": {"guaranteed": 16}})}))
+
+
+def test_row_group_bound_below_what_is_guaranteed_in_it_is_an_error() -> None:
+    cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"limit": 4}}}}
+    found = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
+    assert found.startswith("cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 guaranteed below it")
+
+
+def test_row_group_bound_is_never_on_the_root() -> None:
+    root = {"org": {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}}}
+    assert one(stack(cohorts=root)) == (
+        "cohorts.org.gpus: says what the root has, which is what the pools have; leave it out, or write it at a group"
+        " below the root"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sections", "lending"),
+    [
+        ({"serving": {"s": server()}}, 0),
+        ({}, None),
+        ({"lends": False}, 0),
+        ({"lends": True, "serving": {"s": server()}}, None),
+    ],
+    ids=["serving never lends", "others do", "unless they say not", "and serving that says so does"],
+)
+def test_row_team_that_must_never_lend(sections: Data, lending: int | None) -> None:
+    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, **sections)}))
+    assert amounts(queue_of(made, "a"), "h100") == (8, 0, lending)
+
+
+def test_row_namespace_quota_is_all_limits_of_a_resource_and_its_gangs() -> None:
+    made = planned(
+        stack(
+            teams={
+                "a": team(
+                    gpus={"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}},
+                    gangs={"a100": {"guaranteed": 2}},
+                )
+            }
+        )
+    )
+    assert quotas(made)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
+
+
+def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_those_of_others() -> None:
+    def cut(profile: str) -> Data:
+        return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
+
+    made = planned(
+        stack(
+            pools={"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")},
+            teams={"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})},
+        )
+    )
+    hard = quotas(made)["budget"].hard
+    assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
+        "requests.nvidia.com/gpu": 2,
+        "requests.nvidia.com/mig-1g.10gb": 0,
+        "requests.nvidia.com/mig-3g.40gb": 3,
+    }
+
+
+def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods() -> None:
+    made = planned(
+        stack(
+            pools={"h100": pool()},
+            priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1},
+            teams={
+                "a": team(
+                    gpus={"h100": {"guaranteed": 8}},
+                    compute={"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
+                    objects={"services": 5, "pods": 9},
+                )
+            },
+        )
+    )
+    found, classes = quotas(made), ("ml-critical", "ml-high")
+    assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
+    assert found["budget"] == ResourceQuota("budget", {f"requests.{GPU}": 8, "pods": 9, "services": 5})
+    assert found["budget-compute"].scope == PriorityScope("In", classes)
+    assert found["budget-compute"].hard == {"requests.cpu": 300_000, "requests.memory": 4096 * GIB}
+    assert found["budget-no-other-priority"] == ResourceQuota(
+        "budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)
+    )
+
+
+def test_row_cpu_and_memory_follow_the_machine() -> None:
+    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4, "limit": 6}})}))
+    # A node has 191 cpus and 2000Gi for pods, and 8 GPUs.
+    assert amounts(queue_of(made, "a"), "h100", "cpu") == (4 * 23875, 2 * 23875, None)
+    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * 250 * GIB, 2 * 250 * GIB, None)
+    assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
+
+
+def test_row_cpu_and_memory_are_what_the_stack_says_where_it_does() -> None:
+    share = {"h100": {"cpu": {"guaranteed": 10, "limit": 12}}}
+    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
+    assert amounts(queue_of(made, "a"), "h100", "cpu") == (10_000, 2000, None)
+    assert amounts(queue_of(made, "a"), "h100", "memory") == (1000 * GIB, 0, None)
+
+
+def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> None:
+    sections = stack(pools={"h100": pool()})
+    sections["teams"]["a"]["compute"] = {"requests": {"cpu": 100}}
+    assert one(sections) == (
+        "teams.a.compute.requests.cpu: 100 is less than the 191 that the team's queues may admit (h100 191), and pods"
+        " beyond it would fail for ever; raise it to 191, or lower what the team may reach with"
+        " teams.a.quota.<flavor>.cpu"
+    )
+
+
+def test_row_work_without_gpus_has_the_cpu_pool_first_and_no_gpu_there() -> None:
+    pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
+    queue = queue_of(planned(stack(pools=pools)), "a")
+    assert [quota.flavor for quota in queue.quotas] == ["cpu", "h100"]
+    assert amounts(queue, "cpu", GPU) == (0, 0, None)
+    assert amounts(queue, "cpu", "cpu") == (0, 3 * 31_000, None)
+
+
+def test_row_work_without_gpus_gets_what_the_budget_leaves() -> None:
+    sections = stack()
+    sections["teams"]["a"]["compute"] = {"requests": {"cpu": 200}}
+    assert amounts(queue_of(planned(sections), "a"), "cpu", "cpu") == (0, 9000, None)  # 200 - 191
+
+
+def test_row_work_without_gpus_of_which_only_the_cpu_is_said_may_still_borrow_memory() -> None:
+    sections = stack()
+    sections["teams"]["a"]["quota"] = {"cpu": {"cpu": {"guaranteed": 8, "limit": 16}}}
+    queue = queue_of(planned(sections), "a")
+    assert amounts(queue, "cpu", "cpu") == (8000, 8000, None)
+    assert line(queue, "cpu", "memory").borrowing
+
+
+def test_row_serving_peak_beyond_the_limit_is_an_error_surge_included() -> None:
+    def serving(surge: int) -> Data:
+        spec = server(replicas={"min": 1, "max": 8}, surge=surge)
+        return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": spec})})
+
+    assert errors(serving(0)) == []
+    assert one(serving(1)) == (
+        "teams.a.serving.s.replicas: the servers on h100 need 9 nvidia.com/gpu at their peak (s 8 + 1 surge pods of 1),"
+        " but the team's limit is 8, so the last pods would never start; lower replicas.max or surge, or raise"
+        " teams.a.gpus.h100.limit"
+    )
+
+
+def test_row_serving_peak_within_a_limit_that_others_never_leave_is_an_error() -> None:
+    sections = stack(
+        pools=L4,
+        teams={
+            "keeps": team(gpus={"l4": {"guaranteed": 50}}, lends=False),
+            "wants": team(
+                gpus={"l4": {"guaranteed": 0, "limit": 64}}, serving={"s": server(replicas={"min": 1, "max": 20})}
+            ),
+        },
+    )
+    assert "teams.wants.serving.s.replicas: the servers on l4 need 20 nvidia.com/gpu" in one(sections)
+    assert "all that others leave the team is 14" in one(sections)
+
+
+def test_row_serving_pods_carry_the_queues_name_and_the_priority_of_the_team() -> None:
+    sections = stack(priorities={"hi": 5})
+    sections["teams"]["a"] |= {"priority": "hi", "serving": {"s": server()}}
+    (serving,) = planned(sections).teams[0].servers
+    assert (serving.queue, serving.pod.priority) == ("a", "hi")
+
+
+def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
+    made = planned(
+        stack(
+            teams={
+                "a": team(gangs={"h100": {"guaranteed": 2, "limit": 4}}),
+                "b": team(gpus={"h100": {"guaranteed": 12}}),
+            }
+        )
+    )
+    (gangs,) = made.queues.gang_queues
+    assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * 250 * GIB, GPU: 2}
+    assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * 250 * GIB, GPU: 4}
+    assert line(cohort_of(made, "org"), "h100").nominal == 0
+    assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 0
+
+
+def test_row_volcano_leaves_less_to_promise() -> None:
+    teams = {"a": team(gangs={"h100": {"guaranteed": 4}}), "b": team(gpus={"h100": {"guaranteed": 13}})}
+    assert one(stack(teams=teams)) == (
+        "teams.b.gpus.h100.guaranteed: 13 is more than the 12 h100 that its pools can have (2 nodes of 8, less 4 that"
+        " Volcano's gangs have); lower it or raise pools.h100.nodes.max"
+    )
+
+
+def test_row_volcano_beyond_the_supply_is_an_error() -> None:
+    assert one(stack(teams={"a": team(gangs={"h100": {"guaranteed": 20}})})) == (
+        "teams.a.gangs.h100: gangs of 20 are more than the 16 h100 that its pools can have (2 nodes of 8): a 20; lower"
+        " them or raise pools.h100.nodes.max"
+    )
+
+
+def test_row_volcano_has_no_gpus_of_a_pool_of_cpus() -> None:
+    assert one(stack(teams={"a": team(gangs={"cpu": {"guaranteed": 4}})})) == (
+        "teams.a.gangs.cpu: promises GPUs of a pool that has none; leave guaranteed and limit out, and write its cpu"
+        " and memory"
+    )
+
+
+SCALES = {"h100": pool(nodes={"min": 1, "max": 4})}
+
+
+def test_row_supply_is_the_most_nodes_where_an_autoscaler_runs() -> None:
+    assert line(cohort_of(planned(stack(pools=SCALES)), "org"), "h100").nominal == 32 - 8
+
+
+def test_row_supply_is_the_nodes_that_are_always_there_where_none_does() -> None:
+    cluster = {"cloud": "existing", "autoscaler": False}
+    assert line(cohort_of(planned(stack(cluster=cluster, pools=SCALES)), "org"), "h100").nominal == 0
+    too_many = {"a": team(gpus={"h100": {"guaranteed": 9}})}
+    assert one(stack(cluster=cluster, pools=SCALES, teams=too_many)) == (
+        "teams.a.gpus.h100.guaranteed: 9 is more than the 8 h100 that its pools can have (1 nodes of 8); lower it or"
+        " raise pools.h100.nodes.min (without an autoscaler only nodes that are always there are promised)"
+    )
+
+
+def test_row_supply_counts_partitions() -> None:
+    pools = {"slices": pool(nodes=1, sharing={"mig": {"profile": "1g.10gb"}})}
+    made = planned(stack(pools=pools, teams={"a": team(gpus={"slices": {"guaranteed": 6}})}))
+    assert line(cohort_of(made, "org"), "slices", "nvidia.com/mig-1g.10gb").nominal == 8 * 7 - 6
+    assert made.queues.flavors[0].taints[0].key == GPU
+
+
+def test_row_supply_counts_turns_and_finds_nodes_as_they_label_themselves() -> None:
+    pools = {"l4": pool("g6.12xlarge", 2, sharing={"timeSlicing": 4})}
+    made = planned(stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 2}})}))
+    assert line(cohort_of(made, "org"), "l4").nominal == 2 * 4 * 4 - 2
+    assert made.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
+
+
+def test_row_supply_of_a_flavor_is_that_of_all_its_pools() -> None:
+    pools = {"east": pool(flavor="h100"), "west": pool(nodes=1, flavor="h100", labels={"zone": "w"})}
+    made = planned(stack(pools=pools))
+    assert line(cohort_of(made, "org"), "h100").nominal == 24 - 8
+    assert made.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+EVEN = {"org": {}, "g": {"parent": "org"}}
+
+
+def test_fairness_even_is_one_flat_cohort_with_weights() -> None:
+    teams = {"a": team(cohort="g", weight=2.0, gpus={"h100": {"guaranteed": 4, "limit": 16}}), "b": team()}
+    made = planned(stack(fairness="even", cohorts=EVEN, teams=teams))
+    assert [each.name for each in made.queues.cohorts] == ["org"]
+    assert {(each.name, each.cohort, each.weight) for each in made.queues.cluster_queues} == {
+        ("a", "org", 2),
+        ("b", "org", 1),
+    }
+    assert amounts(cohort_of(made, "org"), "h100") == (12, None, None)
+
+
+def test_fairness_hierarchical_has_no_weights() -> None:
+    assert queue_of(planned(stack()), "a").weight is None
+
+
+def test_fairness_even_refuses_a_groups_bound_that_nothing_would_enforce() -> None:
+    def grouped(**share: int) -> Data:
+        cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": share}}}
+        teams = {"a": team(cohort="g", gpus={"h100": {"guaranteed": 2, "limit": 8}})}
+        return stack(fairness="even", cohorts=cohorts, teams=teams)
+
+    assert errors(grouped(guaranteed=2, limit=8)) == []
+    assert (
+        "cohorts.g.gpus.h100.limit: 4 binds teams that may reach 8 together, and with fairness: even nothing would"
+        " enforce it; leave it out, or write fairness: hierarchical"
+    ) in errors(grouped(guaranteed=2, limit=4))
+    assert (
+        "cohorts.g.gpus.h100.guaranteed: 6 is 4 more than its children's, which with fairness: even would be lent to"
+        " everyone; leave it out, or write fairness: hierarchical"
+    ) in errors(grouped(guaranteed=6, limit=8))
+
+
+def test_reclaiming_gets_a_guarantee_back_at_once_unless_said_otherwise() -> None:
+    preemption = queue_of(planned(stack()), "a").preemption
+    assert preemption.reclaim_within_cohort == "Any"
+    assert preemption.within_cluster_queue == "LowerPriority"
+    assert preemption.borrow_within_cohort == "Never"
+
+
+def test_a_shared_queue_admits_from_all_its_namespaces_and_each_may_hold_its_limit() -> None:
+    made = planned(
+        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
+    )
+    (queue,) = made.queues.cluster_queues
+    assert queue.namespaces == ("a", "b")
+    assert quotas(made, "b")["budget"].hard[f"requests.{GPU}"] == 8
+    assert made.teams[1].namespace.queue == "a"

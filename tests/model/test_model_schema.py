@@ -1,0 +1,87 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from builders import Data, stack, team
+from jsonschema import Draft202012Validator
+
+from model.schema import file_schema, known_keys, meaning
+from model.spec import NAMESPACE
+
+STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
+
+
+def complaints(content: Any) -> list[str]:
+    validator = cast("Any", Draft202012Validator(file_schema()))
+    return [error.message for error in validator.iter_errors(content)]
+
+
+def as_file(sections: Data) -> Data:
+    return {"config": {f"{NAMESPACE}:{key}": value for key, value in sections.items()}}
+
+
+def test_the_schema_itself_is_one() -> None:
+    cast("Any", Draft202012Validator).check_schema(file_schema())
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+def test_the_schema_accepts_every_stack_of_the_repository(file: Path) -> None:
+    assert complaints(yaml.safe_load(file.read_text())) == []
+
+
+def test_the_schema_accepts_a_secret_section_and_other_programs_keys() -> None:
+    content = as_file(stack(teams={"secure": "AAAB"}))
+    content["config"]["aws:region"] = "eu-west-1"
+    assert complaints(content) == []
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        stack(teem={}),
+        stack(teams={"a": team(teir="critical")}),
+        stack(teams={"a": team(gpus={"h100": {"guarantee": 1}})}),
+        stack(teams={"a": team(compute={"requests": {"memory": "5K"}})}),
+        {"teams": {}},
+    ],
+    ids=["section", "key", "key below", "suffix that no quantity has", "missing pools"],
+)
+def test_the_schema_refuses_what_the_program_refuses(sections: Data) -> None:
+    assert complaints(as_file(sections)) != []
+
+
+def test_each_key_of_each_section_says_what_it_means() -> None:
+    assert [place for place, schema in properties(file_schema(), "") if "description" not in schema] == []
+
+
+def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property with its place; those of `secure: …` are Pulumi's own."""
+    if isinstance(schema, list):
+        for each in cast("list[Any]", schema):
+            yield from properties(each, place)
+    if not isinstance(schema, dict):
+        return
+    found = cast("dict[str, Any]", schema)
+    named = found.get("properties", {})
+    for key, value in named.items():
+        if key not in {"secure", "config"}:
+            yield f"{place}.{key}", resolved(value)
+    for key, value in found.items():
+        yield from properties(value, f"{place}.{key}")
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A property's own words, or those of what it refers to, as editors show them."""
+    branches = [schema, *schema.get("anyOf", []), *schema.get("allOf", [])]
+    names = [branch["$ref"].rpartition("/")[2] for branch in branches if "$ref" in branch]
+    described = [each for each in (schema, *(file_schema()["$defs"][name] for name in names)) if "description" in each]
+    return described[0] if described else schema
+
+
+def test_the_words_of_an_error_come_from_the_schema() -> None:
+    assert "gpus" in known_keys(("teams", "any"))
+    assert known_keys(("teams", "any", "containers", "max")) == ["cpu", "gpu", "memory"]
+    assert meaning(("pools", "any", "nodes", "max")) == "Nodes that an autoscaler may grow to"
+    assert meaning(("nothing", "there")) == ""

@@ -1,0 +1,160 @@
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from model.load import load
+from model.problems import StackError
+from model.source import Source, read_config, read_file, to_config
+
+STACK = """
+config:
+  aws:region: eu-west-1
+  gpu-tenancy:pools:
+    h100: {machine: p5.48xlarge, nodes: 2}
+  gpu-tenancy:teams:
+    a:
+      owner: research
+      costCenter: rd-001
+      gpus: {h100: {guaranteed: 8}}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "Pulumi.x.yaml"
+    file.write_text(dedent(text))
+    return file
+
+
+def read(folder: Path, text: str) -> Source:
+    return read_file(written(folder, text), "stacks/Pulumi.x.yaml")
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(StackError) as caught:
+        load(read(folder, text))
+    return str(caught.value)
+
+
+def test_only_our_own_sections_are_read(tmp_path: Path) -> None:
+    assert set(read(tmp_path, STACK).sections) == {"pools", "teams"}
+
+
+def test_each_key_and_list_entry_has_its_line_and_others_that_of_what_is_around_them(tmp_path: Path) -> None:
+    source = read(tmp_path, STACK)
+    assert source.line(("teams", "a", "costCenter")) == 9
+    assert source.line(("teams", "a", "gpus", "h100", "limit")) == 10
+    assert source.line(("cohorts",)) is None
+
+
+def test_an_error_names_file_and_line(tmp_path: Path) -> None:
+    assert refused(tmp_path, STACK.replace("guaranteed: 8", "guaranteed: 24")) == (
+        "stacks/Pulumi.x.yaml:10: teams.a.gpus.h100.guaranteed: 24 is more than the 16 h100 that its pools can have"
+        " (2 nodes of 8); lower it or raise pools.h100.nodes.max"
+    )
+
+
+def test_a_key_written_twice_is_refused_at_its_second_line(tmp_path: Path) -> None:
+    assert refused(tmp_path, STACK + "      owner: other\n") == (
+        "stacks/Pulumi.x.yaml:11: teams.a.owner: is written twice, first in line 8, and YAML keeps the last;"
+        " keep one of them"
+    )
+
+
+def test_a_key_that_overrides_a_merged_one_is_not_written_twice(tmp_path: Path) -> None:
+    source = read(
+        tmp_path,
+        """
+        config:
+          gpu-tenancy:pools:
+            a: &base {machine: p5.48xlarge, nodes: 2}
+            b: {<<: *base, nodes: 3}
+        """,
+    )
+    assert source.sections["pools"]["b"] == {"machine": "p5.48xlarge", "nodes": 3}
+
+
+@pytest.mark.parametrize("plain", ["yes", "on", "2024-01-01", "10:30", "n", "0o17"])
+def test_plain_words_are_text_as_they_are_to_pulumi(tmp_path: Path, plain: str) -> None:
+    assert read(tmp_path, STACK + f"      tier: {plain}\n").sections["teams"]["a"]["tier"] == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("config: [", "stacks/Pulumi.x.yaml:1: config: is no YAML: "),
+        ("config: {a: !unknown x}", "stacks/Pulumi.x.yaml:1: config: is no YAML: could not determine a constructor"),
+        ("config: *nothing", "stacks/Pulumi.x.yaml:1: config: is no YAML: found undefined alias"),
+        ("a: \x01", "stacks/Pulumi.x.yaml: config: is no YAML: it holds unprintable characters; remove them"),
+        ("", "stacks/Pulumi.x.yaml: config: has no config; write the sections under config"),
+        ("other: {}", "stacks/Pulumi.x.yaml: config: has no config"),
+        ("- a", "stacks/Pulumi.x.yaml: config: has no config"),
+    ],
+)
+def test_a_file_that_is_no_stack_is_refused_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    assert refused(tmp_path, text).startswith(message)
+
+
+def test_a_missing_file_and_one_that_is_no_text_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="cannot be read: No such file"):
+        read_file(tmp_path / "nothing.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(StackError, match="is no text in UTF-8; save it as UTF-8"):
+        read_file(tmp_path / "binary.yaml")
+
+
+SECRETS = {
+    "a text": STACK.replace("costCenter: rd-001", "costCenter: {secure: AAABAK}"),
+    "a number": STACK.replace("nodes: 2", "nodes: {secure: AAABAK}"),
+    "a list's entry": STACK + "      network: {egress: [{secure: AAABAK}]}\n",
+    "a section": STACK + "  gpu-tenancy:datasets: {secure: AAABAK}\n",
+    "the section that must be there": "config:\n  gpu-tenancy:pools: {secure: AAABAK}\n",
+    "another program's value": STACK + "  other:token: {secure: AAABAK}\n",
+}
+
+
+@pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS.keys())
+def test_nothing_fails_for_a_secret_that_stays_unread(tmp_path: Path, text: str) -> None:
+    source = read(tmp_path, text)
+    load(source)
+    load(read_config(to_config(source), source))
+    assert "AAABAK" not in repr(source)
+
+
+def test_what_stands_beside_a_secret_is_still_judged(tmp_path: Path) -> None:
+    text = SECRETS["a text"].replace("guaranteed: 8", "guaranteed: 24")
+    assert refused(tmp_path, text).startswith("stacks/Pulumi.x.yaml:10: teams.a.gpus.h100.guaranteed: 24")
+
+
+def test_a_decrypted_secret_is_judged_like_any_value(tmp_path: Path) -> None:
+    source = read(tmp_path, SECRETS["a text"])
+    config = to_config(source) | {"gpu-tenancy:teams": '{"a": {"owner": "o", "costCenter": "no good"}}'}
+    with pytest.raises(StackError, match=r"teams\.a\.costCenter: no good is no label value"):
+        load(read_config(config, source))
+
+
+BOTH_WAYS = {
+    "a good stack": STACK,
+    "an error of shape": STACK.replace("owner:", "ownr:"),
+    "an error of coherence": STACK.replace("guaranteed: 8", "guaranteed: 24"),
+    "a name that looks like a number": STACK + '  gpu-tenancy:environment: "123"\n',
+    "a missing section": STACK.replace("gpu-tenancy:pools", "aws:pools"),
+}
+
+
+@pytest.mark.parametrize("text", BOTH_WAYS.values(), ids=BOTH_WAYS.keys())
+def test_the_engine_and_the_file_give_the_same_stack_or_the_same_errors(tmp_path: Path, text: str) -> None:
+    source = read(tmp_path, text)
+    results: list[object] = []
+    for each in (source, read_config(to_config(source), source)):
+        try:
+            results.append(load(each))
+        except StackError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
+
+
+def test_without_the_file_the_engines_errors_have_no_place(tmp_path: Path) -> None:
+    source = read(tmp_path, STACK.replace("guaranteed: 8", "guaranteed: 24"))
+    with pytest.raises(StackError, match=r"^teams\.a\.gpus\.h100\.guaranteed: 24 is more"):
+        load(read_config(to_config(source)))
