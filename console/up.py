@@ -72,11 +72,10 @@ def up(name: str, platform: Platform, report: Report) -> Outcome:
     with platform.cluster() as cluster:
         install(cluster, platform.cache, report)
         report("making the pools' nodes")
-        nodes, gone = bring_nodes(cluster, node_shapes(found.stack))
+        nodes = bring_nodes(cluster, node_shapes(found.stack))
         engine = _engine(platform, name)
         report(f"bringing up {len(found.objects)} objects by {engine}")
-        changes = _apply(cluster, platform, found, engine)
-        changes += Counter({"changed": nodes, "pruned": gone})
+        changes = nodes + _apply(cluster, platform, found, engine)
         report("waiting for controllers and scheduler")
         settle(cluster, planned)
         report("putting the promises to the test")

@@ -145,9 +145,8 @@ class _Run:
     def _enter(self, number: int, wanted: Mapping[Reference, Wanted]) -> None:
         """Writes down what is about to be there, in case this run does not live to see it."""
         for reference, one in wanted.items():
-            self._inventory.put(
-                replace(one.entry, reference=reference, wave=number) if one.entry else Entry(reference, number)
-            )
+            known = one.entry if one.live else None
+            self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
         self._inventory.save()
 
     def _keep(self, number: int, wanted: Wanted, live: Live) -> None:

@@ -26,6 +26,9 @@ _IMMUTABLE: Final = re.compile(
 )
 """How API servers and the rules of custom resources say that a field stays as it was when the object was created."""
 
+_GONE_WITHIN: Final = 180
+"""Seconds: what is on its way out may be a namespace, which goes when its last Pod has ended."""
+
 _SETTLING: Final = 2.0
 """Seconds that an API server is given, after a definition changed, to serve the new schema."""
 
@@ -71,7 +74,7 @@ class Placing:
         """
         live, reference = wanted.live, wanted.reference
         if live and live.deleting:
-            self._cluster.wait_gone(reference, live.uid)
+            self._cluster.wait_gone(reference, live.uid, timeout=_GONE_WITHIN)
             live = None
         if live is None:
             return "created", self._apply(wanted)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ UPSTREAM: Final = Path(__file__).parents[3] / "shared" / "upstream"
 """A copy of the same files beside the repository, looked at before anything is downloaded."""
 
 _TIMEOUT: Final = 60
+_PAUSES: Final = (0.0, 0.5, 2.0)
+"""Seconds before each try."""
 _KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -96,14 +99,18 @@ def _sum(content: bytes) -> str:
 def _download(pinned: Pinned) -> bytes:
     if not pinned.url.startswith(("https://", "http://127.0.0.1:")):
         raise ConsoleError(f"{pinned.url} is no https address", "mend crds.lock.json")
-    try:
-        with urllib.request.urlopen(pinned.url, timeout=_TIMEOUT) as answer:  # noqa: S310 - the scheme was checked
-            return answer.read()
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise ConsoleError(
-            f"{pinned.url} cannot be downloaded: {error}",
-            f"put the file at {UPSTREAM / pinned.path}, or name a folder that has it as GPU_TENANCY_UPSTREAM",
-        ) from error
+    failure: Exception | None = None
+    for pause in _PAUSES:
+        time.sleep(pause)
+        try:
+            with urllib.request.urlopen(pinned.url, timeout=_TIMEOUT) as answer:  # noqa: S310 - the scheme was checked
+                return answer.read()
+        except (urllib.error.URLError, TimeoutError) as error:
+            failure = error
+    raise ConsoleError(
+        f"{pinned.url} cannot be downloaded: {failure}",
+        f"put the file at {UPSTREAM / pinned.path}, or name a folder that has it as GPU_TENANCY_UPSTREAM",
+    )
 
 
 def install(cluster: Cluster, cache: Path, report: Report, pins: Sequence[Pinned] | None = None) -> None:

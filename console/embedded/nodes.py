@@ -1,5 +1,6 @@
 """Nodes that are not there, with the GPUs, labels and taints of a stack's pools."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -56,13 +57,13 @@ def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
         yield NodeShape(f"{pool.name}-{number}", {**pool.labels, POOL_LABEL: pool.name}, pool.taints, capacity)
 
 
-def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> tuple[int, int]:
+def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
     """Makes the cluster's nodes what the shapes say, and waits until they are ready.
 
     Nodes of an earlier stack go, with what runs on them.
 
     Returns:
-        How many were made or changed, and how many went.
+        How many were created, changed, pruned and left unchanged.
 
     Raises:
         ConsoleError: a node does not become ready, or the API server refuses one.
@@ -72,9 +73,9 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> tuple[int, int
     gone = [Reference("v1", "Node", name) for name in there if name not in wanted]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.delete, gone))
-        changed = sum(pool.map(partial(_bring, cluster, there), shapes))
+        changes = Counter(pool.map(partial(_bring, cluster, there), shapes))
     cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=60)
-    return changed, len(gone)
+    return changes + Counter({"pruned": len(gone)})
 
 
 def add_node(cluster: Cluster, shape: NodeShape) -> None:
@@ -91,10 +92,12 @@ def add_node(cluster: Cluster, shape: NodeShape) -> None:
     cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
 
 
-def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) -> bool:
+def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) -> str:
     before = there.get(shape.name)
     after, resized = _put(cluster, shape.manifest, shape.capacity)
-    return resized or before is None or _ours(before) != _ours(after)
+    if before is None:
+        return "created"
+    return "changed" if resized or _ours(before) != _ours(after) else "unchanged"
 
 
 def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
-SERVICES: Final = "10.0.0.0/24"
+SERVICES: Final = "10.0.0.0/16"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
 ETCD: Final = "etcd"
@@ -99,14 +99,14 @@ def _etcd(places: Places, ports: Ports) -> list[str]:
         f"--listen-peer-urls={peers}",
         f"--initial-advertise-peer-urls={peers}",
         f"--initial-cluster=default={peers}",
-        f"--cert-file={places.certificate('serving')}",
-        f"--key-file={places.key('serving')}",
+        f"--cert-file={places.certificate('etcd')}",
+        f"--key-file={places.key('etcd')}",
         "--client-cert-auth",
-        f"--trusted-ca-file={places.certificate('authority')}",
-        f"--peer-cert-file={places.certificate('serving')}",
-        f"--peer-key-file={places.key('serving')}",
+        f"--trusted-ca-file={places.certificate('etcd-authority')}",
+        f"--peer-cert-file={places.certificate('etcd')}",
+        f"--peer-key-file={places.key('etcd')}",
         "--peer-client-cert-auth",
-        f"--peer-trusted-ca-file={places.certificate('authority')}",
+        f"--peer-trusted-ca-file={places.certificate('etcd-authority')}",
         "--unsafe-no-fsync",  # what is lost with the machine's power is made again by the next `up`
         "--log-level=warn",
     ]
@@ -123,7 +123,7 @@ def _api_server(places: Places, ports: Ports) -> list[str]:
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
         f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
-        f"--etcd-cafile={places.certificate('authority')}",
+        f"--etcd-cafile={places.certificate('etcd-authority')}",
         f"--etcd-certfile={places.certificate('etcd-client')}",
         f"--etcd-keyfile={places.key('etcd-client')}",
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -149,7 +149,7 @@ def _controllers(places: Places, _ports: Ports) -> list[str]:
         "--resource-quota-sync-period=10s",
         "--horizontal-pod-autoscaler-sync-period=2s",
         # No volume is ever attached to a node that is not there.
-        "--controllers=*,-persistentvolume-attach-detach-controller,-ttl-after-finished-controller",
+        "--controllers=*,-persistentvolume-attach-detach-controller",
     ]
 
 

@@ -109,6 +109,7 @@ class Platform:
                 self._start(programs, running)
             except BaseException:
                 _end(running)
+                self.places.state.unlink(missing_ok=True)
                 raise
 
     def down(self) -> None:
@@ -166,7 +167,8 @@ class Platform:
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
             return False
-        return self.cluster().ready()
+        with self.cluster() as cluster:
+            return cluster.ready()
 
     def _let_nodes_be_managed(self) -> None:
         """Gives the program that plays the nodes its rights."""

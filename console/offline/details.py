@@ -41,21 +41,23 @@ def _plain(value: Json) -> str:
 
 
 def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
-    """Each flavor's quota, whether it is one of GPUs, and as words: `a100 8 → 32`."""
+    """Each flavor's quota that is not nothing, whether it is one of GPUs, and as words: `a100 8 → 32`."""
     for group in _items(at(manifest, "spec", "resourceGroups")):
         for flavor in _items(group.get("flavors")):
             for resource in _items(flavor.get("resources")):
                 name = text_at(resource, "name")
                 is_gpu = name.startswith(_GPU)
                 what = text_at(flavor, "name") if is_gpu else f"{text_at(flavor, 'name')} {name}"
-                yield is_gpu, f"{what} {_reach(resource)}"
+                if reach := _reach(resource):
+                    yield is_gpu, f"{what} {reach}"
 
 
 def _reach(resource: Mapping[str, Json]) -> str:
-    nominal, borrowing = resource.get("nominalQuota"), resource.get("borrowingLimit")
-    if isinstance(nominal, int) and isinstance(borrowing, int):
-        return f"{nominal} → {nominal + borrowing}"
-    return f"{_plain(nominal)} → {_plain(nominal)} + {_plain(borrowing)}" if borrowing else _plain(nominal)
+    nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
+    if nominal.isdigit() and borrowing.isdigit():
+        own, most = int(nominal), int(nominal) + int(borrowing)
+        return f"{own} → {most}" if most else ""
+    return f"{nominal} → {nominal} + {borrowing}" if borrowing else nominal if nominal != "0" else ""
 
 
 def _cluster_queue(manifest: Manifest) -> str:
@@ -118,6 +120,16 @@ def _volcano_job(manifest: Manifest) -> str:
     return _few(tasks)
 
 
+def _gang_queue(manifest: Manifest) -> str:
+    return _few([f"{name} {_plain(most)}" for name, most in _pairs(at(manifest, "spec", "capability"))])
+
+
+def _train_job(manifest: Manifest) -> str:
+    limits = _pairs(at(manifest, "spec", "trainer", "resourcesPerNode", "limits"))
+    gpus = _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
+    return " x ".join(filter(None, (_plain(at(manifest, "spec", "trainer", "numNodes")), gpus)))
+
+
 def _autoscaler(manifest: Manifest) -> str:
     target = text_at(manifest, "spec", "scaleTargetRef", "name")
     low, high = (_plain(at(manifest, "spec", key)) for key in ("minReplicas", "maxReplicas"))
@@ -149,8 +161,9 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="to "),
         (_KUEUE, "ResourceFlavor"): _flavor,
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
-        ("policy", "PodDisruptionBudget"): _field("spec", "minAvailable", before="at least "),
+        ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="at most ", after=" away at once"),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
-        ("scheduling.volcano.sh", "Queue"): _field("spec", "weight", before="weight "),
+        ("scheduling.volcano.sh", "Queue"): _gang_queue,
+        ("trainer.kubeflow.org", "TrainJob"): _train_job,
     }
 )

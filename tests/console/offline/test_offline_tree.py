@@ -138,8 +138,11 @@ POD: dict[str, Json] = {"spec": {"containers": [{"resources": {"limits": {"nvidi
             ),
             "server 3 → 50",
         ),
-        (manifest("PodDisruptionBudget", "p", "ml", api="policy/v1", spec={"minAvailable": 2}), "at least 2"),
-        (manifest("Queue", "q", api="scheduling.volcano.sh/v1beta1", spec={"weight": 4}), "weight 4"),
+        (
+            manifest("PodDisruptionBudget", "p", "ml", api="policy/v1", spec={"maxUnavailable": "10%"}),
+            "at most 10% away at once",
+        ),
+        (manifest("Queue", "q", api="scheduling.volcano.sh/v1beta1", spec={"capability": {"cpu": "4"}}), "cpu 4"),
         (manifest("ConfigMap", "c", "ml", data={"a": "b"}), ""),
     ],
 )
