@@ -46,6 +46,12 @@ class Tenancy(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:Tenancy", name, {}, opts)
         self.priorities = Priorities("priorities", plan.priorities, pulumi.ResourceOptions(parent=self))
         self.queues = Queues("queues", plan.queues, pulumi.ResourceOptions(parent=self))
-        after = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.queues])
-        self.teams = {team.namespace.name: Team(team.namespace.name, team, after) for team in plan.teams}
+        self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
         self.register_outputs({"teams": list(self.teams)})
+
+    def _team(self, team: TeamPlan) -> Team:
+        # Its own queues and no others: with all of them, a thousand teams would make a million dependencies.
+        gangs = [self.queues.gang_queues[gang.queue] for gang in team.gangs]
+        own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
+        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, *own])
+        return Team(team.namespace.name, team, options)

@@ -94,8 +94,31 @@ class Tree:
 
     def children(self, cohort: str) -> tuple[list[str], list[str]]:
         """The groups and the teams right below a cohort."""
-        groups = [name for name, parent in self.parents.items() if parent == cohort]
-        return groups, [name for name in self.queue_owners if self.cohort_of(name) == cohort]
+        return self._groups_below.get(cohort, []), self._teams_below.get(cohort, [])
+
+    @cached_property
+    def _groups_below(self) -> dict[str | None, list[str]]:
+        found: dict[str | None, list[str]] = {}
+        for name, parent in self.parents.items():
+            found.setdefault(parent, []).append(name)
+        return found
+
+    @cached_property
+    def _teams_below(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.queue_owners:
+            found.setdefault(self.cohort_of(name), []).append(name)
+        return found
+
+    @cached_property
+    def never_lent(self) -> dict[tuple[str, str], int]:
+        """By flavor and resource, the guarantees of all teams that never lend."""
+        kept: dict[tuple[str, str], int] = {}
+        for name in self.queue_owners:
+            for flavor, shares in self.team_shares[name].items() if not self.lends(name) else ():
+                for resource, share in shares.items():
+                    kept[flavor, resource] = kept.get((flavor, resource), 0) + share.guaranteed
+        return kept
 
     def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
         """What each child of a cohort is guaranteed, where that is something."""
@@ -216,8 +239,10 @@ def admitted(shares: NodeShares, gangs: Mapping[str, Amounts]) -> dict[str, int]
 def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
     """The most that a team's queue can ever get, whatever its limit: less what others never lend, in groups' bounds."""
     queue = tree.queue_of(team)
-    owners = [name for name in tree.queue_owners if name != queue and not tree.lends(name)]
-    kept = sum(_of(tree.team_shares[name], flavor.name, resource).guaranteed for name in owners)
+    own = tree.team_shares.get(queue, {})
+    kept = tree.never_lent.get((flavor.name, resource), 0)
+    if queue in tree.team_shares and not tree.lends(queue):
+        kept -= _of(own, flavor.name, resource).guaranteed
     bounds = [tree.supply(flavor.name).get(resource, 0) - kept]
     cohort = tree.cohort_of(queue) if tree.stack.fairness == "hierarchical" and queue in tree.stack.teams else None
     while cohort is not None and cohort in tree.said:

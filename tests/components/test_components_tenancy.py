@@ -54,9 +54,17 @@ def test_workloads_come_after_their_namespaces_bounds(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["PriorityClass", "WorkloadPriorityClass", "ClusterQueue", "Queue", "ResourceFlavor"])
 def test_workloads_come_after_what_all_teams_share(kind: str) -> None:
-    before = {shared.urn for shared in local().every(kind)}
-    assert before
-    assert all(before <= set(one.depends_on) for one in workloads())
+    order = {one.urn: index for index, wave in enumerate(waves(local().objects)) for one in wave}
+    shared = [order[one.urn] for one in local().every(kind)]
+    assert shared
+    assert max(shared) < min(order[one.urn] for one in workloads())
+
+
+def test_a_team_waits_for_its_own_queue_and_for_no_other_teams() -> None:
+    queues = {one.name: one.urn for one in local().every("ClusterQueue")}
+    for one in workloads():
+        assert queues[one.namespace] in one.depends_on
+        assert not {urn for name, urn in queues.items() if name != one.namespace} & set(one.depends_on)
 
 
 def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavors() -> None:
