@@ -42,6 +42,7 @@ class Budget:
     """One resource of a namespace's quota as its controller counts it, in Kubernetes' own words."""
 
     team: str
+    quota: str
     resource: str
     used: str
     hard: str
@@ -190,7 +191,9 @@ def _budgets(cluster: Cluster, team: str) -> Iterator[Budget]:
         hard = at(quota, "status", "hard")
         for resource in sorted(hard if isinstance(hard, dict) else ()):
             used = text_at(quota, "status", "used", resource)
-            yield Budget(team, resource, used, text_at(quota, "status", "hard", resource))
+            yield Budget(
+                team, text_at(quota, "metadata", "name"), resource, used, text_at(quota, "status", "hard", resource)
+            )
 
 
 def _supply(name: str, nodes: Mapping[str, Manifest], used: Mapping[tuple[str, str, str], int], tree: Tree) -> Supply:
