@@ -1,6 +1,6 @@
 """What the command prints: tables for people, plain text where nobody looks at a terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 from rich.console import Console
@@ -15,7 +15,7 @@ def outcome(console: Console, result: Outcome) -> None:
     """The end of an `up`: what changed, what there is, and whether the promises hold."""
     console.print()
     console.print(f"[bold]{result.preview.name}[/bold] on the embedded platform, {result.server}")
-    console.print(f"{changes(result.changes)} [dim]({result.objects} objects, by {result.engine})[/dim]")
+    console.print(f"{changes(result)} [dim]({result.objects} objects, by {result.engine})[/dim]")
     console.print()
     console.print(promises(result.summary))
     if result.summary.waiting:
@@ -28,9 +28,11 @@ def outcome(console: Console, result: Outcome) -> None:
         console.print(f"[red]✗[/red] {pod} runs on a node of another model than it asked for")
 
 
-def changes(counts: Mapping[str, int]) -> str:
-    """`70 created, 2 pruned`, or `no changes`."""
-    return ", ".join(f"{count} {action}" for action, count in counts.items()) or "no changes"
+def changes(result: Outcome) -> str:
+    """`objects: 70 created, 2 pruned; nodes: 25 created`, or `no changes`."""
+    parts = {"objects": result.changes, "nodes": result.nodes}
+    said = {what: ", ".join(f"{count} {action}" for action, count in counts.items()) for what, counts in parts.items()}
+    return "; ".join(f"{what}: {words}" for what, words in said.items() if words) or "no changes"
 
 
 def promises(summary: Summary) -> Table:

@@ -33,7 +33,8 @@ class Outcome:
 
     Attributes:
         engine: who applied the objects.
-        changes: how many nodes and objects were created, changed, replaced, pruned; what is 0 is left out.
+        changes: how many objects were created, changed, replaced, pruned; what is 0 is left out.
+        nodes: the same of the platform's nodes.
         objects: how many the stack has.
         kubeconfig: of the platform.
     """
@@ -42,6 +43,7 @@ class Outcome:
     plan: Plan
     engine: Engine
     changes: Mapping[str, int]
+    nodes: Mapping[str, int]
     objects: int
     kubeconfig: Path
     server: str
@@ -75,7 +77,7 @@ def up(name: str, platform: Platform, report: Report) -> Outcome:
         nodes = bring_nodes(cluster, node_shapes(found.stack))
         engine = _engine(platform, name)
         report(f"bringing up {len(found.objects)} objects by {engine}")
-        changes = nodes + _apply(cluster, platform, found, engine)
+        changes = _apply(cluster, platform, found, engine)
         report("waiting for controllers and scheduler")
         settle(cluster, planned)
         report("putting the promises to the test")
@@ -85,13 +87,18 @@ def up(name: str, platform: Platform, report: Report) -> Outcome:
             preview=found,
             plan=planned,
             engine=engine,
-            changes={action: changes[action] for action in ACTIONS if changes[action]},
+            changes=_listed(changes),
+            nodes=_listed(nodes),
             objects=len(found.objects),
             kubeconfig=platform.kubeconfig,
             server=cluster.server,
             summary=summary,
             proofs=proofs,
         )
+
+
+def _listed(counts: Counter[str]) -> dict[str, int]:
+    return {action: counts[action] for action in ACTIONS if counts[action]}
 
 
 def _same_stack(platform: Platform, name: str) -> None:

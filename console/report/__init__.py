@@ -24,7 +24,7 @@ def write_report(result: Outcome, folder: Path) -> Path:
     supply = {each.flavor: each for each in result.summary.supply}
     page = environment.get_template("report.html.j2").render(
         result=result,
-        changes=changes(result.changes),
+        changes=changes(result),
         supply=supply,
         largest=max((each.gpus for each in supply.values()), default=1) or 1,
         teams={team.namespace.name: team.namespace for team in result.plan.teams},
