@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from model.checks.budgets import budget_problems
+from model.checks.peaks import peak_problems
 from model.checks.pools import pool_problems
 from model.checks.promises import promise_problems
 from model.checks.references import loops, reference_problems
@@ -20,8 +21,12 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     """
     tree = Tree(stack)
     broken: set[Path] = set()
-    for stage in ((pool_problems,), (reference_problems,), (promise_problems, budget_problems, workload_problems)):
-        if stage[-1] is workload_problems and any(loops(tree, cohort) for cohort in tree.parents):
+    for stage in (
+        (pool_problems,),
+        (reference_problems,),
+        (promise_problems, budget_problems, workload_problems, peak_problems),
+    ):
+        if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
             return  # No sum over a tree that is none.
         found = [problem for check in stage for problem in check(tree) if not _rests_on(problem, broken)]
         yield from found

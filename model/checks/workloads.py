@@ -15,7 +15,6 @@ def workload_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in tree.stack.teams.items():
         for path, workload in workloads(name, team):
             yield from _one(tree, path, workload)
-        yield from _peaks(tree, name, team)
         yield from _pods(name, team)
         yield from _services(name, team)
 
@@ -160,58 +159,6 @@ def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator
                 about=(("teams", team), ("pools",)),
             )
             return
-
-
-def _peaks(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """All servers of a flavor at their autoscaler's maximum, with the surge of a rollout, within the limit."""
-    by_flavor: dict[str, list[tuple[str, Server, PodSize]]] = {}
-    for server, spec in team.serving.items():
-        size = pod_size(tree, name, spec)
-        if size:
-            by_flavor.setdefault(size.flavor.name, []).append((server, spec, size))
-    for flavor, servers in by_flavor.items():
-        for resource in reversed(dict.fromkeys(resource for _, _, size in servers for resource in size.amounts)):
-            peak = sum(pods_of(spec) * size.amounts.get(resource, 0) for _, spec, size in servers)
-            found = servers[0][2].flavor
-            limit = limits(tree, name, found, gang=False).get(resource, 0)
-            reach = min(limit, reachable(tree, name, found, resource))
-            if peak > limit:
-                yield _peak(name, flavor, resource, servers, (peak, limit))
-                break
-            if peak > reach:
-                yield _beyond_reach(name, flavor, resource, servers, (peak, reach))
-                break
-
-
-def _beyond_reach(
-    team: str, flavor: str, resource: str, servers: list[tuple[str, Server, PodSize]], sums: tuple[int, int]
-) -> Problem:
-    peak, reach = (format_amount(resource, amount) for amount in sums)
-    return Problem(
-        ("teams", team, "serving", servers[0][0], "replicas"),
-        f"the servers on {flavor} need {peak} {resource} at their peak, but all that others leave the team is {reach},"
-        " so the last pods would never start",
-        f"lower replicas.max or surge, or raise what there is of {flavor}",
-        about=(("teams",), ("cohorts",), ("pools",)),
-    )
-
-
-def _peak(
-    team: str, flavor: str, resource: str, servers: list[tuple[str, Server, PodSize]], sums: tuple[int, int]
-) -> Problem:
-    peak, limit = sums
-    each = ", ".join(
-        f"{name} {spec.replicas.max}{f' + {spec.surge} surge' if spec.surge else ''} pods of"
-        f" {format_amount(resource, size.amounts.get(resource, 0))}"
-        for name, spec, size in servers
-    )
-    return Problem(
-        ("teams", team, "serving", servers[0][0], "replicas"),
-        f"the servers on {flavor} need {format_amount(resource, peak)} {resource} at their peak ({each}), but the"
-        f" team's limit is {format_amount(resource, limit)}, so the last pods would never start",
-        f"lower replicas.max or surge, or raise teams.{team}.gpus.{flavor}.limit",
-        about=(("teams", team), ("pools",)),
-    )
 
 
 def _services(name: str, team: Team) -> Iterator[Problem]:

@@ -1,0 +1,34 @@
+"""What the README says must be so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from console.project import ROOT, stack_names
+from model.load import load
+from model.source import read_file
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_stack_file_of_the_readme_is_one(tmp_path: Path) -> None:
+    (example,) = blocks("yaml")
+    file = tmp_path / "Pulumi.readme.yaml"
+    file.write_text(example, encoding="utf-8")
+    assert load(read_file(file)).teams["ml-research"].gpus["a100"].limit == 32
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_every_stack_is_named_in_the_readme(stack: str) -> None:
+    assert f"`{stack}`" in README
+
+
+def test_every_make_target_of_the_readme_is_there() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
+    assert {"up", "test", "preview"} <= named <= targets
