@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from console.errors import ConsoleError
 from model.problems import StackError
@@ -30,6 +31,9 @@ _out = Console(soft_wrap=True)
 _err = Console(stderr=True, soft_wrap=True)
 
 StackName = Annotated[str, typer.Argument(help="A stack: stacks/Pulumi.<stack>.yaml")]
+ProjectFolder = Annotated[
+    Path | None, typer.Option(help="Folder of Pulumi.yaml, the program and stacks/, in place of this project's own.")
+]
 
 
 def _report(line: str) -> None:
@@ -51,8 +55,8 @@ def _errors(stack: str) -> Generator[None]:
     except RenderError as error:
         problems(_err, error.problems, f"what stack {stack} declares")
         raise typer.Exit(INTERNAL) from error
-    except ConsoleError as error:
-        _err.print(f"[red]error[/red] {error}", highlight=False, markup=True)
+    except (ConsoleError, FileExistsError) as error:  # The latter: a file of the user's own is in the way.
+        _err.print(f"[red]error[/red] {escape(str(error))}", highlight=False)
         raise typer.Exit(STACK_WRONG) from error
 
 
@@ -60,17 +64,18 @@ def _errors(stack: str) -> Generator[None]:
 def preview(
     stack: StackName,
     out: Annotated[Path | None, typer.Option(help="Folder for the Kubernetes objects, as YAML.")] = None,
+    project: ProjectFolder = None,
 ) -> None:
     """What a stack will be, without cloud, cluster, login or Pulumi's CLI.
 
     [dim]tenancy preview local --out out/local[/dim]
     """
     with _errors(stack):
-        from console import project  # noqa: PLC0415 - as above
+        from console import project as projects  # noqa: PLC0415 - as above
         from console.offline.objects import write  # noqa: PLC0415
         from console.offline.tree import tree  # noqa: PLC0415
 
-        found = project.preview(stack)
+        found = projects.preview(stack, project or projects.ROOT)
         _out.print(tree(found.rendered))
         if out:
             written = write(found.objects, out / "objects")
@@ -81,6 +86,7 @@ def preview(
 def up(
     stack: StackName = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("out"),
+    project: ProjectFolder = None,
 ) -> None:
     """A stack on the embedded platform: a real API server and scheduler, with nodes that carry the pools' GPUs.
 
@@ -91,10 +97,11 @@ def up(
     with _errors(stack):
         from console import show  # noqa: PLC0415 - as above
         from console.embedded.platform import Platform  # noqa: PLC0415
+        from console.project import ROOT  # noqa: PLC0415
         from console.report import write_report  # noqa: PLC0415
         from console.up import up as bring_up  # noqa: PLC0415
 
-        result = bring_up(stack, Platform(), _report)
+        result = bring_up(stack, Platform(), _report, project or ROOT)
         show.outcome(_out, result)
         page = write_report(result, out / stack)
         _out.print(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}")

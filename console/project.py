@@ -1,4 +1,4 @@
-"""This project's stacks, read and rendered without Pulumi's engine."""
+"""A project's stacks, read and rendered without Pulumi's engine."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from model.source import Source, read_file, to_config
 from model.spec import Stack
 
 ROOT: Final = Path(__file__).parents[1]
-"""Folder of `Pulumi.yaml`."""
+"""This project: the folder of `Pulumi.yaml`, the program and its stacks."""
 
 
 class RenderError(Exception):
@@ -39,36 +39,53 @@ class Preview:
     objects: tuple[KubernetesObject, ...]
 
 
-def stack_names() -> list[str]:
+def stack_names(project: Path = ROOT) -> list[str]:
     """The stacks that have a file."""
-    return sorted(file.stem.removeprefix("Pulumi.") for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+    return sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
 
 
-def read_stack(name: str) -> Source:
+def project_name(project: Path = ROOT) -> str:
+    """The name in a project's `Pulumi.yaml`.
+
+    Raises:
+        ConsoleError: the folder has none.
+    """
+    file = project / "Pulumi.yaml"
+    if not file.is_file():
+        raise ConsoleError(f"{project} has no Pulumi.yaml", "name the folder of a Pulumi project")
+    return yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
+
+
+def read_stack(name: str, project: Path = ROOT) -> Source:
     """The source of a stack by its name.
 
     Raises:
         ConsoleError: there is no such stack.
         StackError: its file is no YAML or has no config.
     """
-    file = ROOT / "stacks" / f"Pulumi.{name}.yaml"
+    file = project / "stacks" / f"Pulumi.{name}.yaml"
     if not file.is_file():
-        raise ConsoleError(f"there is no stack {name}", f"{nearest(name, stack_names())}; or write stacks/{file.name}")
+        known = nearest(name, stack_names(project))
+        raise ConsoleError(f"there is no stack {name}", f"{known}; or write stacks/{file.name}")
     return read_file(file, f"stacks/{file.name}")
 
 
-def preview(name: str) -> Preview:
+def preview(name: str, project: Path = ROOT) -> Preview:
     """Reads a stack, judges it, and runs the program on it.
 
+    Args:
+        name: of the stack.
+        project: folder of `Pulumi.yaml`, the program and its stacks.
+
     Raises:
-        ConsoleError: there is no such stack.
+        ConsoleError: there is no such project or stack.
         StackError: with everything that is wrong in it.
         RenderError: what it declares cannot be deployed.
     """
-    source = read_stack(name)
+    called = project_name(project)
+    source = read_stack(name, project)
     stack = load(source)
-    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))["name"]
-    rendered = render(ROOT, project=project, stack=name, config=to_config(source))
+    rendered = render(project, project=called, stack=name, config=to_config(source))
     if found := problems(rendered):
         raise RenderError(found)
     return Preview(name, stack, rendered, kubernetes_objects(rendered))

@@ -26,6 +26,9 @@ NAMESPACE: Final = "tenancy-proof"
 PROOF: Final = "gpu-tenancy.dev/proof"
 """Label and taint of the proofs' own nodes, which no other pod lands on."""
 
+PATIENCE: Final = 20.0
+"""Seconds that the scheduler has for one pod; one is usual."""
+
 _IMAGE: Final = "registry.example.com/proof:1"
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
@@ -161,7 +164,9 @@ def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
 def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Proof:
     pod = _asking_for(flavor, tree, "no-toleration", tolerate=False)
     cluster.create(pod)
-    words = cluster.wait_for(lambda: _unscheduled(cluster, "no-toleration"), what="the scheduler's word", timeout=20)
+    words = cluster.wait_for(
+        lambda: _unscheduled(cluster, "no-toleration"), what="the scheduler's word", timeout=PATIENCE
+    )
     return Proof(
         f"a pod that does not tolerate the GPU's taint stays off {flavor.name}",
         words,
@@ -218,7 +223,7 @@ def _filling(flavor: ResourceFlavor, tree: Tree, name: str, priority: str) -> Ma
 def _lands(cluster: Cluster, name: str) -> str | None:
     """The node on which a pod runs; None where it does not within a while."""
     try:
-        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"{name} to run", timeout=20)
+        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"{name} to run", timeout=PATIENCE)
     except ConsoleError:
         return None
 

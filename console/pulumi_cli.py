@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import yaml
 
 from console.errors import ConsoleError
-from console.project import ROOT, elsewhere, read_stack
+from console.project import ROOT, elsewhere, project_name, read_stack
 from model.source import to_config
 
 _DONE: Final = {
@@ -33,10 +33,17 @@ def find_pulumi() -> str | None:
 
 @dataclass(frozen=True)
 class PulumiCli:
-    """The CLI with a file backend in a folder, which keeps it apart from every state and login of the user's."""
+    """The CLI with a file backend in a folder, which keeps it apart from every state and login of the user's.
+
+    Attributes:
+        program: the CLI.
+        folder: where its state is, and a project of its own around the program of `source`.
+        source: folder of the project whose stacks it deploys.
+    """
 
     program: str
     folder: Path
+    source: Path = ROOT
 
     def up(self, stack: str, kubeconfig: Path) -> dict[str, int]:
         """Deploys a stack to the cluster of a kubeconfig, wherever the stack itself is meant for.
@@ -63,12 +70,11 @@ class PulumiCli:
         Its config is the stack's, but names the embedded cluster.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
         # The environment that runs this command has what the program needs.
         runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
-        project = {"name": own["name"], "main": str(ROOT), "runtime": runtime}
+        project = {"name": project_name(self.source), "main": str(self.source.resolve()), "runtime": runtime}
         self._write("Pulumi.yaml", project)
-        source = elsewhere(read_stack(stack), kubeconfig)
+        source = elsewhere(read_stack(stack, self.source), kubeconfig)
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from console.proofs import Proof
@@ -71,12 +72,13 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 
 def _line(proof: Proof) -> str:
     mark = "[green]✓[/green]" if proof.holds else "[red]✗[/red]"
-    return f"{mark} {proof.promise}\n  [dim]{proof.seen}[/dim]"
+    return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"
 
 
 def problems(console: Console, found: Iterable[object], where: str) -> None:
     """Everything that is wrong, each in a line that an editor can jump to."""
-    listed = [str(problem) for problem in found]
+    # Without the escape a value such as [cpu] would be taken for markup, and be gone.
+    listed = [escape(str(problem)) for problem in found]
     for line in listed:
         place, separator, rest = line.partition(": ")
         console.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)

@@ -14,7 +14,7 @@ from console.embedded.platform import Platform
 from console.embedded.toolchain import Report
 from console.errors import ConsoleError
 from console.offline.objects import waves
-from console.project import Preview, preview
+from console.project import ROOT, Preview, preview
 from console.proofs import Proof, prove
 from console.pulumi_cli import PulumiCli, find_pulumi
 from console.summary import Summary, settle, summarise
@@ -56,8 +56,8 @@ class Outcome:
         return all(proof.holds for proof in self.proofs) and not self.summary.astray
 
 
-def up(name: str, platform: Platform, report: Report) -> Outcome:
-    """Brings a stack up on a platform, and puts its promises to the test.
+def up(name: str, platform: Platform, report: Report, project: Path = ROOT) -> Outcome:
+    """Brings a stack of a project up on a platform, and puts its promises to the test.
 
     Nothing is touched where the stack is wrong.
 
@@ -67,7 +67,7 @@ def up(name: str, platform: Platform, report: Report) -> Outcome:
         ConsoleError: the platform does not come up, or refuses an object.
     """
     report(f"reading stack {name}")
-    found = preview(name)
+    found = preview(name, project)
     planned, tree = plan(found.stack), Tree(found.stack)
     _same_stack(platform, name)
     platform.up(report)
@@ -77,7 +77,7 @@ def up(name: str, platform: Platform, report: Report) -> Outcome:
         nodes = bring_nodes(cluster, node_shapes(found.stack))
         engine = _engine(platform, name)
         report(f"bringing up {len(found.objects)} objects by {engine}")
-        changes = _apply(cluster, platform, found, engine)
+        changes = _apply(cluster, platform, found, engine, project)
         report("waiting for controllers and scheduler")
         settle(cluster, planned)
         report("putting the promises to the test")
@@ -115,7 +115,7 @@ def _engine(platform: Platform, name: str) -> Engine:
     return engine
 
 
-def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine) -> Counter[str]:
+def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine, project: Path) -> Counter[str]:
     if engine == "pulumi":
         program = find_pulumi()
         if program is None:
@@ -123,7 +123,8 @@ def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine)
                 "this platform was brought up by Pulumi, which is no longer on the PATH",
                 "put it there, or run `tenancy down` first",
             )
-        return Counter(PulumiCli(program, platform.places.home / "pulumi").up(found.name, platform.kubeconfig))
+        cli = PulumiCli(program, platform.places.home / "pulumi", project)
+        return Counter(cli.up(found.name, platform.kubeconfig))
     manifests = [[dict(each.manifest) for each in wave] for wave in waves(found.objects)]
     changes = apply(cluster, manifests, platform.places.home / "applied.json")
     return Counter(change.action for change in changes)

@@ -28,8 +28,9 @@ _EMPTY_WITHIN: Final = 180
 class Pruning:
     """Removes what an inventory has and nobody wants any more.
 
-    Waves go in reverse, each when the one after it is gone, and namespaces last. What lives in a namespace
-    that goes too is left to it. What somebody else deleted, or made anew under the same name, is forgotten.
+    Waves go in reverse, each when the one after it is gone. What lives in a namespace that goes too is left to it,
+    and it goes when the last of that would: a volume must outlive the claim that holds it. What somebody else
+    deleted, or made anew under the same name, is forgotten.
     """
 
     def __init__(self, cluster: Cluster, pool: Executor, inventory: Inventory, done: Callable[[Change], None]) -> None:
@@ -61,21 +62,27 @@ class Pruning:
         return None
 
     def _remove_in_order(self, there: Sequence[Entry]) -> list[Failure]:
-        homes = [one for one in there if is_namespace(one.reference)]
-        going = {one.reference.name for one in homes}
+        going = {one.reference.name for one in there if is_namespace(one.reference)}
         inside = [one for one in there if one.reference.namespace in going]
-        alone = [one for one in there if not is_namespace(one.reference) and one.reference.namespace not in going]
-        for _, wave in groupby(alone, key=lambda one: one.wave):
-            failures = self._remove(tuple(wave), within=_GONE_WITHIN)
+        # A namespace takes all that is in it along, so it goes when the last of that would.
+        latest = {name: max(one.wave for one in inside if one.reference.namespace == name) for name in _homes(inside)}
+        alone = [
+            replace(one, wave=max(one.wave, latest.get(one.reference.name, 0))) if is_namespace(one.reference) else one
+            for one in there
+            if one.reference.namespace not in going
+        ]
+        for _, wave in groupby(sorted(alone, key=lambda one: -one.wave), key=lambda one: one.wave):
+            failures = self._remove(tuple(wave), inside=inside)
             if failures:
                 return failures
-        return self._remove(homes, within=_EMPTY_WITHIN, inside=inside)
+        return []
 
-    def _remove(self, entries: Sequence[Entry], *, within: float, inside: Sequence[Entry] = ()) -> list[Failure]:
+    def _remove(self, entries: Sequence[Entry], *, inside: Sequence[Entry]) -> list[Failure]:
         def delete(entry: Entry) -> None:
             self._cluster.delete(entry.reference, uid=entry.uid, wait=0)
 
         def await_end(entry: Entry) -> None:
+            within = _EMPTY_WITHIN if is_namespace(entry.reference) else _GONE_WITHIN
             self._cluster.wait_gone(entry.reference, entry.uid, timeout=within)
 
         # All are told to go before any is waited for: a namespace takes five seconds however little it has.
@@ -101,3 +108,7 @@ class Pruning:
         if is_definition(reference):
             self._cluster.forget_kinds()
         self._done(Change.of("pruned", reference))
+
+
+def _homes(inside: Sequence[Entry]) -> set[str]:
+    return {one.reference.namespace for one in inside}

@@ -1,0 +1,132 @@
+"""What the model accepts, a real API server accepts: under strict field validation and the definitions' own rules."""
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance_builders import STACKS, Manifest, Waves, declared, flat, in_waves, refusal, remove, sections_of
+
+from console.cluster.apply import apply
+from console.cluster.client import Cluster
+from console.cluster.outcome import Change
+from console.cluster.references import Reference
+from console.offline.wire import text_at
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A stack that was applied."""
+
+    stack: str
+    waves: Waves
+    inventory: Path
+    changes: tuple[Change, ...]
+
+
+def keys(changes: tuple[Change, ...], action: str) -> set[str]:
+    return {f"{one.kind} {one.namespace}/{one.name}" for one in changes if one.action == action}
+
+
+def key(manifest: Manifest) -> str:
+    one = Reference.of(manifest)
+    return f"{one.kind} {one.namespace}/{one.name}"
+
+
+def by_key(waves: Waves) -> dict[str, Manifest]:
+    return {key(manifest): manifest for manifest in flat(waves)}
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def applied(
+    cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Applied]:
+    stack = str(request.param)
+    waves = in_waves(declared(sections_of(stack)))
+    inventory = tmp_path_factory.mktemp(stack) / "inventory.json"
+    yield Applied(stack, waves, inventory, apply(cluster, waves, inventory))
+    remove(cluster, flat(waves))
+
+
+def test_every_object_of_a_stack_is_accepted(cluster: Cluster, applied: Applied) -> None:
+    assert Counter(one.action for one in applied.changes) == {"created": len(flat(applied.waves))}
+    for manifest in flat(applied.waves):
+        assert cluster.exists(*Reference.of(manifest)), key(manifest)
+
+
+def test_the_same_stack_again_changes_nothing(cluster: Cluster, applied: Applied) -> None:
+    again = apply(cluster, applied.waves, applied.inventory)
+    assert Counter(one.action for one in again) == {"unchanged": len(flat(applied.waves))}
+
+
+def test_the_api_server_itself_finds_nothing_to_change_in_the_same_object(cluster: Cluster, applied: Applied) -> None:
+    # The inventory spares what nobody touched; here each object is sent again.
+    moved: list[str] = []
+    for manifest in flat(applied.waves):
+        before = cluster.get(*Reference.of(manifest), metadata_only=True) or {}
+        after = cluster.apply(manifest, dry_run=True)
+        generation = ("metadata", "generation")
+        if before.get("generation") != after.get("generation") or fields_of(before) != fields_of(after):
+            moved.append(f"{key(manifest)} {text_at(after, *generation)}")
+    assert moved == []
+
+
+def fields_of(live: Any) -> Any:
+    """Which fields are ours, by the API server's own account."""
+    owned = [one for one in live["metadata"].get("managedFields", []) if one["manager"] == "gpu-tenancy"]
+    return [(one["operation"], one.get("fieldsV1")) for one in owned]
+
+
+def test_a_misspelt_field_of_any_object_is_refused(cluster: Cluster, applied: Applied) -> None:
+    accepted: list[str] = []
+    for manifest in flat(applied.waves):
+        place = "spec" if isinstance(manifest.get("spec"), dict) else "metadata"
+        broken: Any = deepcopy(manifest)
+        broken[place]["naem"] = "x"
+        words = refusal(lambda broken=broken: cluster.apply(broken, dry_run=True))
+        if f".{place}.naem: field not declared in schema" not in words:
+            accepted.append(f"{key(manifest)}: {words}")
+    assert accepted == []
+
+
+def test_after_an_edit_only_what_it_changes_is_changed_and_what_left_is_gone(cluster: Cluster, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    sections = sections_of("local")
+    before = in_waves(declared(sections))
+    apply(cluster, before, inventory)
+    del sections["teams"]["ml-experiments"]
+    sections["datasets"]["corpus"]["teams"].remove("ml-experiments")
+    sections["teams"]["ml-research"]["objects"]["services"] = 12
+    sections["teams"]["ml-serving"]["serving"]["model-server"]["scaleOn"]["cpu"] = 60
+    sections["priorities"]["ml-batch"] = 500
+    after = in_waves(declared(sections))
+    old, new = by_key(before), by_key(after)
+
+    changes = apply(cluster, after, inventory)
+    assert keys(changes, "changed") == {
+        "ResourceQuota ml-research/budget",
+        "HorizontalPodAutoscaler ml-serving/model-server",
+    }
+    assert (
+        keys(changes, "created")
+        == {"PriorityClass /ml-batch", "WorkloadPriorityClass /ml-batch"}
+        == new.keys() - old.keys()
+    )
+    assert (
+        keys(changes, "pruned")
+        == old.keys() - new.keys()
+        >= {
+            "Namespace /ml-experiments",
+            "ClusterQueue /ml-experiments",
+            "PersistentVolume /ml-experiments-corpus",
+        }
+    )
+    assert keys(changes, "replaced") == set()
+    assert [name for name in old.keys() - new.keys() if cluster.exists(*Reference.of(old[name]))] == []
+
+    pruned = apply(cluster, [], inventory)
+    assert keys(pruned, "pruned") == set(new)
+    assert [name for name, manifest in new.items() if cluster.exists(*Reference.of(manifest))] == []
