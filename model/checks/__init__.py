@@ -30,7 +30,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             return  # No sum over a tree that is none.
         found = [problem for check in stage for problem in check(tree) if not _rests_on(problem, broken)]
         yield from found
-        broken |= {place[:2] for problem in found for place in (problem.path, *problem.about)}
+        broken |= {place for problem in found for place in (problem.path, *problem.about)}
 
 
 def _rests_on(problem: Problem, broken: set[Path]) -> bool:

@@ -277,3 +277,12 @@ def test_a_shorthand_says_the_same_as_what_it_stands_for() -> None:
         assert errors(sections) == []
     for sections in (stack(datasets={"d": "s3://b/Path/V1"}), stack(datasets={"d": {"bucket": "s3://b/Path/V1"}})):
         assert errors(sections) == []
+
+
+def test_a_name_that_leads_nowhere_does_not_hide_that_the_same_team_is_promised_too_much() -> None:
+    found = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}}, priority="hgih", cohort="nowhere")}))
+    assert [line.split(":")[0] for line in found] == [
+        "teams.a.cohort",
+        "teams.a.gpus.h100.guaranteed",
+        "teams.a.priority",
+    ]
