@@ -3,6 +3,7 @@
 import pulumi
 
 from components.datasets import DatasetVolume
+from components.guards import Guards
 from components.namespace import TeamNamespace
 from components.priorities import Priorities
 from components.queues import Queues
@@ -46,6 +47,7 @@ class Tenancy(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:Tenancy", name, {}, opts)
         self.priorities = Priorities("priorities", plan.priorities, pulumi.ResourceOptions(parent=self))
         self.queues = Queues("queues", plan.queues, pulumi.ResourceOptions(parent=self))
+        self.guards = Guards("guards", pulumi.ResourceOptions(parent=self))
         self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
         self.register_outputs({"teams": list(self.teams)})
 
@@ -53,5 +55,5 @@ class Tenancy(pulumi.ComponentResource):
         # Its own queues and no others: with all of them, a thousand teams would make a million dependencies.
         gangs = [self.queues.gang_queues[gang.queue] for gang in team.gangs]
         own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
-        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, *own])
+        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.guards, *own])
         return Team(team.namespace.name, team, options)

@@ -24,9 +24,10 @@ class TrainingJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, job: JobPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingJob", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
         self.job: pulumi.Resource = (
-            _job(f"{name}-job", job, own) if job.framework == "job" else _train_job(f"{name}-train-job", job, own)
+            _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
+            if job.framework == "job"
+            else _train_job(f"{name}-train-job", job, _made_anew(self))
         )
         self.register_outputs({"job": job.name})
 
@@ -43,8 +44,13 @@ class GangJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
-        self.job = _volcano_job(f"{name}-job", gang, pulumi.ResourceOptions(parent=self))
+        self.job = _volcano_job(f"{name}-job", gang, _made_anew(self))
         self.register_outputs({"job": gang.name})
+
+
+def _made_anew(component: pulumi.ComponentResource) -> pulumi.ResourceOptions:
+    """For kinds whose webhooks refuse a change of spec, which Pulumi does not know of as it does of a Job's."""
+    return pulumi.ResourceOptions(parent=component, replace_on_changes=["spec"], delete_before_replace=True)
 
 
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
@@ -135,6 +141,8 @@ def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> Cus
             {
                 "name": task,
                 "replicas": replicas,
+                # Volcano's webhook adds it to new jobs alone, and refuses an update that lacks it.
+                "maxRetry": gang.retries,
                 "template": {"metadata": {"labels": {NAME: gang.name}}, "spec": wire(pod)},
             }
             for task, replicas in gang.tasks.items()

@@ -16,7 +16,7 @@ from console.embedded.nodes import NodeShape, add_node
 from console.errors import ConsoleError
 from console.offline.wire import Json, at, text_at
 from model.plan import Plan, PriorityPlan
-from model.plan.namespaces import NamespacePlan
+from model.plan.namespaces import NamespacePlan, gpu_resources
 from model.plan.queues import ResourceFlavor
 from model.plan.shares import Tree
 from model.plan.supply import NodeTaint
@@ -53,7 +53,7 @@ def prove(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
     quotas = tuple(
         proof
         for team in plan.teams
-        for proof in _quota(cluster, team.namespace, _default(plan, tree, team.namespace.name))
+        for proof in _quota(cluster, team.namespace, tree, _default(plan, tree, team.namespace.name))
     )
     with _place(cluster):
         return (*quotas, *_models(cluster, plan, tree), *_preemption(cluster, plan, tree))
@@ -63,12 +63,13 @@ def _default(plan: Plan, tree: Tree, team: str) -> str | None:
     return tree.stack.teams[team].priority or next((each.name for each in plan.priorities if each.default), None)
 
 
-def _quota(cluster: Cluster, team: NamespacePlan, priority: str | None) -> Iterator[Proof]:
+def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Proof]:
     """A pod that asks for one GPU more than the team has left is refused, by the name of the quota."""
     budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
-    for resource, most in team.limits.max.items():
-        if resource in {CPU, MEMORY}:
+    for resource in gpu_resources(tree):
+        if not team.quotas[0].hard.get(f"requests.{resource}"):
             continue
+        most = team.limits.max.get(resource) or max(each.node.get(resource, 0) for each in tree.flavors.values())
         hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
         left = hard - used
         refused = _refusal(cluster, _sample(team, resource, left + 1, most, priority))

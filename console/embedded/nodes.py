@@ -106,9 +106,14 @@ def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> t
     amounts: Json = dict(capacity)
     if at(node, "status", "capacity") == amounts:
         return node, False
-    status: Json = {"capacity": amounts, "allocatable": amounts}
+    status: Json = {field: _replacing(at(node, "status", field), amounts) for field in ("capacity", "allocatable")}
     cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
     return node, True
+
+
+def _replacing(before: Json, amounts: Mapping[str, Json]) -> Json:
+    """A merge patch keeps what it does not name: what a node no longer has must be named as nothing."""
+    return {**dict.fromkeys(before if isinstance(before, dict) else ()), **amounts}
 
 
 def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:

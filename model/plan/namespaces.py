@@ -172,14 +172,13 @@ def _objects(team: Team) -> dict[str, int]:
 def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     defaults, bounds = container_defaults(team), team.containers
     shares = tree.team_shares.get(tree.queue_of(name), {})
-    none = dict.fromkeys(gpu_resources(tree), 0)
     most = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
-    flavors = [tree.flavors[flavor] for flavor in dict.fromkeys((*shares, *team.gangs))]
-    for flavor in flavors:
-        if flavor.resource:
-            node = flavor.node[flavor.resource]
-            allowed = node if bounds.max.gpu is None else bounds.max.gpu
-            most[flavor.resource] = max(most.get(flavor.resource, 0), allowed)
+    # Without a maximum GPUs stay out of it: a node is bound enough, and Kueue 0.19 takes the default of 0 that a maximum
+    # needs for the request of a job that states its GPUs as limits alone
+    # (https://github.com/kubernetes-sigs/kueue/issues/15020).
+    own = dict.fromkeys(tree.flavors[flavor].resource for flavor in (*shares, *team.gangs))
+    most |= {gpu: bounds.max.gpu for gpu in own if gpu and bounds.max.gpu is not None}
+    none = dict.fromkeys(gpu_resources(tree), 0) if bounds.max.gpu is not None else {}
     return LimitRange(
         default=dict(defaults.limits) | none,
         default_request=dict(defaults.requests) | none,

@@ -94,7 +94,8 @@ class Pool(Section):
     sharing: Sharing | None = None
     """Partitions or turns, where one GPU serves several pods."""
     labels: dict[LabelKey, LabelValue] = {}
-    """Further labels of the nodes; a flavor selects its nodes by those that all its pools have."""
+    """Further labels of the nodes; a flavor selects its nodes by those that all its pools have. Worth having on a CPU
+    pool too: without one, work without GPUs that tolerates a GPU's taint may land on GPU nodes."""
     taints: list[Taint] = []
     """Further taints of the nodes; the flavor tolerates them for its pods."""
 

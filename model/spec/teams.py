@@ -58,7 +58,7 @@ class Containers(Section):
     min: CpuMemory = CpuMemory()
     """Least of each."""
     max: Resources = Resources()
-    """Most of each; GPUs left out: those of the team's largest node."""
+    """Most of each; GPUs left out: as many as a node has."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import cluster, datasets, namespace, priorities, queues, serving, tenancy, training
+from components import cluster, datasets, guards, namespace, priorities, queues, serving, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -35,6 +35,7 @@ ALL = stack(
 
 COMPONENTS = {
     "DatasetVolume": datasets,
+    "Guards": guards,
     "TeamNamespace": namespace,
     "Priorities": priorities,
     "Queues": queues,
@@ -47,6 +48,7 @@ COMPONENTS = {
 IMPORTS = """
 from components.cluster import cluster_provider
 from components.datasets import DatasetVolume
+from components.guards import Guards
 from components.namespace import TeamNamespace
 from components.priorities import Priorities
 from components.queues import Queues
@@ -71,6 +73,7 @@ def alone(kind: str, sections: Data = ALL) -> Program:
 
 
 EXPECTED = {
+    "Guards": {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
     "DatasetVolume": {"PersistentVolume", "PersistentVolumeClaim"},
     "TeamNamespace": {
         "Namespace",
@@ -86,7 +89,7 @@ EXPECTED = {
     "TrainingJob": {"Job"},
     "GangJob": {"Job"},
     "Team": {"TeamNamespace", "DatasetVolume", "ModelServer", "TrainingJob", "GangJob"},
-    "Tenancy": {"Priorities", "Queues", "Team"},
+    "Tenancy": {"Priorities", "Queues", "Team", "Guards"},
 }
 
 

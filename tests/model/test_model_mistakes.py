@@ -297,8 +297,13 @@ def test_a_pool_of_gpus_is_always_tainted_whoever_makes_them(resource: str) -> N
 
 
 def test_the_bound_of_gpus_gives_none_to_pods_that_ask_for_none() -> None:
-    limits = planned(with_team()).teams[0].namespace.limits
+    limits = planned(with_team(containers={"max": {"gpu": 8}})).teams[0].namespace.limits
     assert (limits.max[GPU], limits.default[GPU], limits.default_request[GPU]) == (8, 0, 0)
+
+
+def test_without_a_bound_of_gpus_a_namespace_has_no_default_that_a_queue_could_take_for_a_request() -> None:
+    limits = planned(with_team()).teams[0].namespace.limits
+    assert GPU not in {*limits.max, *limits.default, *limits.default_request}
 
 
 def test_a_namespaces_budget_of_both_bounds_the_ratio_so_that_limits_never_refuse_what_requests_admit() -> None:

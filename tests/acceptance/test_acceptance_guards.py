@@ -1,0 +1,68 @@
+"""What the tenancy's own admission policies refuse, on a real API server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from console.cluster.client import Cluster, Manifest
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+from console.project import preview
+
+GPU = "nvidia.com/gpu"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: Cluster) -> Iterator[str]:
+    """A namespace that the policies take for a tenant's, with the policies in force."""
+    guards = [each.manifest for each in preview("local").objects if each.kind.startswith("ValidatingAdmissionPolicy")]
+    assert len(guards) == 2
+    for manifest in guards:
+        cluster.apply(manifest)
+    labels = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant", "labels": dict(labels)}})
+    cluster.wait_for(lambda: refusal(cluster, job("tenant", limits={GPU: "1"})), what="the policies to be in force")
+    yield "tenant"
+    for reference in (*map(Reference.of, guards), Reference("v1", "Namespace", "tenant")):
+        cluster.delete(reference, wait=0)
+
+
+def job(namespace: str, *, queue: bool = True, **resources: dict[str, str]) -> Manifest:
+    container: dict[str, Any] = {"name": "c", "image": "a:1", "resources": resources}
+    template: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    labels: dict[str, Any] = {QUEUE: "tenant"} if queue else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": namespace, "labels": labels},
+        "spec": {"template": template},
+    }
+
+
+def refusal(cluster: Cluster, manifest: Manifest) -> str | None:
+    try:
+        cluster.create(manifest, dry_run=True)
+    except ApiError as error:
+        return str(error)
+    return None
+
+
+def test_a_queued_job_that_states_its_gpus_as_limits_alone_is_refused_with_the_mend(
+    cluster: Cluster, tenant: str
+) -> None:
+    words = refusal(cluster, job(tenant, limits={GPU: "8"}))
+    assert words is not None
+    assert "the queue would count none; write the same number under requests" in words
+
+
+def test_a_queued_job_that_states_both_or_no_gpus_passes(cluster: Cluster, tenant: str) -> None:
+    assert refusal(cluster, job(tenant, limits={GPU: "8"}, requests={GPU: "8"})) is None
+    assert refusal(cluster, job(tenant, limits={"cpu": "2"})) is None
+    assert refusal(cluster, job(tenant)) is None
+
+
+def test_what_no_queue_counts_and_what_is_no_tenants_passes(cluster: Cluster, tenant: str) -> None:
+    assert refusal(cluster, job(tenant, queue=False, limits={GPU: "8"})) is None
+    assert refusal(cluster, job("default", limits={GPU: "8"})) is None
