@@ -11,6 +11,7 @@ from pulumi_kubernetes.autoscaling.v2 import (
     MetricTargetArgsDict,
 )
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict, Service
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from components.conventions import DO_NOT_AWAIT, NAME, queued
@@ -52,6 +53,14 @@ class ModelServer(pulumi.ComponentResource):
         self.autoscaler = self._autoscaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
         self.register_outputs({"service": f"{server.name}.{server.team}.svc"})
 
+    def _metadata(self, server: ServerPlan) -> ObjectMetaArgsDict:
+        return {
+            "name": server.name,
+            "namespace": server.team,
+            "labels": self._labels,
+            "annotations": DO_NOT_AWAIT,
+        }
+
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
         labels = self._labels | queued(server.queue, server.pod.priority)
         spec: DeploymentSpecArgsDict = {
@@ -67,12 +76,7 @@ class ModelServer(pulumi.ComponentResource):
             spec["replicas"] = server.replicas
         return Deployment(
             name,
-            metadata={
-                "name": server.name,
-                "namespace": server.team,
-                "labels": labels,
-                "annotations": DO_NOT_AWAIT,
-            },
+            metadata={**self._metadata(server), "labels": labels},
             spec=spec,
             opts=self._own,
         )
@@ -105,12 +109,7 @@ class ModelServer(pulumi.ComponentResource):
     def _service(self, name: str, server: ServerPlan) -> Service:
         return Service(
             name,
-            metadata={
-                "name": server.name,
-                "namespace": server.team,
-                "labels": self._labels,
-                "annotations": DO_NOT_AWAIT,
-            },
+            metadata=self._metadata(server),
             spec={
                 "type": "ClusterIP",
                 "selector": self._labels,
@@ -131,12 +130,7 @@ class ModelServer(pulumi.ComponentResource):
     def _autoscaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler:
         return HorizontalPodAutoscaler(
             name,
-            metadata={
-                "name": server.name,
-                "namespace": server.team,
-                "labels": self._labels,
-                "annotations": DO_NOT_AWAIT,
-            },
+            metadata=self._metadata(server),
             spec={
                 "scale_target_ref": {"api_version": "apps/v1", "kind": "Deployment", "name": server.name},
                 "min_replicas": scaling.least,

@@ -27,7 +27,8 @@ STACK_WRONG: Final = 1
 PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3
 
-_out = Console(soft_wrap=True)
+# Into a file or another program, lines are as long as what they say: nothing is cut for a terminal that is not there.
+_out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
 _err = Console(stderr=True, soft_wrap=True)
 
 StackName = Annotated[str, typer.Argument(help="A stack: stacks/Pulumi.<stack>.yaml")]
