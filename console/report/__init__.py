@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from console.show import changes
 from console.up import Outcome
@@ -16,7 +16,7 @@ def write_report(result: Outcome, folder: Path) -> Path:
     # StrictUndefined: a name that the template has wrong must not become an empty cell.
     environment = Environment(
         loader=PackageLoader("console", "report"),
-        autoescape=select_autoescape(),
+        autoescape=True,  # select_autoescape goes by the name's end, and `.j2` is none that it knows
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,98 @@
+"""What stacks become, for a real API server to judge; and valid things of which a test breaks one part."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias, cast
+
+import pytest
+import yaml
+from builders import GPU, Data
+
+from console.cluster.client import Cluster
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+from console.offline.objects import KubernetesObject, kubernetes_objects, problems, waves
+from console.offline.render import render
+from console.offline.wire import Json
+from console.project import ROOT
+from model.source import Source, read_file, to_config
+
+Manifest: TypeAlias = dict[str, Json]
+Waves: TypeAlias = list[list[Manifest]]
+STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+
+def sections_of(stack: str) -> Data:
+    """What a stack of the repository says, for a test to edit."""
+    return deepcopy(read_file(ROOT / "stacks" / f"Pulumi.{stack}.yaml").sections)
+
+
+def declared(sections: Data) -> tuple[KubernetesObject, ...]:
+    """The objects of a stack."""
+    rendered = render(ROOT, project="gpu-tenancy", stack="acceptance", config=to_config(Source(sections)))
+    assert problems(rendered) == ()
+    return kubernetes_objects(rendered)
+
+
+def in_waves(objects: Sequence[KubernetesObject]) -> Waves:
+    return [[dict(one.manifest) for one in wave] for wave in waves(objects)]
+
+
+def flat(stack: Waves) -> list[Manifest]:
+    return [manifest for wave in stack for manifest in wave]
+
+
+def only(objects: Iterable[KubernetesObject], kind: str, name: str = "") -> Any:
+    """The one object of a kind (and name), to be broken in one part."""
+    (found,) = (one for one in objects if one.kind == kind and name in {"", one.name})
+    return deepcopy(dict(found.manifest))
+
+
+def moved(manifest: Any, namespace: str) -> Any:
+    """The same object in a test's own namespace."""
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+
+
+def from_yaml(text: str, **names: object) -> Any:
+    """A manifest as people write it; `{namespace}` and other names are filled in."""
+    for name, value in names.items():
+        text = text.replace(f"<{name}>", str(value))
+    return yaml.safe_load(text)
+
+
+def a_pod(namespace: str, name: str = "pod", *, requests: Data | None = None, limits: Data | None = None) -> Any:
+    """A pod that every API server accepts; it asks for one GPU."""
+    asked = {"requests": requests, "limits": {GPU: 1} if limits is None else limits}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example.com/train:1",
+                    "resources": {key: value for key, value in asked.items() if value is not None},
+                }
+            ]
+        },
+    }
+
+
+def resources(pod: Mapping[str, Json]) -> Any:
+    """What the only container of a pod has, after all that filled it in."""
+    return cast("Any", pod)["spec"]["containers"][0]["resources"]
+
+
+def refusal(send: Callable[[], object]) -> str:
+    """The API server's own words; fails where it accepts."""
+    with pytest.raises(ApiError) as refused:
+        send()
+    return refused.value.message
+
+
+def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
+    """Deletes what a test made; what is in a namespace goes with it, a while later."""
+    references = [Reference.of(manifest) for manifest in manifests]
+    for one in reversed(references):
+        cluster.delete(one, wait=0)

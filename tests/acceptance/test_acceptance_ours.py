@@ -1,0 +1,316 @@
+"""Where tutorials go wrong, what this program declares instead, before the same API server; and what it says.
+
+What the server says of the mistakes themselves is in `test_acceptance_mistakes.py`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, refusal, resources, sections_of
+from builders import GPU, Data, errors, job, server, stack, team
+
+from console.cluster.client import Cluster
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+from console.offline.objects import KubernetesObject
+from console.offline.wire import at, text_at
+from model.plan.queues import CohortQueue, FlavorQuota, ResourceLine
+
+KUEUE = "kueue.x-k8s.io"
+HIGH, LOW = "mistakes-high", "mistakes-low"
+
+
+def with_team(**sections: object) -> Data:
+    gpus = {"h100": {"guaranteed": 8, "limit": 16}}
+    return stack(
+        priorities={HIGH: 5, LOW: 1}, cohorts={"org": {}}, teams={"a": team(gpus=gpus, cohort="org", **sections)}
+    )
+
+
+SCALED = server(replicas={"min": 1, "max": 4}, scaleOn={"cpu": 70})
+
+
+@pytest.fixture(scope="module")
+def ours() -> tuple[KubernetesObject, ...]:
+    """A team that admits pods of one priority class, with a server under an autoscaler."""
+    bounds = {"max": {"gpu": 8}}
+    return declared(with_team(priority=HIGH, compute={"priorities": [HIGH]}, containers=bounds, serving={"s": SCALED}))
+
+
+@pytest.fixture
+def home(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A namespace in which pods may be made, and the classes that they name."""
+    for name, value in ((HIGH, 5), (LOW, 1)):
+        manifest: Any = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        cluster.apply({**manifest, "value": value})
+    cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", namespace), what="the account")
+    yield namespace
+    for name in (HIGH, LOW):
+        cluster.delete(Reference("scheduling.k8s.io/v1", "PriorityClass", name))
+
+
+def admitted(cluster: Cluster, pod: Any) -> Any:
+    return cluster.create(pod, dry_run=True)
+
+
+def of_class(pod: Any, priority: str) -> Any:
+    return {**pod, "spec": {**pod["spec"], "priorityClassName": priority}}
+
+
+def put_quotas(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
+    """Our quotas in a namespace, each counted by its controller."""
+    for one in ours:
+        if one.kind == "ResourceQuota":
+            cluster.apply(moved(dict(one.manifest), home))
+            cluster.wait_for(
+                lambda name=one.name: at(cluster.get("v1", "ResourceQuota", name, home) or {}, "status", "hard"),
+                what=f"quota {one.name}",
+            )
+
+
+def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    quota = moved(only(ours, "ResourceQuota", "budget"), home)
+    assert quota["spec"]["hard"][f"requests.{GPU}"] == "16"
+    uncounted: Any = {**quota, "spec": {"hard": {f"limits.{GPU}": "16", "pods": "9"}}}
+    nine = {GPU: 9}
+
+    cluster.apply(uncounted)
+    for name in ("first", "second"):
+        cluster.create(a_pod(home, name, limits=nine))
+    cluster.wait_for(lambda: _used(cluster, quota).get("pods") == "2", what="both pods counted")
+    assert f"limits.{GPU}" not in _used(cluster, quota)
+
+    cluster.apply(quota)
+    cluster.wait_for(lambda: _used(cluster, quota).get(f"requests.{GPU}") == "18", what="the GPUs counted")
+    words = refusal(lambda: admitted(cluster, a_pod(home, "third", limits={GPU: 1})))
+    assert (
+        f"exceeded quota: budget, requested: requests.{GPU}=1, used: requests.{GPU}=18, limited: requests.{GPU}=16"
+        in words
+    )
+    (said,) = errors(with_team(compute={f"limits.{GPU}": 8}))
+    assert "is counted by no quota" in said
+
+
+def _used(cluster: Cluster, quota: Any) -> dict[str, Any]:
+    used = at(cluster.get(*Reference.of(quota)) or {}, "status", "used")
+    return used if isinstance(used, dict) else {}
+
+
+@pytest.mark.parametrize("resource", ["services", "requests.storage", "requests.ephemeral-storage"])
+def test_our_scoped_quota_is_accepted_and_with_anything_but_pods_and_compute_refused(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], namespace: str, resource: str
+) -> None:
+    quota = moved(only(ours, "ResourceQuota", "budget-compute"), namespace)
+    cluster.apply(quota, dry_run=True)
+    quota["spec"]["hard"] = {**quota["spec"]["hard"], resource: "1"}
+    assert "unsupported scope applied to resource" in refusal(lambda: cluster.apply(quota, dry_run=True))
+
+
+def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    put_quotas(cluster, ours, home)
+    pod = a_pod(home, limits={"cpu": 1, "memory": "1Gi", GPU: 1})
+    admitted(cluster, of_class(pod, HIGH))
+    for other in (of_class(pod, LOW), pod):
+        words = refusal(lambda other=other: admitted(cluster, other))
+        assert "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0" in words
+    (said,) = errors(with_team(priority=LOW, compute={"priorities": [HIGH]}, training={"j": job()}))
+    assert f"{LOW} is none of {HIGH}, and the namespace admits no other" in said
+
+
+def test_our_bounds_of_containers_give_nobody_gpus_unasked_and_without_their_defaults_they_would(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    bounds = moved(only(ours, "LimitRange"), home)
+    little = a_pod(home, limits={"cpu": 1})
+
+    def given() -> str | None:
+        return resources(admitted(cluster, little))["limits"].get(GPU)
+
+    cluster.apply(bounds)
+    cluster.wait_for(lambda: given() == "0", what="our bounds")
+    (container,) = bounds["spec"]["limits"]
+    careless: Any = {**bounds, "spec": {"limits": [{"type": "Container", "max": {GPU: container["max"][GPU]}}]}}
+    cluster.apply(careless, force=True)
+    cluster.wait_for(lambda: given() == "8", what="eight GPUs for a pod that asked for none")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"requests": {GPU: 1}, "limits": {GPU: 2}}, f"must be equal to {GPU} limit"),
+        ({"requests": {GPU: 1}, "limits": {}}, "Limit must be set for non overcommitable resources"),
+        ({"limits": {GPU: "0.5"}}, "must be an integer"),
+        ({"limits": {GPU: "500m"}}, "must be an integer"),
+    ],
+    ids=["another limit", "no limit", "half a GPU", "500m of a GPU"],
+)
+def test_gpus_of_our_workloads_are_whole_and_request_and_limit_alike_as_the_server_demands(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str, asked: dict[str, Any], words: str
+) -> None:
+    deployment = moved(only(ours, "Deployment"), home)
+    template = deployment["spec"]["template"]
+    pod: Any = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": home},
+        "spec": template["spec"],
+    }
+    pod["spec"].pop("serviceAccountName", None)
+    admitted(cluster, pod)
+    pod["spec"]["containers"][0]["resources"] = asked
+    assert words in refusal(lambda: admitted(cluster, pod))
+
+
+@pytest.mark.parametrize("gpus", [0.5, "500m", "1"])
+def test_a_stack_cannot_say_part_of_a_gpu(gpus: object) -> None:
+    (said,) = errors(with_team(training={"j": job(gpus=gpus)}))
+    assert said.startswith(f"teams.a.training.j.gpus: {gpus} is no whole number")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cohortName": None}, "borrowingLimit must be nil when cohort"),
+        ({"cohort": "org"}, ".spec.cohort: field not declared in schema"),
+        ({"admissionChecks": ["a"]}, ".spec.admissionChecks: field not declared in schema"),
+        (
+            {"preemption": {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}}},
+            "reclaimWithinCohort=Never",
+        ),
+    ],
+    ids=[
+        "a borrowing limit without a cohort",
+        "v1beta1's cohort",
+        "v1beta1's admission checks",
+        "borrowing by force alone",
+    ],
+)
+def test_our_queue_is_accepted_and_refused_with(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], change: dict[str, Any], words: str
+) -> None:
+    queue = only(ours, "ClusterQueue")
+    cluster.apply(queue, dry_run=True)
+    spec = {key: value for key, value in {**queue["spec"], **change}.items() if value is not None}
+    assert words in refusal(lambda: cluster.apply({**queue, "spec": spec}, dry_run=True))
+
+
+def test_what_only_kueues_own_webhook_refuses_is_refused_by_our_plan_before(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...]
+) -> None:
+    queue, root = only(ours, "ClusterQueue"), only(ours, "Cohort", "org")
+    assert "parentName" not in root["spec"]
+    root["spec"] = {"resourceGroups": queue["spec"]["resourceGroups"]}
+    cluster.apply(root, dry_run=True)
+    borrows = (FlavorQuota("h100", (ResourceLine(GPU, 8, 8),)),)
+    with pytest.raises(ValueError, match="a borrowingLimit on a root cohort"):
+        CohortQueue("org", None, borrows)
+
+
+def test_reclaiming_from_no_cohort_is_accepted_in_silence_and_every_queue_of_ours_has_one(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...]
+) -> None:
+    lone = only(ours, "ClusterQueue")
+    lone["spec"] |= {"preemption": {"reclaimWithinCohort": "Any"}, "resourceGroups": []}
+    del lone["spec"]["cohortName"]
+    cluster.apply(lone, dry_run=True)
+    for stack_name in STACKS:
+        objects = declared(sections_of(stack_name))
+        cohorts = {one.name for one in objects if one.kind == "Cohort"}
+        assert {text_at(one.manifest, "spec", "cohortName") for one in objects if one.kind == "ClusterQueue"} <= cohorts
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_object_of_kueue_is_of_its_present_version(name: str) -> None:
+    versions = {text_at(one, "apiVersion") for wave in in_waves(declared(sections_of(name))) for one in wave}
+    assert {version for version in versions if version.startswith(KUEUE)} == {f"{KUEUE}/v1beta2"}
+
+
+def test_what_names_nothing_that_exists_is_accepted_in_silence_but_by_us(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    nowhere = moved(only(ours, "LocalQueue"), home)
+    nowhere["spec"]["clusterQueue"] = "nobodys"
+    cluster.create(nowhere, dry_run=True)
+    queue = only(ours, "ClusterQueue")
+    queue["spec"]["cohortName"] = "nobodys"
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = "nobodys"
+    cluster.apply(queue, dry_run=True)
+    scope = moved(only(ours, "ResourceQuota", "budget-compute"), home)
+    scope["spec"]["scopeSelector"]["matchExpressions"][0]["values"] = ["nobodys"]
+    cluster.apply(scope, dry_run=True)
+    assert "no PriorityClass with name nobodys was found" in refusal(
+        lambda: admitted(cluster, of_class(a_pod(home), "nobodys"))
+    )
+    with pytest.raises(ApiError, match='namespaces "nobodys" not found'):
+        cluster.create(moved(nowhere, "nobodys"), dry_run=True)
+
+    said = errors(
+        stack(
+            priorities={HIGH: 5},
+            teams={
+                "a": team(queue="nobodys"),
+                "b": team(cohort="nobodys", gpus={"a200": {"guaranteed": 1}}),
+                "c": team(priority="nobodys", compute={"priorities": ["nobodys"]}),
+            },
+        )
+    )
+    places = {line.partition(": ")[0] for line in said}
+    assert places >= {"teams.a.queue", "teams.b.cohort", "teams.b.gpus.a200", "teams.c.priority"}
+    assert any(place.startswith("teams.c.compute.priorities") for place in places)
+
+
+def test_an_autoscaler_of_nothing_is_accepted_in_silence_and_ours_names_its_deployment(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    scaler = moved(only(ours, "HorizontalPodAutoscaler"), home)
+    assert scaler["spec"]["scaleTargetRef"]["name"] == only(ours, "Deployment")["metadata"]["name"]
+    scaler["spec"]["scaleTargetRef"]["name"] = "nobodys"
+    metric = {"metric": {"name": "nobodys"}, "target": {"type": "AverageValue", "averageValue": "100m"}}
+    scaler["spec"]["metrics"] = [{"type": "Pods", "pods": metric}]
+    cluster.create(scaler, dry_run=True)
+    (said,) = errors(with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})}))
+    assert "is a custom metric that no adapter serves" in said
+
+
+def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_not(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
+) -> None:
+    deployment = moved(only(ours, "Deployment"), home)
+    name = Reference.of(deployment)
+
+    def after_scaling_and_deploying_again(manifest: Any) -> Any:
+        cluster.apply(manifest, force=True)
+        cluster.patch(name, {"spec": {"replicas": 3}}, subresource="scale")  # as an autoscaler does
+        again = cluster.apply(manifest, force=True)
+        return at(again, "spec", "replicas")
+
+    assert "replicas" not in deployment["spec"]
+    assert after_scaling_and_deploying_again(deployment) == 3
+    fixed = {**deployment, "spec": {**deployment["spec"], "replicas": 1}}
+    assert after_scaling_and_deploying_again(fixed) == 1
+    (said,) = errors(with_team(serving={"s": server(replicas=3, scaleOn={"cpu": 70})}))
+    assert "each deployment would reset it" in said
+
+
+def test_an_image_that_moves_is_accepted_in_silence_but_by_us(cluster: Cluster, home: str) -> None:
+    pod = a_pod(home)
+    pod["spec"]["containers"][0]["image"] = "registry.example.com/train:latest"
+    admitted(cluster, pod)
+    (said,) = errors(with_team(training={"j": job(image="registry.example.com/train:latest")}))
+    assert "names no fixed version of the image" in said
+
+
+def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...]
+) -> None:
+    queue = only(ours, "ClusterQueue")
+    for line in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
+        line["nominalQuota"] = "1000"
+    cluster.apply(queue, dry_run=True)
+    (said,) = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 400}})}))
+    assert "400 is more than the 16 h100 that its pools can have" in said

@@ -1,0 +1,184 @@
+"""The promises of the stack `local`, put to the test on nodes that carry its pools' GPUs; and that a test can fail."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
+from builders import GPU
+
+from console import proofs
+from console.cluster.apply import apply
+from console.cluster.client import Cluster
+from console.cluster.references import Reference
+from console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
+from console.proofs import NAMESPACE, PROOF, Proof, prove
+from console.summary import settle, summarise
+from model.load import load
+from model.plan import Plan, plan
+from model.plan.shares import Tree
+from model.source import Source
+
+
+@dataclass(frozen=True)
+class Tenancy:
+    """The stack `local`, running."""
+
+    plan: Plan
+    tree: Tree
+
+    @property
+    def without_teams(self) -> Plan:
+        """What is left to prove is the scheduler's."""
+        return replace(self.plan, teams=())
+
+
+@pytest.fixture(scope="module")
+def local(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenancy]:
+    sections = sections_of("local")
+    stack = load(Source(sections))
+    made = Tenancy(plan(stack), Tree(stack))
+    waves = in_waves(declared(sections))
+    bring_nodes(cluster, node_shapes(stack))
+    apply(cluster, waves, tmp_path_factory.mktemp("quotas") / "inventory.json")
+    settle(cluster, made.plan)
+    yield made
+    remove(cluster, flat(waves))
+    bring_nodes(cluster, ())
+
+
+def broken(found: tuple[Proof, ...]) -> set[str]:
+    return {proof.promise for proof in found if not proof.holds}
+
+
+def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster, local: Tenancy) -> None:
+    found = prove(cluster, local.plan, local.tree)
+    assert [f"{proof.promise}: {proof.seen}" for proof in found if not proof.holds] == []
+    promises = {proof.promise for proof in found}
+    assert promises >= {
+        f"{team.namespace.name} gets no more than its {most} {GPU}"
+        for team, most in zip(local.plan.teams, (8, 16, 36, 50), strict=True)
+    }
+    assert promises >= {
+        f"a pod that asks for {flavor} lands on a node of that model" for flavor in ("a100", "h100", "l4")
+    }
+    assert "ml-critical pushes ml-low off a full node" in promises
+    assert "a pod that does not tolerate the GPU's taint stays off a100" in promises
+    assert all("exceeded quota: budget" in proof.seen for proof in found if "no more than" in proof.promise)
+    assert not cluster.exists("v1", "Namespace", NAMESPACE)
+    assert cluster.list("v1", "Node", labels=PROOF) == ()
+
+
+def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
+    cluster: Cluster, local: Tenancy
+) -> None:
+    quota = cluster.get("v1", "ResourceQuota", "budget", "ml-research")
+    assert quota
+    cluster.delete(Reference.of(quota))
+    try:
+        found = prove(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
+    finally:
+        cluster.create({key: quota[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name(quota)})
+    assert broken(found) == {f"ml-research gets no more than its 0 {GPU}"}
+    assert [proof.seen for proof in found if not proof.holds] == ["0 used; one of 1: was admitted"]
+
+
+def _name(manifest: Any) -> Any:
+    return {key: manifest["metadata"][key] for key in ("name", "namespace")}
+
+
+def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_promises(
+    cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {f"proof-{flavor.name}": flavor.node_labels for flavor in local.plan.queues.flavors}
+    swapped = {"proof-h100": labels["proof-l4"], "proof-l4": labels["proof-h100"]}
+
+    def add(cluster: Cluster, shape: NodeShape) -> None:
+        kept = tuple(taint for taint in shape.taints if taint.key != GPU or shape.name != "proof-a100")
+        add_node(cluster, replace(shape, taints=kept, labels={**shape.labels, **swapped.get(shape.name, {})}))
+
+    monkeypatch.setattr(proofs, "add_node", add)
+    found = prove(cluster, replace(local.without_teams, priorities=()), local.tree)
+    assert broken(found) == {
+        "a pod that asks for h100 lands on a node of that model",
+        "a pod that asks for l4 lands on a node of that model",
+        "a pod that does not tolerate the GPU's taint stays off a100",
+    }
+
+
+def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
+    cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proofs, "PATIENCE", 2.0)
+    name = Reference("scheduling.k8s.io/v1", "PriorityClass", "ml-critical")
+    before = cluster.get(*name)
+    assert before
+    meek: Any = {
+        "apiVersion": name.api_version,
+        "kind": name.kind,
+        "metadata": {"name": name.name},
+        "value": before["value"],
+    }
+    cluster.delete(name)
+    cluster.create({**meek, "preemptionPolicy": "Never"})
+    try:
+        found = prove(cluster, local.without_teams, local.tree)
+    finally:
+        cluster.delete(name)
+        cluster.create(meek)
+    assert broken(found) == {"ml-critical pushes ml-low off a full node"}
+    assert "got none, ml-low still runs" in found[-1].seen
+
+
+def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than_the_most(
+    cluster: Cluster, local: Tenancy
+) -> None:
+    research = local.plan.teams[2].namespace
+    assert (research.name, research.limits.max[GPU]) == ("ml-research", 8)
+    none = resources(cluster.create(a_pod("ml-research", limits={"cpu": "100m", "memory": "128Mi"}), dry_run=True))
+    assert (none["limits"][GPU], none["requests"][GPU]) == ("0", "0")
+    silent = resources(cluster.create(a_pod("ml-research", limits={}), dry_run=True))
+    assert silent["requests"] == {"cpu": "1", "memory": "4Gi", GPU: "0"}
+    assert silent["limits"] == {"cpu": "2", "memory": "8Gi", GPU: "0"}
+    nine = a_pod("ml-research", limits={"cpu": 1, "memory": "4Gi", GPU: 9})
+    words = refusal(lambda: cluster.create(nine, dry_run=True))
+    assert "maximum nvidia.com/gpu usage per Container is 8, but limit is 9" in words
+
+
+def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Cluster, local: Tenancy) -> None:
+    found = summarise(cluster, local.plan, local.tree)
+    rows = {(one.team, one.flavor, one.queue): (one.guaranteed, one.limit, one.lends) for one in found.holdings}
+    assert rows == {
+        ("ml-experiments", "a100", "Kueue"): (0, 8, True),
+        ("ml-production", "h100", "Kueue"): (16, 16, False),
+        ("ml-research", "a100", "Kueue"): (8, 32, True),
+        ("ml-serving", "l4", "Kueue"): (50, 50, False),
+        ("ml-research", "l4", "Volcano"): (4, 4, False),
+    }
+    used = {(one.team, one.flavor): one.used for one in found.holdings if one.queue == "Kueue"}
+    assert used["ml-production", "h100"] == 4
+    assert used["ml-serving", "l4"] == 3
+    assert {one.flavor: (one.nodes, one.gpus) for one in found.supply} == {
+        "a100": (4, 32),
+        "h100": (2, 16),
+        "l4": (16, 64),
+    }
+    assert found.astray == ()
+
+
+def test_a_pod_on_a_node_of_another_model_is_told(cluster: Cluster, local: Tenancy) -> None:
+    (lost, *_) = (one for one in cluster.list("v1", "Pod", namespace="ml-serving") if at_node(one))
+    node: Any = cluster.get("v1", "Node", at_node(lost))
+    label = "nvidia.com/gpu.product"
+    other: Any = {"metadata": {"labels": {label: "NVIDIA-A100-SXM4-80GB"}}}
+    cluster.patch(Reference.of(node), other)
+    try:
+        astray = summarise(cluster, local.plan, local.tree).astray
+    finally:
+        cluster.patch(Reference.of(node), {"metadata": {"labels": {label: node["metadata"]["labels"][label]}}})
+    assert f"ml-serving/{_name(lost)['name']}" in astray
+
+
+def at_node(pod: Any) -> str:
+    return pod["spec"].get("nodeName", "")

@@ -1,0 +1,16 @@
+"""Small things that the embedded platform's tests start from."""
+
+from pathlib import Path
+
+
+def quiet(_line: str) -> None:
+    """Reports to nobody."""
+
+
+def a_program(folder: Path, name: str, *lines: str) -> Path:
+    """A program of a few lines of shell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,300 @@
+"""The command `tenancy`, as people and pipelines run it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+import psutil
+import pytest
+import yaml
+from builders import team
+from console_builders import FIRST_LINE, Project, small
+from typer.testing import CliRunner, Result
+
+from console.cli import app
+from console.cluster.client import Cluster
+from console.offline.wire import at
+from console.project import ROOT, preview, stack_names
+
+TENANCY = Path(sys.executable).with_name("tenancy")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project.at(tmp_path / "project")
+    found.write("good", small())
+    return found
+
+
+def tenancy(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(each) for each in arguments])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+# Preview.
+
+
+def test_the_preview_of_a_good_stack_shows_a_tree_and_writes_each_object(project: Project, tmp_path: Path) -> None:
+    seen = tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out")
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    assert "gpu-tenancy/good" in seen.stdout
+    for line in ("Namespace vision", "ClusterQueue vision", "Deployment api", "ResourceFlavor h100"):
+        assert line in seen.stdout
+    written = files(tmp_path / "out" / "objects")
+    assert f"{len(written)} objects in {tmp_path / 'out' / 'objects'}" in seen.stdout
+    quota = yaml.safe_load(written["vision/resourcequota-budget.yaml"])
+    assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "4"
+    assert {"_cluster/namespace-vision.yaml", "_cluster/clusterqueue-speech.yaml"} <= written.keys()
+
+
+def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference(
+    project: Project, tmp_path: Path
+) -> None:
+    def written() -> dict[str, bytes]:
+        assert tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out").exit_code == 0
+        return files(tmp_path / "out")
+
+    before = written()
+    assert written() == before
+    sections = small()
+    sections["teams"]["speech"]["costCenter"] = "other-001"
+    project.write("good", sections)
+    after = written()
+    assert after.keys() == before.keys()
+    assert [name for name in after if after[name] != before[name]] == ["objects/_cluster/namespace-speech.yaml"]
+
+
+def test_a_bad_stack_gives_every_error_at_once_and_nothing_is_written(project: Project, tmp_path: Path) -> None:
+    sections = small()
+    sections["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 24
+    sections["teams"]["speech"]["teir"] = "critical"
+    sections["priorities"]["low"]["value"] = "ten"
+    file = project.write("bad", sections)
+    seen = tenancy("preview", "bad", "--project", project.folder, "--out", tmp_path / "out")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    lines = seen.stderr.splitlines()
+    assert lines[-1] == "3 problems in stack bad; nothing was touched"
+    numbered = ("", *file.read_text().splitlines())
+    said = {line.partition(": ")[2]: line.partition(": ")[0] for line in lines[:-1]}
+    assert len(said) == 3
+    for rule, text in (
+        ("priorities.low.value: ten is no whole number", "value: ten"),
+        ("teams.speech.teir: is no key here; did you mean 'tier'?", "teir: critical"),
+        ("teams.vision.gpus.h100.guaranteed: 24 is more than the 8 h100 that its pools can have", "guaranteed: 24"),
+    ):
+        (place,) = (place for sentence, place in said.items() if sentence.startswith(rule))
+        name, _, number = place.partition(":")
+        assert name == "stacks/Pulumi.bad.yaml"
+        assert text in numbered[int(number)]
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_shows_what_the_stack_says_even_where_it_looks_like_markup(project: Project) -> None:
+    sections = small()
+    sections["teams"]["vision"]["owner"] = "[bold]us[/red]"
+    project.write("odd", sections)
+    seen = tenancy("preview", "odd", "--project", project.folder)
+    assert seen.exit_code == 1
+    assert "teams.vision.owner: [bold]us[/red] " in seen.stderr
+
+
+def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:
+    seen = tenancy("preview", "lokal")
+    assert seen.exit_code == 1
+    assert "there is no stack lokal; did you mean 'local'? Known: example-shared-queue" in seen.stderr
+
+
+def test_a_folder_that_is_no_project_is_refused(tmp_path: Path) -> None:
+    seen = tenancy("preview", "local", "--project", tmp_path)
+    assert seen.exit_code == 1
+    assert f"{tmp_path} has no Pulumi.yaml; name the folder of a Pulumi project" in seen.stderr
+
+
+def test_a_file_of_somebody_elses_is_never_overwritten(project: Project, tmp_path: Path) -> None:
+    taken = tmp_path / "out" / "objects" / "_cluster" / "namespace-vision.yaml"
+    taken.parent.mkdir(parents=True)
+    taken.write_text("mine\n")
+    seen = tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out")
+    assert seen.exit_code == 1
+    assert "this file was not written by the preview; move it or choose another folder" in seen.stderr
+    assert files(tmp_path / "out") == {"objects/_cluster/namespace-vision.yaml": b"mine\n"}
+
+
+# Schema.
+
+
+def is_fresh(file: Path) -> bool:
+    return file.read_text(encoding="utf-8") == tenancy("schema").stdout
+
+
+def test_the_schema_beside_the_stacks_is_up_to_date_and_a_stale_copy_is_told(tmp_path: Path) -> None:
+    own = ROOT / "stacks" / "schema.json"
+    assert is_fresh(own), "run `make schema`"
+    stale = tmp_path / "schema.json"
+    stale.write_text(own.read_text(encoding="utf-8").replace("guaranteed", "promised", 1), encoding="utf-8")
+    assert not is_fresh(stale)
+    assert tenancy("schema", "--out", stale).exit_code == 0
+    assert is_fresh(stale)
+    assert json.loads(stale.read_text())["$schema"].startswith("https://json-schema.org/")
+
+
+def test_each_stacks_first_line_names_the_schema_for_editors() -> None:
+    assert "local" in stack_names()
+    for name in stack_names():
+        with (ROOT / "stacks" / f"Pulumi.{name}.yaml").open(encoding="utf-8") as file:
+            assert file.readline() == FIRST_LINE, name
+
+
+# The whole way: up, up again, down; each command a process of its own.
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home in which `tenancy` finds nothing but what was built and downloaded."""
+
+    project: Project
+    folder: Path
+    path: str
+
+    def run(self, *arguments: object) -> "subprocess.CompletedProcess[str]":
+        own = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
+        cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
+        return subprocess.run(
+            [TENANCY, *(str(each) for each in arguments)],
+            cwd=self.folder,
+            env={**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    def up(self, stack: str = "good") -> "subprocess.CompletedProcess[str]":
+        return self.run("up", stack, "--project", self.project.folder, "--out", self.folder / "out")
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"
+
+    def processes(self) -> list[int]:
+        """What runs with files of this home."""
+        found = psutil.process_iter(["cmdline"])
+        return [
+            one.pid for one in found if any(str(self.folder / "state") in each for each in one.info["cmdline"] or ())
+        ]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("home")
+    project = Project.at(folder / "project")
+    project.write("good", small())
+    # Without a Pulumi CLI: its own way is in test_console_pulumi.py.
+    path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "pulumi").exists()]
+    found = Home(project, folder, os.pathsep.join(path))
+    yield found
+    found.run("down")
+
+
+def versions(home: Home, stack: str) -> Mapping[str, tuple[object, object]]:
+    """Which object each of a stack's is, and of which version."""
+    with Cluster(home.kubeconfig) as cluster:
+        found: dict[str, tuple[object, object]] = {}
+        for one in preview(stack, home.project.folder).objects:
+            live = cluster.get(one.api_version, one.kind, one.name, one.namespace) or {}
+            spec = json.dumps(live.get("spec"), sort_keys=True)
+            found[f"{one.kind} {one.namespace}/{one.name}"] = (at(live, "metadata", "uid"), spec)
+        return found
+
+
+def test_a_platform_comes_up_stays_as_it_is_follows_an_edit_and_goes(home: Home) -> None:
+    # One test: each step needs the one before it, and a platform of its own for each would take a minute more.
+    comes_up(home)
+    stays(home)
+    is_not_touched_by_a_bad_stack(home)
+    follows_an_edit(home)
+    refuses_another_stack(home)
+    goes(home)
+
+
+def comes_up(home: Home) -> None:
+    asleep = home.run("status")
+    assert asleep.returncode == 1
+    assert asleep.stdout.count("does not run") == 5
+
+    first = home.up()
+    assert first.returncode == 0, first.stderr
+    objects = len(preview("good", home.project.folder).objects)
+    assert "good on the embedded platform, https://127.0.0.1:" in first.stdout
+    assert f"{objects} created" in first.stdout
+    assert "by server-side apply" in first.stdout
+    assert "✗" not in first.stdout
+    assert first.stdout.count("✓") == 6  # two quotas, two models, the taint, preemption
+    assert f"kubeconfig  {home.kubeconfig}" in first.stdout
+    assert (home.folder / "out" / "good" / "report.html").is_file()
+    assert not (home.folder / "nobodys").exists()
+    assert sorted(each.name for each in home.folder.iterdir()) == ["out", "project", "state"]
+
+    awake = home.run("status")
+    assert awake.returncode == 0
+    assert awake.stdout.count("pid ") == 5
+    assert "stack good, by server-side apply" in awake.stdout
+
+
+def stays(home: Home) -> None:
+    before = versions(home, "good")
+    again = home.up()
+    assert (again.returncode, "no changes" in again.stdout) == (0, True), again.stdout + again.stderr
+    assert versions(home, "good") == before
+
+
+def is_not_touched_by_a_bad_stack(home: Home) -> None:
+    before, bad = versions(home, "good"), small()
+    bad["teams"]["speech"]["gpus"]["l4"]["guaranteed"] = 400
+    home.project.write("good", bad)
+    refused = home.up()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "1 problem in stack good; nothing was touched" in refused.stderr
+    home.project.write("good", small())
+    assert versions(home, "good") == before
+
+
+def follows_an_edit(home: Home) -> None:
+    before, edited = versions(home, "good"), small()
+    edited["teams"]["speech"]["objects"] = {"services": 3}
+    del edited["teams"]["vision"]["training"]
+    edited["teams"]["audio"] = team()
+    home.project.write("good", edited)
+    third = home.up()
+    assert third.returncode == 0, third.stderr
+    after = versions(home, "good")
+    new = {name for name in after if name not in before}
+    assert {name for name in before if name in after and after[name] != before[name]} == {"ResourceQuota speech/budget"}
+    assert {name for name in before if name not in after} == {"Job vision/nightly"}
+    assert new
+    assert all("audio" in name for name in new)
+    assert f"{len(new)} created, 1 changed, 1 pruned" in third.stdout
+
+
+def refuses_another_stack(home: Home) -> None:
+    home.project.write("other", small())
+    other = home.up("other")
+    assert other.returncode == 1
+    assert "the embedded platform carries stack good, not other; run `tenancy down` first" in other.stderr
+
+
+def goes(home: Home) -> None:
+    assert len(home.processes()) == 5
+    gone = home.run("down")
+    assert gone.returncode == 0
+    assert home.processes() == []
+    assert files(home.folder / "state") == {}
+    assert home.run("down").returncode == 0

@@ -1,0 +1,160 @@
+"""Deploying with the official Pulumi CLI, where there is one, ends in the same objects as without it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from console_builders import Project, small
+
+from console.cluster.apply import apply
+from console.cluster.client import Cluster
+from console.cluster.references import Reference
+from console.embedded.platform import Platform
+from console.errors import ConsoleError
+from console.offline.objects import waves
+from console.project import preview
+from console.pulumi_cli import PulumiCli, find_pulumi
+
+WITH_PULUMI = pytest.mark.skipif(
+    find_pulumi() is None, reason="there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
+    """A project whose stack is gone from the cluster afterwards."""
+    found = Project.at(tmp_path / "project")
+    found.write("good", small())
+    yield found
+    found.write("good", small())
+    remove(cluster, references(found))
+
+
+def references(project: Project) -> list[Reference]:
+    return [Reference.of(one.manifest) for one in preview("good", project.folder).objects]
+
+
+def remove(cluster: Cluster, found: list[Reference]) -> None:
+    for one in found:
+        cluster.delete(one, wait=0)
+    for one in found:
+        if one.kind == "Namespace":
+            cluster.wait_gone(one)
+
+
+def declared(cluster: Cluster, found: list[Reference]) -> dict[Reference, Any]:
+    """What is declared of each object: without what the API server and each engine add for themselves."""
+    return {one: _declared(cluster.get(*one)) for one in found}
+
+
+def _declared(live: Any) -> Any:
+    assert live
+    metadata, spec = live["metadata"], dict(live.get("spec") or {})
+    for given in ("clusterIP", "clusterIPs", "finalizers"):
+        spec.pop(given, None)
+    if live["kind"] == "Job" and live["apiVersion"] == "batch/v1":
+        spec.pop("selector")  # by the object's uid
+        spec["template"]["metadata"].pop("labels", None)
+    labels = metadata.get("labels", {})
+    top = {key: live[key] for key in ("value", "preemptionPolicy", "globalDefault", "description") if key in live}
+    return {"labels": labels, "spec": spec, **top}
+
+
+@WITH_PULUMI
+def test_both_ways_end_in_the_same_objects_and_follow_an_edit(
+    platform: Platform, cluster: Cluster, project: Project, tmp_path: Path
+) -> None:
+    program = find_pulumi()
+    assert program
+    found = references(project)
+    manifests = [[dict(one.manifest) for one in wave] for wave in waves(preview("good", project.folder).objects)]
+    apply(cluster, manifests, tmp_path / "inventory.json")
+    without = declared(cluster, found)
+    remove(cluster, found)
+
+    cli = PulumiCli(program, tmp_path / "pulumi", project.folder)
+    first = cli.up("good", platform.kubeconfig)
+    assert (first["created"], first["unchanged"]) == (len(found), 0)
+    assert declared(cluster, found) == without
+    again = cli.up("good", platform.kubeconfig)
+    assert (again["created"], again["changed"], again["pruned"], again["unchanged"]) == (0, 0, 0, len(found))
+
+    edited = small()
+    edited["teams"]["speech"]["objects"] = {"services": 3}
+    del edited["teams"]["vision"]["training"]
+    project.write("good", edited)
+    third = cli.up("good", platform.kubeconfig)
+    assert (third["created"], third["changed"], third["replaced"], third["pruned"]) == (0, 1, 0, 1)
+    assert not cluster.exists("batch/v1", "Job", "nightly", "vision")
+    assert sorted(each.name for each in (project.folder / "stacks").iterdir()) == ["Pulumi.good.yaml"]
+
+
+@WITH_PULUMI
+def test_what_pulumi_refuses_is_told_in_its_own_words(project: Project, tmp_path: Path) -> None:
+    program = find_pulumi()
+    assert program
+    nowhere = tmp_path / "kubeconfig"
+    nowhere.write_text("no kubeconfig\n")
+    with pytest.raises(ConsoleError, match="pulumi up failed") as refused:
+        PulumiCli(program, tmp_path / "pulumi", project.folder).up("good", nowhere)
+    assert "mend this and run again" in str(refused.value)
+
+
+def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
+    """A program that answers as the CLI does, and notes how it was called."""
+    program = folder / "pulumi"
+    (folder / "events").write_text(events)
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, sys\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "with (folder / 'calls').open('a') as calls:\n"
+        "    print(*sys.argv[1:], os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
+        "if sys.argv[1] == 'up':\n"
+        "    print((folder / 'events').read_text())\n"
+        f"    sys.exit({code})\n"
+    )
+    program.chmod(0o755)
+    return PulumiCli(str(program), folder / "own")
+
+
+def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded_cluster(tmp_path: Path) -> None:
+    cli = a_pulumi(
+        tmp_path, '{"resOutputsEvent": {"metadata": {"op": "create", "type": "kubernetes:core/v1:Namespace"}}}'
+    )
+    assert cli.up("example-tree", tmp_path / "kubeconfig")["created"] == 1
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call.split()[0] for call in calls] == ["stack", "up"]
+    assert all(call.endswith((cli.folder / "state").as_uri()) for call in calls)
+    config = (cli.folder / "Pulumi.example-tree.yaml").read_text()
+    assert f"kubeconfig: {tmp_path / 'kubeconfig'}" in config
+
+
+def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_path: Path) -> None:
+    events = """
+        warning: not an event
+        {"resOutputsEvent": {"metadata": {"op": "update", "type": "kubernetes:core/v1:ResourceQuota"}}}
+        {"resOutputsEvent": {"metadata": {"op": "same", "type": "gpu-tenancy:tenancy:Tenancy"}}}
+        {"resOutputsEvent": {"metadata": {"op": "delete", "type": "kubernetes:batch/v1:Job"}}}
+        {"resOutputsEvent": {}}
+        []
+    """
+    assert a_pulumi(tmp_path, events).up("local", tmp_path / "kubeconfig") == {
+        "created": 0,
+        "changed": 1,
+        "replaced": 0,
+        "pruned": 1,
+        "unchanged": 0,
+    }
+
+
+def test_a_failure_is_told_by_its_diagnostics_and_else_by_all_of_its_words(tmp_path: Path) -> None:
+    event = '{"diagnosticEvent": {"severity": "error", "message": "quota budget: Forbidden\\n"}}'
+    with pytest.raises(ConsoleError) as refused:
+        a_pulumi(tmp_path, event, code=1).up("local", tmp_path / "kubeconfig")
+    assert refused.value.what == "pulumi up failed:\nquota budget: Forbidden"
+    with pytest.raises(ConsoleError) as refused:
+        a_pulumi(tmp_path, "something else", code=1).up("local", tmp_path / "kubeconfig")
+    assert refused.value.what == "pulumi up failed:\nsomething else"
