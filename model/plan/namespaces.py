@@ -173,8 +173,8 @@ def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     defaults, bounds = container_defaults(team), team.containers
     shares = tree.team_shares.get(tree.queue_of(name), {})
     most = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
-    # Without a maximum GPUs stay out of it: a node is bound enough, and Kueue 0.19 takes the default of 0 that a maximum
-    # needs for the request of a job that states its GPUs as limits alone
+    # Without a maximum GPUs stay out of it: a node is bound enough, and a maximum needs a default of 0, which Kueue
+    # 0.19 takes for the request of a job that states its GPUs as limits alone
     # (https://github.com/kubernetes-sigs/kueue/issues/15020).
     own = dict.fromkeys(tree.flavors[flavor].resource for flavor in (*shares, *team.gangs))
     most |= {gpu: bounds.max.gpu for gpu in own if gpu and bounds.max.gpu is not None}
