@@ -134,11 +134,12 @@ def _place(cluster: Cluster) -> Generator[None]:
     try:
         yield
     finally:
-        _clear(cluster)
+        # A namespace takes five seconds to go, for which nobody but the next proofs need wait.
+        _clear(cluster, wait=0)
 
 
-def _clear(cluster: Cluster) -> None:
-    cluster.delete(Reference("v1", "Namespace", NAMESPACE))
+def _clear(cluster: Cluster, *, wait: float = 60) -> None:
+    cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=wait)
     for node in cluster.list("v1", "Node", labels=PROOF):
         cluster.delete(Reference("v1", "Node", text_at(node, "metadata", "name")))
 

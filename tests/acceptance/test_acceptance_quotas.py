@@ -66,8 +66,8 @@ def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster,
     assert "ml-critical pushes ml-low off a full node" in promises
     assert "a pod that does not tolerate the GPU's taint stays off a100" in promises
     assert all("exceeded quota: budget" in proof.seen for proof in found if "no more than" in proof.promise)
-    assert not cluster.exists("v1", "Namespace", NAMESPACE)
     assert cluster.list("v1", "Node", labels=PROOF) == ()
+    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # It was told to go, and nobody waited for it.
 
 
 def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
