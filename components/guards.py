@@ -17,17 +17,17 @@ _EACH_ASKS: Final = (
 
 
 class Guards(pulumi.ComponentResource):
-    """Refuses queued Jobs in tenants' namespaces that state GPUs as limits without requests.
+    """Refuses queued Jobs that state GPUs as limits without requests, in namespaces with a default of GPUs.
 
     A pod's requests follow its limits, but Kueue 0.19 counts a queued job before that happens and takes a LimitRange's
     default of 0 for the request: it would admit the job for nothing
     (https://github.com/kubernetes-sigs/kueue/issues/15020). Pods of no queue are not judged here.
 
     Example:
-        >>> Guards("guards")
+        >>> Guards("guards", plan(stack).gpu_defaults)
     """
 
-    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, namespaces: tuple[str, ...], opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
         self.policy = ValidatingAdmissionPolicy(
             f"{name}-gpu-requests",
@@ -67,7 +67,11 @@ class Guards(pulumi.ComponentResource):
                 "policy_name": NAME,
                 "validation_actions": ["Deny"],
                 "match_resources": {
-                    "namespace_selector": {"match_labels": {"app.kubernetes.io/managed-by": "gpu-tenancy"}}
+                    "namespace_selector": {
+                        "match_expressions": [
+                            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
+                        ]
+                    }
                 },
             },
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.policy]),

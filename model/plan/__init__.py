@@ -55,7 +55,11 @@ class QueuesPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One environment, as it will be."""
+    """One environment, as it will be.
+
+    Attributes:
+        gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs needs.
+    """
 
     environment: str
     cluster: Cluster
@@ -63,6 +67,7 @@ class Plan:
     priorities: tuple[PriorityPlan, ...]
     queues: QueuesPlan
     teams: tuple[TeamPlan, ...]
+    gpu_defaults: tuple[str, ...]
 
 
 def plan(stack: Stack) -> Plan:
@@ -72,6 +77,7 @@ def plan(stack: Stack) -> Plan:
         stack: one that `model.checks` finds nothing wrong with.
     """
     tree = Tree(stack)
+    teams = _teams(tree)
     return Plan(
         environment=stack.environment,
         cluster=stack.cluster,
@@ -81,7 +87,8 @@ def plan(stack: Stack) -> Plan:
             for name, each in stack.priorities.items()
         ),
         queues=QueuesPlan(resource_flavors(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)),
-        teams=_teams(tree),
+        teams=teams,
+        gpu_defaults=tuple(sorted(each.namespace.name for each in teams if each.namespace.limits.gives_gpus)),
     )
 
 

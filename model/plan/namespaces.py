@@ -68,6 +68,11 @@ class LimitRange:
     claim_min: int | None = None
     claim_max: int | None = None
 
+    @property
+    def gives_gpus(self) -> bool:
+        """Whether it states GPUs for containers that name none, be it 0."""
+        return any(is_extended(resource) for resource in self.default_request)
+
     def __post_init__(self) -> None:
         for resource in dict.fromkeys((*self.max, *self.min, *self.default)):
             defaults = self.default.get(resource), self.default_request.get(resource)

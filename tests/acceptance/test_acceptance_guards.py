@@ -16,17 +16,17 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster) -> Iterator[str]:
-    """A namespace that the policies take for a tenant's, with the policies in force."""
+    """The namespace of `local` that has a default of 0 GPUs, bare of all else, with the policies in force."""
     guards = [each.manifest for each in preview("local").objects if each.kind.startswith("ValidatingAdmissionPolicy")]
     assert len(guards) == 2
     for manifest in guards:
         cluster.apply(manifest)
-    labels = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant", "labels": dict(labels)}})
-    cluster.wait_for(lambda: refusal(cluster, job("tenant", limits={GPU: "1"})), what="the policies to be in force")
-    yield "tenant"
-    for reference in (*map(Reference.of, guards), Reference("v1", "Namespace", "tenant")):
-        cluster.delete(reference, wait=0)
+    name = "ml-research"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"bare": "true"}}})
+    cluster.wait_for(lambda: refusal(cluster, job(name, limits={GPU: "1"})), what="the policies to be in force")
+    yield name
+    for reference in (*map(Reference.of, guards), Reference("v1", "Namespace", name)):
+        cluster.delete(reference)
 
 
 def job(namespace: str, *, queue: bool = True, **resources: dict[str, str]) -> Manifest:
@@ -63,6 +63,8 @@ def test_a_queued_job_that_states_both_or_no_gpus_passes(cluster: Cluster, tenan
     assert refusal(cluster, job(tenant)) is None
 
 
-def test_what_no_queue_counts_and_what_is_no_tenants_passes(cluster: Cluster, tenant: str) -> None:
+def test_what_no_queue_counts_passes_and_so_does_a_namespace_without_a_default_of_gpus(
+    cluster: Cluster, tenant: str
+) -> None:
     assert refusal(cluster, job(tenant, queue=False, limits={GPU: "8"})) is None
     assert refusal(cluster, job("default", limits={GPU: "8"})) is None

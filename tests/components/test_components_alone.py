@@ -17,6 +17,7 @@ ALL = stack(
         "ml-research": team(
             priority="ml-low",
             gpus={"a100": {"guaranteed": 8, "limit": 16}, "l4": {"guaranteed": 20}},
+            containers={"max": {"gpu": 8}},
             gangs={"l4": {"guaranteed": 4}},
             lends=True,
             serving={

@@ -289,3 +289,12 @@ def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
     for one in tenancy(sections).objects:
         for spec in pod_specs(one):
             assert spec["nodeSelector"].items() >= label.items(), one.urn
+
+
+def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_else() -> None:
+    binding = body(local().only("ValidatingAdmissionPolicyBinding", "gpu-tenancy-gpu-requests"))
+    (expression,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert expression["values"] == ["ml-research"]
+    unbound = tenancy(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
+    assert unbound.every("ValidatingAdmissionPolicy") == unbound.every("ValidatingAdmissionPolicyBinding")
+    assert len(unbound.every("ValidatingAdmissionPolicy")) == 0
