@@ -45,9 +45,9 @@ class Tenancy(pulumi.ComponentResource):
 
     def __init__(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Tenancy", name, {}, opts)
-        self.priorities = Priorities("priorities", plan.priorities, pulumi.ResourceOptions(parent=self))
-        self.queues = Queues("queues", plan.queues, pulumi.ResourceOptions(parent=self))
         own = pulumi.ResourceOptions(parent=self)
+        self.priorities = Priorities("priorities", plan.priorities, own)
+        self.queues = Queues("queues", plan.queues, own)
         self.guards = Guards("guards", plan.gpu_defaults, own) if plan.gpu_defaults else None
         self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
         self.register_outputs({"teams": list(self.teams)})

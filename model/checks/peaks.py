@@ -40,12 +40,11 @@ def peak_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _servers(tree: Tree, owner: str) -> Iterator[_Running]:
-    for team, spec in tree.stack.teams.items():
-        if tree.queue_of(team) == owner:
-            for name, server in spec.serving.items():
-                size = pod_size(tree, team, server)
-                if size:
-                    yield _Running(team, name, server, size)
+    for team in tree.users[owner]:
+        for name, server in tree.stack.teams[team].serving.items():
+            size = pod_size(tree, team, server)
+            if size:
+                yield _Running(team, name, server, size)
 
 
 def _beyond(tree: Tree, owner: str, servers: list[_Running]) -> Iterator[Problem]:

@@ -93,14 +93,7 @@ def plan(stack: Stack) -> Plan:
 
 
 def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
-    all_volumes, all_servers, all_jobs, all_gangs = volumes(tree), servers(tree), jobs(tree), gangs(tree)
     return tuple(
-        TeamPlan(
-            namespace=namespace(tree, name),
-            volumes=tuple(volume for volume in all_volumes if volume.team == name),
-            servers=tuple(server for server in all_servers if server.team == name),
-            jobs=tuple(job for job in all_jobs if job.team == name),
-            gangs=tuple(gang for gang in all_gangs if gang.team == name),
-        )
+        TeamPlan(namespace(tree, name), volumes(tree, name), servers(tree, name), jobs(tree, name), gangs(tree, name))
         for name in tree.stack.teams
     )

@@ -45,12 +45,11 @@ class VolumePlan:
         return f"{self.team}-{self.dataset}"
 
 
-def volumes(tree: Tree) -> tuple[VolumePlan, ...]:
-    """A volume for each dataset and each team that may mount it."""
+def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
+    """A volume for each dataset that a team may mount."""
     return tuple(
         _volume(name, dataset, team)
         for name, dataset in tree.stack.datasets.items()
-        for team in tree.stack.teams
         if not dataset.teams or team in dataset.teams
     )
 

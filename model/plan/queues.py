@@ -190,7 +190,7 @@ def _cluster_queue(tree: Tree, name: str) -> ClusterQueue:
     return ClusterQueue(
         name=name,
         cohort=tree.root if even else tree.cohort_of(name),
-        namespaces=tuple(sorted(other for other in tree.stack.teams if tree.queue_of(other) == name)),
+        namespaces=tuple(sorted(tree.users[name])),
         quotas=_quotas(_lines(tree.team_shares[name], lends=tree.lends(name))),
         preemption=team.preemption,
         weight=team.weight if even else None,

@@ -68,6 +68,14 @@ class Tree:
         return self.stack.teams[team].queue or team
 
     @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """The teams that use each queue, by its owner."""
+        found: dict[str, list[str]] = {}
+        for team in self.stack.teams:
+            found.setdefault(self.queue_of(team), []).append(team)
+        return found
+
+    @cached_property
     def queue_owners(self) -> list[str]:
         """Teams with a queue and a share of their own."""
         return [name for name, team in self.stack.teams.items() if team.queue is None]

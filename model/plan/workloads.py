@@ -122,18 +122,15 @@ class GangPlan:
     keep: int
 
 
-def servers(tree: Tree) -> tuple[ServerPlan, ...]:
-    """All servers of all teams."""
+def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
+    """A team's servers."""
     return tuple(
-        plan
-        for team, spec in tree.stack.teams.items()
-        for name, server in spec.serving.items()
-        if (plan := _server(tree, team, name, server))
+        plan for name, server in tree.stack.teams[team].serving.items() if (plan := _server(tree, team, name, server))
     )
 
 
-def jobs(tree: Tree) -> tuple[JobPlan, ...]:
-    """All jobs that go through a queue of Kueue's."""
+def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
+    """A team's jobs that go through a queue of Kueue's."""
     return tuple(
         JobPlan(
             name=name,
@@ -146,18 +143,16 @@ def jobs(tree: Tree) -> tuple[JobPlan, ...]:
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
         )
-        for team, spec in tree.stack.teams.items()
-        for name, job in spec.training.items()
+        for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "kueue" and (pod := _pod(tree, team, job))
     )
 
 
-def gangs(tree: Tree) -> tuple[GangPlan, ...]:
-    """All gangs that Volcano schedules."""
+def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
+    """A team's gangs, which Volcano schedules."""
     return tuple(
         _gang(tree, team, name, job, pod)
-        for team, spec in tree.stack.teams.items()
-        for name, job in spec.training.items()
+        for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "volcano" and (pod := _pod(tree, team, job))
     )
 
