@@ -12,6 +12,7 @@ from typing import Final
 from console.cluster.client import Cluster, Manifest
 from console.cluster.errors import ApiError
 from console.cluster.references import Reference
+from console.cluster.waiting import condition
 from console.embedded.nodes import NodeShape, add_node
 from console.errors import ConsoleError
 from console.offline.wire import Json, at, text_at
@@ -177,11 +178,8 @@ def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) ->
 
 
 def _unscheduled(cluster: Cluster, name: str) -> str | None:
-    conditions = at(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "status", "conditions")
-    for each in conditions if isinstance(conditions, list) else ():
-        if isinstance(each, dict) and text_at(each, "type") == "PodScheduled":
-            return text_at(each, "message") or "it was scheduled"
-    return None
+    scheduled = condition(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "PodScheduled")
+    return (text_at(scheduled, "message") or "it was scheduled") if scheduled else None
 
 
 def _name(flavor: ResourceFlavor) -> str:

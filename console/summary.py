@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from console.cluster.client import Cluster, Manifest
 from console.cluster.errors import WaitTimeoutError
-from console.offline.wire import Json, at, text_at
+from console.offline.wire import Json, at, maps_at, text_at
 from model.plan import Plan
 from model.plan.queues import GangQueue
 from model.plan.shares import Tree
@@ -136,12 +136,7 @@ def _flavor_of(node: Mapping[str, Json], tree: Tree) -> str | None:
 
 
 def _gpus(pod: Mapping[str, Json], resource: str) -> int:
-    containers = at(pod, "spec", "containers")
-    amounts = (
-        text_at(each, "resources", "requests", resource)
-        for each in (containers if isinstance(containers, list) else ())
-        if isinstance(each, dict)
-    )
+    amounts = (text_at(each, "resources", "requests", resource) for each in maps_at(pod, "spec", "containers"))
     return sum(int(parse_quantity(amount)) for amount in amounts if amount)
 
 
@@ -172,14 +167,10 @@ def _gangs(cluster: Cluster, gangs: GangQueue, tree: Tree, used: Mapping[tuple[s
 
 
 def _lines(queue: Mapping[str, Json]) -> Iterator[tuple[str, dict[str, Json]]]:
-    for group in _maps(at(queue, "spec", "resourceGroups")):
-        for flavor in _maps(group.get("flavors")):
-            for line in _maps(flavor.get("resources")):
+    for group in maps_at(queue, "spec", "resourceGroups"):
+        for flavor in maps_at(group, "flavors"):
+            for line in maps_at(flavor, "resources"):
                 yield text_at(flavor, "name"), line
-
-
-def _maps(value: Json) -> Iterator[dict[str, Json]]:
-    return (each for each in (value if isinstance(value, list) else ()) if isinstance(each, dict))
 
 
 def _amount(line: Mapping[str, Json], key: str) -> int:

@@ -11,7 +11,7 @@ from console.cluster.errors import ApiError, UnknownKindError, UnreachableError
 from console.cluster.references import Reference
 from console.cluster.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
 from console.cluster.waiting import holders, wait_for
-from console.offline.wire import text_at
+from console.offline.wire import maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,10 +125,9 @@ class Cluster:
         while True:
             query = {"limit": _PAGE, "labelSelector": labels, "continue": following}
             page = self._ask(Request("GET", path, query, accept=accept))
-            items = page.get("items")
             # A list leaves out of its items what they have in common, or calls them PartialObjectMetadata.
             common: Manifest = {"apiVersion": api_version, "kind": kind}
-            found += [{**one, **common} for one in (items if isinstance(items, list) else ()) if isinstance(one, dict)]
+            found += [{**one, **common} for one in maps_at(page, "items")]
             following = text_at(page, "metadata", "continue")
             if not following:
                 return tuple(found)

@@ -8,7 +8,7 @@ from console.cluster.errors import UnknownKindError, WaitTimeoutError
 from console.cluster.outcome import Failure
 from console.cluster.references import Reference
 from console.cluster.waiting import holders
-from console.offline.wire import at, text_at
+from console.offline.wire import maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,10 +40,9 @@ def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> 
 
 def _is_served(cluster: Cluster, definition: Mapping[str, Json]) -> bool:
     group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
-    versions = at(definition, "spec", "versions")
     try:
-        for one in versions if isinstance(versions, list) else ():
-            if isinstance(one, dict) and one.get("served"):
+        for one in maps_at(definition, "spec", "versions"):
+            if one.get("served"):
                 cluster.resource(f"{group}/{text_at(one, 'name')}", kind)
     except UnknownKindError:
         return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.offline.wire import at, text_at
+from console.offline.wire import maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,20 +61,15 @@ def resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
         raise ConsoleError(
             "the API server does not offer aggregated discovery in v2", "use Kubernetes 1.30 or later on it"
         )
-    for group in _items(answer, "items"):
-        for version in _items(group, "versions"):
+    for group in maps_at(answer, "items"):
+        for version in maps_at(group, "versions"):
             prefix = text_at(group, "metadata", "name")
             name = text_at(version, "version")
             api_version = f"{prefix}/{name}" if prefix else name
-            for resource in _items(version, "resources"):
+            for resource in maps_at(version, "resources"):
                 yield Resource(
                     api_version=api_version,
                     kind=text_at(resource, "responseKind", "kind"),
                     plural=text_at(resource, "resource"),
                     namespaced=text_at(resource, "scope") == "Namespaced",
                 )
-
-
-def _items(parent: Mapping[str, Json], key: str) -> Iterator[dict[str, Json]]:
-    found = at(parent, key)
-    return (item for item in (found if isinstance(found, list) else ()) if isinstance(item, dict))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from console.cluster.request import FIELD_MANAGER
-from console.offline.wire import at, text_at
+from console.offline.wire import maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,12 +44,11 @@ class Live:
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> Live:
         """Reads an object, or its `PartialObjectMetadata`."""
-        managed = at(manifest, "metadata", "managedFields")
         return cls(
             uid=text_at(manifest, "metadata", "uid"),
             resource_version=text_at(manifest, "metadata", "resourceVersion"),
             deleting=bool(text_at(manifest, "metadata", "deletionTimestamp")),
-            managed=tuple(one for one in (managed if isinstance(managed, list) else ()) if isinstance(one, dict)),
+            managed=tuple(maps_at(manifest, "metadata", "managedFields")),
         )
 
     @property

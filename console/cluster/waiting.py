@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from console.cluster.errors import WaitTimeoutError
-from console.offline.wire import at, text_at
+from console.offline.wire import at, maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,15 +52,27 @@ def wait_for(
         pause = min(pause * 2, poll)
 
 
+def condition(manifest: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
+    """One of the conditions that an object's controller states, such as `Ready`; empty where it does not yet."""
+    for one in maps_at(manifest, "status", "conditions"):
+        if text_at(one, "type") == kind:
+            return one
+    return {}
+
+
+def is_true(manifest: Mapping[str, Json], kind: str) -> bool:
+    """Whether an object's controller states a condition, and that it holds."""
+    return text_at(condition(manifest, kind), "status") == "True"
+
+
 def holders(manifest: Mapping[str, Json] | None) -> str:
     """Says what an object tells about why it is not as it should be: its finalizers and its conditions."""
     if manifest is None:
         return "it is not there; see what should make it"
-    finalizers, conditions = at(manifest, "metadata", "finalizers"), at(manifest, "status", "conditions")
+    finalizers = at(manifest, "metadata", "finalizers")
     told = [f"finalizer {one}" for one in (finalizers if isinstance(finalizers, list) else ())]
     told += [
         " ".join(text_at(one, key) for key in ("type", "status", "message")).strip()
-        for one in (conditions if isinstance(conditions, list) else ())
-        if isinstance(one, dict)
+        for one in maps_at(manifest, "status", "conditions")
     ]
     return "it says: " + "; ".join(told) if told else "it tells nothing about why; see its controller's log"

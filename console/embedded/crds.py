@@ -16,9 +16,10 @@ from typing import Any, Final
 import yaml
 
 from console.cluster.client import Cluster
+from console.cluster.waiting import is_true
 from console.embedded.toolchain import Report
 from console.errors import ConsoleError
-from console.offline.wire import Json, at, text_at
+from console.offline.wire import Json, text_at
 
 LOCK: Final = Path(__file__).parent / "crds.lock.json"
 UPSTREAM: Final = Path(__file__).parents[3] / "shared" / "upstream"
@@ -155,14 +156,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _wait(cluster: Cluster, names: Iterable[str]) -> None:
     """Until the API server serves every one of them."""
     for name in names:
-        cluster.wait_for(lambda name=name: _established(cluster.get(*_KIND, name)), what=f"{name} to be served")
+        cluster.wait_for(
+            lambda name=name: is_true(cluster.get(*_KIND, name) or {}, "Established"), what=f"{name} to be served"
+        )
     cluster.forget_kinds()
-
-
-def _established(definition: Mapping[str, Json] | None) -> bool:
-    conditions = at(definition or {}, "status", "conditions")
-    return any(
-        text_at(each, "type") == "Established" and text_at(each, "status") == "True"
-        for each in (conditions if isinstance(conditions, list) else ())
-        if isinstance(each, dict)
-    )

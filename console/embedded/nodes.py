@@ -9,7 +9,8 @@ from typing import Final
 
 from console.cluster.client import Cluster, Manifest
 from console.cluster.references import Reference
-from console.offline.wire import Json, at, text_at
+from console.cluster.waiting import is_true
+from console.offline.wire import Json, at, maps_at, text_at
 from model.plan.supply import POOL_LABEL, NodeTaint, PoolSupply, pool_supply
 from model.quantity import format_amounts
 from model.spec import Stack
@@ -127,19 +128,9 @@ def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
 
 
 def _ready(node: Mapping[str, Json]) -> bool:
-    conditions = at(node, "status", "conditions")
-    return not _not_ready_taint(node) and any(
-        text_at(each, "type") == "Ready" and text_at(each, "status") == "True"
-        for each in (conditions if isinstance(conditions, list) else ())
-        if isinstance(each, dict)
-    )
+    return is_true(node, "Ready") and not _not_ready_taint(node)
 
 
 def _not_ready_taint(node: Mapping[str, Json]) -> bool:
     """New nodes carry it for a moment, and nothing is scheduled on them."""
-    taints = at(node, "spec", "taints")
-    return any(
-        text_at(each, "key").startswith("node.kubernetes.io/")
-        for each in (taints if isinstance(taints, list) else ())
-        if isinstance(each, dict)
-    )
+    return any(text_at(each, "key").startswith("node.kubernetes.io/") for each in maps_at(node, "spec", "taints"))

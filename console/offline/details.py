@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from console.offline.wire import Json, at, text_at
+from console.offline.wire import Json, at, maps_at, text_at
 
 Manifest = Mapping[str, Json]
 
@@ -25,10 +25,6 @@ def _few(words: list[str]) -> str:
     return ", ".join(words[:_MOST]) + (f", +{len(words) - _MOST}" if len(words) > _MOST else "")
 
 
-def _items(value: Json) -> list[Mapping[str, Json]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _pairs(value: Json) -> list[tuple[str, Json]]:
     """The entries of an object, GPUs before anything else."""
     if not isinstance(value, dict):
@@ -42,9 +38,9 @@ def _plain(value: Json) -> str:
 
 def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
     """Each flavor's quota that is not nothing, whether it is one of GPUs, and as words: `a100 8 → 32`."""
-    for group in _items(at(manifest, "spec", "resourceGroups")):
-        for flavor in _items(group.get("flavors")):
-            for resource in _items(flavor.get("resources")):
+    for group in maps_at(manifest, "spec", "resourceGroups"):
+        for flavor in maps_at(group, "flavors"):
+            for resource in maps_at(flavor, "resources"):
                 name = text_at(resource, "name")
                 is_gpu = name.startswith(_GPU)
                 what = text_at(flavor, "name") if is_gpu else f"{text_at(flavor, 'name')} {name}"
@@ -79,7 +75,7 @@ def _limit_range(manifest: Manifest) -> str:
     return _few(
         [
             f"max {name} {_plain(amount)}"
-            for limit in _items(at(manifest, "spec", "limits"))
+            for limit in maps_at(manifest, "spec", "limits")
             for name, amount in _pairs(limit.get("max"))
         ]
     )
@@ -98,7 +94,7 @@ def _field(*path: str, before: str = "", after: str = "") -> Callable[[Manifest]
 def _gpus(template: Json) -> str:
     """The GPUs of one pod, such as `nvidia.com/gpu 8`."""
     spec = at(template, "spec") if isinstance(template, dict) else None
-    containers = _items(spec.get("containers")) if isinstance(spec, dict) else []
+    containers = maps_at(spec, "containers") if isinstance(spec, dict) else []
     limits = [pair for container in containers for pair in _pairs(at(container, "resources", "limits"))]
     return _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
 
@@ -115,7 +111,7 @@ def _workload(replicas: str) -> Callable[[Manifest], str]:
 def _volcano_job(manifest: Manifest) -> str:
     tasks = [
         " ".join(filter(None, (text_at(task, "name"), _plain(task.get("replicas")), _gpus(task.get("template")))))
-        for task in _items(at(manifest, "spec", "tasks"))
+        for task in maps_at(manifest, "spec", "tasks")
     ]
     return _few(tasks)
 

@@ -114,3 +114,9 @@ def text_at(properties: Mapping[str, Json], *keys: str) -> str:
     """The string under a chain of keys; anything else counts as absent, the empty string."""
     value = at(properties, *keys)
     return value if isinstance(value, str) else ""
+
+
+def maps_at(properties: Mapping[str, Json], *keys: str) -> list[dict[str, Json]]:
+    """The objects in the list under a chain of keys; anything else counts as absent, the empty list."""
+    value = at(properties, *keys)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
