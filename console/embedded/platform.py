@@ -100,7 +100,8 @@ class Platform:
         with self._alone():
             if all(part.runs for part in self.status()) and self._answers():
                 return
-            programs = find_programs(self.cache, report)
+            with self._locked("programs"):  # One build for all platforms of the machine.
+                programs = find_programs(self.cache, report)
             self._stop()
             report("starting the control plane")
             make_certificates(programs, self.places)
@@ -198,10 +199,15 @@ class Platform:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """One `up` or `down` of a platform at a time."""
-        self.cache.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]
+        with self._locked(f"platform-{name}"):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str) -> Generator[None]:
         # In the cache, since a lock that `down` removed would no longer keep out who already waits for it.
-        with (self.cache / f"platform-{name}.lock").open("w") as handle:
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with (self.cache / f"{name}.lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 

@@ -9,7 +9,7 @@ from console.offline.recording import shown
 from console.offline.wire import text_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from console.offline.recording import Registration
     from console.offline.render import Rendered
@@ -116,6 +116,14 @@ def _secret_data(registration: Registration) -> tuple[Path, ...]:
     return tuple((key,) for key in ("data", "stringData") if key in registration.inputs)
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A resource on the way to what is needed: the whole of it with its children, or only what it waits for."""
+
+    urn: str
+    whole: bool = False
+
+
 class _Needs:
     """Which objects must be there before another, by the rules of Pulumi's engine.
 
@@ -127,43 +135,50 @@ class _Needs:
     def __init__(self, registrations: Iterable[Registration]) -> None:
         self._known: dict[str, Registration] = {}
         self._children: dict[str, list[str]] = {}
-        self._met: dict[str, frozenset[str]] = {}
+        self._met: dict[_Step, frozenset[str]] = {}
         for registration in registrations:
             self._known.setdefault(registration.urn, registration)
             self._children.setdefault(registration.parent, []).append(registration.urn)
 
     def of(self, registration: Registration) -> tuple[str, ...]:
-        return tuple(sorted(self._before(registration, frozenset()) - {registration.urn}))
+        return tuple(sorted(self._objects(_Step(registration.urn)) - {registration.urn}))
 
-    def _before(self, registration: Registration, seen: frozenset[str]) -> frozenset[str]:
-        """The objects that are awaited before this registration is sent."""
+    def _objects(self, start: _Step) -> frozenset[str]:
+        """All objects on the way from a step; whoever shares a parent shares what the parent waits for."""
+        if start in self._met:
+            return self._met[start]
+        found: set[str] = set()
+        seen = {start}
+        left = [start]
+        while left:
+            step = left.pop()
+            if step in self._met:
+                found |= self._met[step]
+                continue
+            registration = self._known[step.urn]
+            if step.whole and is_object(registration):
+                found.add(step.urn)
+                continue
+            for each in self._next(registration, step):
+                if each not in seen:
+                    seen.add(each)
+                    left.append(each)
+        self._met[start] = frozenset(found)
+        return self._met[start]
+
+    def _next(self, registration: Registration, step: _Step) -> Iterator[_Step]:
+        if step.whole:  # No object: all its children, and what it waits for itself.
+            yield _Step(step.urn)
+            yield from (_Step(child, whole=True) for child in self._children.get(step.urn, ()))
+            return
         ancestors = frozenset(self._ancestors(registration))
         provider = registration.provider.rpartition("::")[0]
-        wanted = {*registration.dependencies, provider} - ancestors
-        found = frozenset[str]().union(*(self._meaning(urn, seen) for urn in sorted(wanted)))
+        for urn in sorted({*registration.dependencies, provider} - ancestors):
+            if urn in self._known:
+                yield _Step(urn, whole=True)
         parent = self._known.get(registration.parent)
-        if parent is None or parent.urn in seen:
-            return found
-        if is_object(parent):
-            return found | {parent.urn}
-        return found | self._before(parent, seen | {parent.urn})
-
-    def _meaning(self, urn: str, seen: frozenset[str]) -> frozenset[str]:
-        """The objects that a dependency on `urn` comes down to."""
-        registration = self._known.get(urn)
-        if registration is None or urn in seen:
-            return frozenset()
-        if is_object(registration):
-            return frozenset({urn})
-        if urn not in self._met:
-            inside = seen | {urn}
-            found = self._before(registration, inside)
-            for child in self._children.get(urn, ()):
-                found |= self._meaning(child, inside)
-            if seen:  # cut short by what is under way above it, so right only for this walk
-                return found
-            self._met[urn] = found
-        return self._met[urn]
+        if parent is not None:
+            yield _Step(parent.urn, whole=is_object(parent))
 
     def _ancestors(self, registration: Registration) -> Iterable[str]:
         parent = self._known.get(registration.parent)
