@@ -6,7 +6,7 @@ OUT ?= out/$(STACK)
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: up down preview test lint bench schema ready
+.PHONY: up down preview test lint bench schema ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## What there is
@@ -18,15 +18,15 @@ up: ready ## The stack $(STACK) on the embedded platform, put to the test
 down: ready ## The embedded platform gone
 	@$(RUN) tenancy down
 
-preview: ready ## What $(STACK) will be, as a tree and as YAML in $(OUT)
+preview: ready-clouds ## What $(STACK) will be, as a tree and as YAML in $(OUT)
 	@$(RUN) tenancy preview $(STACK) --out $(OUT)
 
-test: ready lint ## Lint, types, contracts, tests on a real API server, the preview of every stack
-	@$(RUN) python -m pytest
+test: ready-clouds lint ## Lint, types, contracts, tests on a real API server, the preview of every stack
+	@$(RUN) python -m pytest -n 2 --dist loadfile
 	@for file in stacks/Pulumi.*.yaml; do stack=$${file#stacks/Pulumi.}; stack=$${stack%.yaml}; \
 	  echo "preview of $$stack"; $(RUN) tenancy preview $$stack --out out/$$stack >/dev/null || exit $$?; done
 
-lint: ready
+lint: ready-clouds
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
 	@$(RUN) basedpyright
@@ -40,10 +40,18 @@ schema: ready ## stacks/schema.json, from the model
 
 ready: .venv/ready
 
+ready-clouds: .venv/ready-clouds
+
 .venv/ready: pyproject.toml uv.lock | $(UV)
 	@echo "setting up Python packages"
-	@$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet --inexact
 	@touch $@
+
+# The clouds' SDKs are extras: whoever only runs `make up` needs none of them.
+.venv/ready-clouds: pyproject.toml uv.lock | $(UV)
+	@echo "setting up Python packages, those of all clouds among them"
+	@$(UV) sync --frozen --quiet --all-extras
+	@touch .venv/ready $@
 
 .uv/bin/uv:
 	@echo "setting up uv"

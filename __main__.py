@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pulumi
 
-from components.cluster import cluster_provider
+from components.clouds import open_cluster
 from components.config import configured_stack
 from components.tenancy import Tenancy
 from model.plan import plan
 
 planned = plan(configured_stack(Path(__file__).parent))
-provider = cluster_provider("cluster", planned.cluster)
-tenancy = Tenancy("tenancy", planned, pulumi.ResourceOptions(providers=[provider]))
+cluster = open_cluster("cluster", planned.fleet)
+within = pulumi.ResourceOptions(providers=[cluster.kubernetes], depends_on=[*cluster.nodes])
+tenancy = Tenancy("tenancy", planned, within)
 
 pulumi.export("environment", planned.environment)
 pulumi.export("namespaces", [team.namespace.name for team in planned.teams])
+pulumi.export("gpuOperatorValues", planned.fleet.gpu_operator)
 pulumi.export("queues", {team.namespace.name: team.namespace.queue for team in planned.teams})

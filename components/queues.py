@@ -8,7 +8,15 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.conventions import KUEUE
 from model.plan import QueuesPlan
-from model.plan.queues import ClusterQueue, CohortQueue, FlavorQuota, GangQueue, ResourceFlavor, ResourceLine
+from model.plan.queues import (
+    ClusterQueue,
+    CohortQueue,
+    FlavorQuota,
+    GangQueue,
+    ProvisioningCheck,
+    ResourceFlavor,
+    ResourceLine,
+)
 from model.plan.supply import NodeTaint
 from model.quantity import format_amount, format_amounts
 
@@ -26,6 +34,7 @@ class Queues(pulumi.ComponentResource):
     def __init__(self, name: str, queues: QueuesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Queues", name, {}, opts)
         self.flavors = {each.name: self._flavor(f"{name}-flavor-{each.name}", each) for each in queues.flavors}
+        self.checks = {each.name: self._check(f"{name}-check-{each.flavor}", each) for each in queues.checks}
         self.cohorts: dict[str, CustomResource] = {}
         for each in queues.cohorts:
             self.cohorts[each.name] = self._cohort(f"{name}-cohort-{each.name}", each)
@@ -46,6 +55,40 @@ class Queues(pulumi.ComponentResource):
             metadata={"name": flavor.name},
             spec={key: value for key, value in spec.items() if value},
             opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _check(self, name: str, check: ProvisioningCheck) -> CustomResource:
+        asked = check.provisioning
+        selected = [
+            {"key": key, "valueFromProvisioningClassDetail": detail} for key, detail in asked.node_selector.items()
+        ]
+        config = CustomResource(
+            f"{name}-config",
+            api_version=KUEUE,
+            kind="ProvisioningRequestConfig",
+            metadata={"name": check.name},
+            spec={
+                "provisioningClassName": asked.provisioning_class,
+                "parameters": {"maxRunDurationSeconds": str(asked.seconds)},
+                "managedResources": [check.resource],
+                **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return CustomResource(
+            name,
+            api_version=KUEUE,
+            kind="AdmissionCheck",
+            metadata={"name": check.name},
+            spec={
+                "controllerName": "kueue.x-k8s.io/provisioning-request",
+                "parameters": {
+                    "apiGroup": KUEUE.partition("/")[0],
+                    "kind": "ProvisioningRequestConfig",
+                    "name": check.name,
+                },
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[config]),
         )
 
     def _cohort(self, name: str, cohort: CohortQueue) -> CustomResource:
@@ -80,9 +123,10 @@ class Queues(pulumi.ComponentResource):
             "queueingStrategy": queue.strategy,
             "preemption": preemption,
             **_resource_groups(queue.quotas),
+            **_checks(queue.checks),
             **_fair_sharing(queue.weight),
         }
-        above = [self.cohorts[queue.cohort]] if queue.cohort else []
+        above = [*([self.cohorts[queue.cohort]] if queue.cohort else []), *(self.checks[c.name] for c in queue.checks)]
         return CustomResource(
             name,
             api_version=KUEUE,
@@ -111,6 +155,11 @@ class Queues(pulumi.ComponentResource):
 
 def _taint(taint: NodeTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+
+def _checks(checks: tuple[ProvisioningCheck, ...]) -> dict[str, Any]:
+    held = [{"name": check.name, "onFlavors": [check.flavor]} for check in checks]
+    return {"admissionChecksStrategy": {"admissionChecks": held}} if held else {}
 
 
 def _fair_sharing(weight: float | None) -> dict[str, Any]:

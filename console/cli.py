@@ -45,7 +45,9 @@ def _report(line: str) -> None:
 @contextmanager
 def _errors(stack: str) -> Generator[None]:
     """Turns what may go wrong into sentences and exit codes."""
-    from console.project import RenderError  # noqa: PLC0415 - brings Pulumi's SDK, which `--help` can do without
+    from pulumi import RunError  # noqa: PLC0415 - `--help` can do without Pulumi's SDK
+
+    from console.project import RenderError  # noqa: PLC0415 - as above
     from console.show import problems  # noqa: PLC0415 - as above
 
     try:
@@ -56,7 +58,8 @@ def _errors(stack: str) -> Generator[None]:
     except RenderError as error:
         problems(_err, error.problems, f"what stack {stack} declares")
         raise typer.Exit(INTERNAL) from error
-    except (ConsoleError, FileExistsError) as error:  # The latter: a file of the user's own is in the way.
+    # RunError: the program itself says what it lacks. FileExistsError: a file of the user's own is in the way.
+    except (ConsoleError, RunError, FileExistsError) as error:
         _err.print(f"[red]error[/red] {escape(str(error))}", highlight=False)
         raise typer.Exit(STACK_WRONG) from error
 
@@ -73,11 +76,15 @@ def preview(
     """
     with _errors(stack):
         from console import project as projects  # noqa: PLC0415 - as above
+        from console import show  # noqa: PLC0415
         from console.offline.objects import write  # noqa: PLC0415
         from console.offline.tree import tree  # noqa: PLC0415
 
         found = projects.preview(stack, project or projects.ROOT)
         _out.print(tree(found.rendered))
+        _out.print()
+        _out.print(show.pools(found.stack))
+        _out.print(f"[dim]{show.price_note(found.stack)}[/dim]", highlight=False)
         if out:
             written = write(found.objects, out / "objects")
             _out.print(f"{len(written)} objects in {out / 'objects'}")
@@ -141,6 +148,35 @@ def status() -> None:
             _out.print(f"\nstack {carried[0]}, by {carried[1]}\nkubeconfig {platform.kubeconfig}", highlight=False)
         if not all(part.runs for part in parts):
             raise typer.Exit(STACK_WRONG)
+
+
+@app.command()
+def clouds() -> None:
+    """What each cloud can do with a node pool: ways to buy machines, drivers, partitions, networks.
+
+    [dim]tenancy clouds[/dim]
+    """
+    from console.catalogue import abilities_table  # noqa: PLC0415 - as above
+
+    _out.print(abilities_table(), highlight=False)
+
+
+@app.command()
+def machines(
+    cloud: Annotated[str | None, typer.Option(help="Only this cloud's: aws, gcp or azure.")] = None,
+) -> None:
+    """The machines that a stack may name, with what pods have of them and what they cost.
+
+    [dim]tenancy machines --cloud gcp[/dim]
+    """
+    from console.catalogue import machines_table  # noqa: PLC0415 - as above
+    from model.catalogue import cloud_tables  # noqa: PLC0415
+    from model.problems import nearest  # noqa: PLC0415
+
+    if cloud is not None and cloud not in cloud_tables():
+        _err.print(f"[red]error[/red] there are no machines of {escape(cloud)}; {nearest(cloud, cloud_tables())}")
+        raise typer.Exit(STACK_WRONG)
+    _out.print(machines_table(cloud), highlight=False)
 
 
 @app.command()

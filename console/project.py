@@ -13,6 +13,7 @@ from model.load import load
 from model.problems import nearest
 from model.source import Source, read_file, to_config
 from model.spec import Stack
+from model.spec.cluster import service_of
 
 ROOT: Final = Path(__file__).parents[1]
 """This project: the folder of `Pulumi.yaml`, the program and its stacks."""
@@ -70,12 +71,13 @@ def read_stack(name: str, project: Path = ROOT) -> Source:
     return read_file(file, f"stacks/{file.name}")
 
 
-def preview(name: str, project: Path = ROOT) -> Preview:
+def preview(name: str, project: Path = ROOT, *, onto: Path | None = None) -> Preview:
     """Reads a stack, judges it, and runs the program on it.
 
     Args:
         name: of the stack.
         project: folder of `Pulumi.yaml`, the program and its stacks.
+        onto: kubeconfig of another cluster, to see what the stack would put there.
 
     Raises:
         ConsoleError: there is no such project or stack.
@@ -85,17 +87,21 @@ def preview(name: str, project: Path = ROOT) -> Preview:
     called = project_name(project)
     source = read_stack(name, project)
     stack = load(source)
+    if onto:
+        source = elsewhere(source, stack, onto)
+        stack = load(source)
     rendered = render(project, project=called, stack=name, config=to_config(source))
     if found := problems(rendered):
         raise RenderError(found)
     return Preview(name, stack, rendered, kubernetes_objects(rendered))
 
 
-def elsewhere(source: Source, kubeconfig: Path) -> Source:
-    """The same stack on another cluster: what runs a stack on the embedded platform, wherever it is meant for."""
-    cluster = {
-        **{key: value for key, value in source.sections.get("cluster", {}).items() if key == "autoscaler"},
-        "cloud": "existing",
-        "kubeconfig": str(kubeconfig),
-    }
+def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
+    """The same stack on another cluster, with nodes like those that its cloud would have made.
+
+    So a stack runs on the embedded platform, wherever it is meant for: taints, labels and partitions stay its cloud's.
+    """
+    service = service_of(stack.cluster)
+    like = {"provider": service} if service != "existing" else {}
+    cluster = {"cloud": "existing", "kubeconfig": str(kubeconfig), "autoscaler": stack.cluster.grows, **like}
     return replace(source, sections={**source.sections, "cluster": cluster})

@@ -15,6 +15,7 @@ import yaml
 
 from console.errors import ConsoleError
 from console.project import ROOT, elsewhere, project_name, read_stack
+from model.load import load
 from model.source import to_config
 
 _DONE: Final = {
@@ -74,7 +75,8 @@ class PulumiCli:
         runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
         project = {"name": project_name(self.source), "main": str(self.source.resolve()), "runtime": runtime}
         self._write("Pulumi.yaml", project)
-        source = elsewhere(read_stack(stack, self.source), kubeconfig)
+        read = read_stack(stack, self.source)
+        source = elsewhere(read, load(read), kubeconfig)
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:

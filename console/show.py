@@ -10,6 +10,11 @@ from rich.table import Table
 from console.proofs import Proof
 from console.summary import Summary
 from console.up import Outcome
+from model.catalogue import price_table
+from model.plan.costs import pool_costs
+from model.plan.gpus import machine_of
+from model.plan.supply import pool_supply
+from model.spec import Stack
 
 
 def outcome(console: Console, result: Outcome) -> None:
@@ -34,6 +39,57 @@ def changes(result: Outcome) -> str:
     parts = {"objects": result.changes, "nodes": result.nodes}
     said = {what: ", ".join(f"{count} {action}" for action, count in counts.items()) for what, counts in parts.items()}
     return "; ".join(f"{what}: {words}" for what, words in said.items() if words) or "no changes"
+
+
+def pools(stack: Stack) -> Table:
+    """Each pool's machines and what they cost: from the nodes that are always there to the most there may be."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title="Node pools, US dollars an hour")
+    table.title_justify = "left"
+    for heading, justify in _POOL_COLUMNS:
+        table.add_column(heading, justify=justify)
+    costs = pool_costs(stack)
+    for cost in costs:
+        supply, pool = pool_supply(stack, cost.pool), stack.pools[cost.pool]
+        if supply is None:
+            continue
+        table.add_row(
+            cost.pool,
+            pool.machine or "(described)",
+            supply.flavor,
+            f"{supply.gpus_per_node} {supply.resource}" if supply.resource else "",
+            f"{cost.least}" if cost.least == cost.most else f"{cost.least} to {cost.most}",
+            supply.capacity,
+            _dollars(cost.node),
+            _dollars(cost.floor),
+            _dollars(cost.ceiling),
+        )
+    return table
+
+
+_POOL_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("pool", "left"),
+    ("machine", "left"),
+    ("flavor", "left"),
+    ("each node", "left"),
+    ("nodes", "right"),
+    ("bought", "left"),
+    ("a node", "right"),
+    ("least", "right"),
+    ("most", "right"),
+)
+
+
+def price_note(stack: Stack) -> str:
+    """Where the prices come from: the tables of the pools' clouds, with their dates; the stack's own come first."""
+    machines = [machine for pool in stack.pools.values() if (machine := machine_of(stack, pool))]
+    tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
+    listed = "; ".join(f"{table.region}, {table.source}, {table.date}" for table in tables)
+    own = "the stack's own prices first, then " if stack.prices else ""
+    return f"prices: {own}{listed}; machines of the stack's own count as unknown without a price" if listed else ""
+
+
+def _dollars(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"
 
 
 def promises(summary: Summary) -> Table:

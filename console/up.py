@@ -67,7 +67,7 @@ def up(name: str, platform: Platform, report: Report, project: Path = ROOT) -> O
         ConsoleError: the platform does not come up, or refuses an object.
     """
     report(f"reading stack {name}")
-    found = preview(name, project)
+    found = preview(name, project, onto=platform.kubeconfig)
     planned, tree = plan(found.stack), Tree(found.stack)
     _same_stack(platform, name)
     platform.up(report)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from console.catalogue import abilities
 from console.project import ROOT, stack_names
 from model.load import load
 from model.source import read_file
@@ -17,10 +18,23 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_stack_file_of_the_readme_is_one(tmp_path: Path) -> None:
-    (example,) = blocks("yaml")
+    example = blocks("yaml")[0]
     file = tmp_path / "Pulumi.readme.yaml"
     file.write_text(example, encoding="utf-8")
     assert load(read_file(file)).teams["ml-research"].gpus["a100"].limit == 32
+
+
+def test_the_cloud_of_the_readme_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.readme.yaml"
+    file.write_text("config:\n" + blocks("yaml")[1], encoding="utf-8")
+    assert load(read_file(file)).pools["h100"].capacity.kind == "spot"
+
+
+def test_what_each_cloud_can_is_what_its_row_says() -> None:
+    headings, rows = abilities()
+    lines = [headings, *rows]
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    assert "\n".join([table[0], "|" + "---|" * len(headings), *table[1:]]) in README
 
 
 @pytest.mark.parametrize("stack", stack_names())

@@ -11,7 +11,7 @@ from console.cluster.client import Cluster, Manifest
 from console.cluster.references import Reference
 from console.cluster.waiting import is_true
 from console.offline.wire import Json, at, maps_at, text_at
-from model.plan.supply import POOL_LABEL, NodeTaint, PoolSupply, pool_supply
+from model.plan.supply import NodeTaint, PoolSupply, pool_supply
 from model.quantity import format_amounts
 from model.spec import Stack
 
@@ -48,14 +48,14 @@ class NodeShape:
 
 def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
     """The nodes of a stack's pools, as many of each as may be promised to teams."""
-    supplies = (pool_supply(name, pool, autoscaler=stack.cluster.autoscaler) for name, pool in stack.pools.items())
+    supplies = (pool_supply(stack, name) for name in stack.pools)
     return tuple(node for pool in supplies if pool for node in _of_pool(pool))
 
 
 def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
     capacity = {**format_amounts(pool.node), "pods": _PODS}
     for number in range(pool.most):
-        yield NodeShape(f"{pool.name}-{number}", {**pool.labels, POOL_LABEL: pool.name}, pool.taints, capacity)
+        yield NodeShape(f"{pool.name}-{number}", pool.node_labels, pool.taints, capacity)
 
 
 def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:

@@ -49,6 +49,7 @@ CLUSTER_SCOPED: frozenset[tuple[str, str]] = frozenset(
         "scheduling.volcano.sh": ("Queue",),
         "topology.volcano.sh": ("HyperNode",),
         "trainer.kubeflow.org": ("ClusterTrainingRuntime",),
+        "karpenter.k8s.aws": ("EC2NodeClass",),
         "karpenter.sh": ("NodeClaim", "NodePool"),
         "keda.sh": ("ClusterTriggerAuthentication",),
         "nfd.k8s-sigs.io": ("NodeFeatureRule",),

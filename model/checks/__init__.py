@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from model.checks.budgets import budget_problems
+from model.checks.nodes import node_problems
 from model.checks.peaks import peak_problems
 from model.checks.pools import pool_problems
 from model.checks.promises import promise_problems
@@ -22,7 +23,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     tree = Tree(stack)
     broken: set[Path] = set()
     for stage in (
-        (pool_problems,),
+        (pool_problems, node_problems),
         (reference_problems,),
         (promise_problems, budget_problems, workload_problems, peak_problems),
     ):

@@ -5,29 +5,31 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Final
 
-from model.catalogue import find_gpu, find_machine, machines
+from model.catalogue import find_gpu, machines
+from model.plan.gpus import machine_of, sharing
 from model.plan.shares import Tree
-from model.plan.supply import Flavor, PoolSupply, sharing
+from model.plan.supply import Flavor, PoolSupply
 from model.problems import Problem, nearest
-from model.spec.pools import Pool
+from model.spec import Stack
 
 
 def pool_problems(tree: Tree) -> Iterator[Problem]:
     """What is wrong with the pools of a stack, and with the flavors they make up."""
-    for name, pool in tree.stack.pools.items():
-        yield from _unknown(name, pool)
+    for name in tree.stack.pools:
+        yield from _unknown(tree.stack, name)
     for flavor in tree.flavors.values():
         yield from _one_kind(flavor)
         yield from _fits_kueue(flavor)
     yield from _told_apart(tree.flavors)
 
 
-def _unknown(name: str, pool: Pool) -> Iterator[Problem]:
-    machine = find_machine(pool.machine) if pool.machine else None
+def _unknown(stack: Stack, name: str) -> Iterator[Problem]:
+    pool = stack.pools[name]
+    machine = machine_of(stack, pool)
     if pool.machine and machine is None:
         hint = nearest(pool.machine, (known for _, known in machines()))
         rule = "is no machine of the catalogue"
-        yield Problem(("pools", name, "machine"), rule, f"{hint}; or spell it out with cpu, memory, gpu", pool.machine)
+        yield Problem(("pools", name, "machine"), rule, f"{hint}; or describe it under machines", pool.machine)
         return
     gpu = machine.gpu if machine else pool.gpu
     if pool.sharing is None:
@@ -35,7 +37,7 @@ def _unknown(name: str, pool: Pool) -> Iterator[Problem]:
     place = ("pools", name, "sharing")
     if gpu is None:
         yield Problem(place, "shares GPUs that the pool does not have", "leave sharing out")
-    elif pool.sharing.mig and not sharing(pool, gpu)[1]:
+    elif pool.sharing.mig and sharing(stack, pool) is None:
         known = find_gpu(gpu)
         rule = f"is no MIG profile that {gpu} is known to have"
         mend = nearest(pool.sharing.mig.profile, known.mig) if known else "write mig.partitions beside it"

@@ -72,7 +72,7 @@ def _key(tree: Tree, team: str, flavor: Flavor, resource: str) -> Path:
 
 def _more(tree: Tree, flavor: Flavor) -> str:
     pool = f"pools.{flavor.pools[0].name}.nodes"
-    if tree.stack.cluster.autoscaler:
+    if tree.stack.cluster.grows:
         return f"{pool}.max"
     return f"{pool}.min (without an autoscaler only nodes that are always there are promised)"
 

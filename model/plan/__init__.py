@@ -4,21 +4,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model.plan.datasets import VolumePlan, volumes
+from model.plan.fleet import Fleet, fleet
 from model.plan.namespaces import NamespacePlan, namespace
 from model.plan.queues import (
     ClusterQueue,
     CohortQueue,
     GangQueue,
+    ProvisioningCheck,
     ResourceFlavor,
     cluster_queues,
     cohorts,
     gang_queues,
+    provisioning_checks,
     resource_flavors,
 )
 from model.plan.shares import Tree
 from model.plan.workloads import GangPlan, JobPlan, ServerPlan, gangs, jobs, servers
 from model.spec import Stack
-from model.spec.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class QueuesPlan:
     """The queues that all teams share."""
 
     flavors: tuple[ResourceFlavor, ...]
+    checks: tuple[ProvisioningCheck, ...]
     cohorts: tuple[CohortQueue, ...]
     cluster_queues: tuple[ClusterQueue, ...]
     gang_queues: tuple[GangQueue, ...]
@@ -58,11 +61,12 @@ class Plan:
     """One environment, as it will be.
 
     Attributes:
+        fleet: the cluster and its node pools.
         gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs needs.
     """
 
     environment: str
-    cluster: Cluster
+    fleet: Fleet
     fairness: Literal["hierarchical", "even"]
     priorities: tuple[PriorityPlan, ...]
     queues: QueuesPlan
@@ -80,13 +84,15 @@ def plan(stack: Stack) -> Plan:
     teams = _teams(tree)
     return Plan(
         environment=stack.environment,
-        cluster=stack.cluster,
+        fleet=fleet(stack),
         fairness=stack.fairness,
         priorities=tuple(
             PriorityPlan(name, each.value, each.preempts, each.default, each.description)
             for name, each in stack.priorities.items()
         ),
-        queues=QueuesPlan(resource_flavors(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)),
+        queues=QueuesPlan(
+            resource_flavors(tree), provisioning_checks(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)
+        ),
         teams=teams,
         gpu_defaults=tuple(sorted(each.namespace.name for each in teams if each.namespace.limits.gives_gpus)),
     )

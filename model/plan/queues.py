@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model.plan.shares import NodeShares, Tree, cohorts_downwards
-from model.plan.supply import Flavor, NodeTaint, gang_amounts
+from model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from model.quantity import CPU, MEMORY, Amounts
 from model.spec.teams import Gang, Preemption
 
@@ -25,6 +25,22 @@ class ResourceFlavor:
     node_labels: dict[str, str]
     taints: tuple[NodeTaint, ...]
     tolerated: tuple[NodeTaint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningCheck:
+    """A check that holds an admitted workload until the autoscaler has brought all of its nodes.
+
+    https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
+
+    Attributes:
+        resource: workloads that ask for none of it pass.
+    """
+
+    name: str
+    flavor: str
+    resource: str
+    provisioning: Provisioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,7 @@ class ClusterQueue:
 
     Attributes:
         namespaces: from which jobs may come.
+        checks: what holds its workloads until their nodes are there, for some of its flavors.
         weight: the team's part under fair sharing; None where that is off.
     """
 
@@ -82,6 +99,7 @@ class ClusterQueue:
     preemption: Preemption
     weight: float | None = None
     strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    checks: tuple[ProvisioningCheck, ...] = ()
 
     def __post_init__(self) -> None:
         if self.cohort is None and any(line.borrowing is not None for quota in self.quotas for line in quota.lines):
@@ -123,6 +141,15 @@ def _resource_flavor(flavor: Flavor) -> ResourceFlavor:
         node_labels=dict(flavor.node_labels),
         taints=flavor.taints,
         tolerated=tuple(dict.fromkeys(own)),
+    )
+
+
+def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
+    """A check for each flavor whose nodes come only when the queue asks for them."""
+    return tuple(
+        ProvisioningCheck(f"provision-{flavor.name}", flavor.name, flavor.resource or CPU, provisioning)
+        for flavor in tree.flavors.values()
+        if (provisioning := flavor.pools[0].provisioning)
     )
 
 
@@ -194,6 +221,7 @@ def _cluster_queue(tree: Tree, name: str) -> ClusterQueue:
         quotas=_quotas(_lines(tree.team_shares[name], lends=tree.lends(name))),
         preemption=team.preemption,
         weight=team.weight if even else None,
+        checks=tuple(check for check in provisioning_checks(tree) if check.flavor in tree.team_shares[name]),
     )
 
 

@@ -4,15 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from model.catalogue import PRODUCT_LABELS, allocatable, find_gpu, find_machine
+from model.catalogue import PRODUCT_LABELS, allocatable
+from model.catalogue.clouds import ByQueue, rules_of
+from model.plan.gpus import gpu_resource, machine_of, product_of, sharing
 from model.quantity import CPU, MEMORY, Amounts, add, times
 from model.spec import Stack
+from model.spec.cluster import service_of
 from model.spec.pools import Pool
 from model.spec.teams import Gang
 
 GPU_TAINT_VALUE: Final = "present"
 POOL_LABEL: Final = "gpu-tenancy.dev/pool"
 """Node label with the pool's name."""
+CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"
+"""Node label with the way its machines are bought, such as `spot`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,27 @@ class NodeTaint:
 
 
 @dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How a queue asks for nodes that come all at once for one workload, as `model.catalogue.clouds.ByQueue` says.
+
+    Attributes:
+        seconds: how long the nodes may live.
+    """
+
+    provisioning_class: str
+    node_selector: Mapping[str, str]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSupply:
     """What one pool brings.
 
     Attributes:
         node: what pods can have of one node: cpu, memory, and its GPUs under the name they are asked for.
+        labels: node labels by which pods may find the nodes.
+        capacity: the kind, such as `spot`.
+        provisioning: how the queue asks for such nodes; None where pods alone bring them.
         least: nodes that are always there.
         most: nodes that may be promised: `nodes.max` with an autoscaler, else `nodes.min`.
     """
@@ -41,8 +62,15 @@ class PoolSupply:
     product: str | None
     labels: Mapping[str, str]
     taints: tuple[NodeTaint, ...]
+    capacity: str
+    provisioning: Provisioning | None
     least: int
     most: int
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """All labels that the stack puts on a node of the pool."""
+        return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}
 
     @property
     def gpus_per_node(self) -> int:
@@ -97,61 +125,58 @@ class Flavor:
         return {**times(self.per_gpu, count), **({self.resource: count} if self.resource else {})}
 
 
-def pool_supply(name: str, pool: Pool, *, autoscaler: bool) -> PoolSupply | None:
+def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
     """What a pool brings; None where its machine or partitions are not known (`model.checks.pools` says so)."""
-    machine = find_machine(pool.machine) if pool.machine else None
+    pool = stack.pools[name]
+    machine = machine_of(stack, pool)
     if pool.machine and machine is None:
+        return None
+    cut = sharing(stack, pool)
+    if cut is None:
         return None
     cpu, memory = allocatable(machine) if machine else (0, 0)
     gpus = machine.gpus if machine else pool.gpus_per_node or 0
-    resource, replicas = sharing(pool, machine.gpu if machine else pool.gpu)
-    if not replicas:
-        return None
-    model = find_gpu((machine.gpu if machine else pool.gpu) or "")
-    product = _product(pool, model.product if model else pool.gpu)
-    node = {
-        CPU: pool.cpu or cpu,
-        MEMORY: pool.memory or memory,
-        **({resource: gpus * replicas} if gpus else {}),
-    }
-    product_label = PRODUCT_LABELS.get(pool.resource.partition("/")[0])
-    own_taints = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
-    gpu_taint = (NodeTaint(pool.resource, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
+    whole = gpu_resource(stack, pool)
+    product = product_of(stack, pool)
+    product_label = PRODUCT_LABELS.get(whole.partition("/")[0])
+    rule = rules_of(service_of(stack.cluster)).capacity[pool.capacity.kind]
+    of_cloud = tuple(_taint(text) for text in rule.taints)
+    of_stack = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
+    of_gpu = (NodeTaint(whole, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
     return PoolSupply(
         name=name,
         flavor=pool.flavor or name,
-        node=node,
-        resource=resource if gpus else None,
+        node={
+            CPU: pool.cpu or cpu,
+            MEMORY: pool.memory or memory,
+            **({cut.resource: gpus * cut.replicas} if gpus else {}),
+        },
+        resource=cut.resource if gpus else None,
         product=product if gpus else None,
         labels={
             **({product_label: product} if gpus and product and product_label else {}),
+            **(cut.labels if gpus else {}),
             **dict(sorted(pool.labels.items())),
         },
-        taints=gpu_taint + own_taints,
+        taints=of_gpu + of_stack + of_cloud,
+        capacity=pool.capacity.kind,
+        provisioning=_provisioning(pool, rule.by_queue),
         least=pool.nodes.min,
-        most=pool.nodes.max if autoscaler else pool.nodes.min,
+        most=pool.nodes.max if stack.cluster.grows else pool.nodes.min,
     )
 
 
-def _product(pool: Pool, product: str | None) -> str | None:
-    """The model as the node label says it: GPU feature discovery marks GPUs whose pods take turns.
-
-    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
-    """
-    turns = pool.sharing is not None and pool.sharing.time_slicing is not None
-    return f"{product}-SHARED" if product and turns and pool.resource.startswith("nvidia.com/") else product
+def _taint(text: str) -> NodeTaint:
+    """A taint as `kubectl taint` writes it: `key=value:effect`."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return NodeTaint(key, value, effect)
 
 
-def sharing(pool: Pool, gpu: str | None) -> tuple[str, int]:
-    """The resource name that pods ask for, and how many of it one GPU gives; 0 where nobody knows."""
-    if pool.sharing is None:
-        return pool.resource, 1
-    if pool.sharing.mig is None:
-        return pool.resource, pool.sharing.time_slicing or 1
-    mig = pool.sharing.mig
-    known = find_gpu(gpu or "")
-    partitions = mig.partitions or (known.mig.get(mig.profile, 0) if known else 0)
-    return f"{pool.resource.partition('/')[0]}/mig-{mig.profile}", partitions
+def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
+    if by is None or pool.capacity.kind != "queued":
+        return None
+    return Provisioning(by.provisioning_class, by.node_selector, int(pool.capacity.max_run))
 
 
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
@@ -163,8 +188,8 @@ def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
 def flavors(stack: Stack) -> dict[str, Flavor]:
     """The flavors of a stack by name: CPU nodes first, so that work without GPUs goes there, then in its order."""
     by_flavor: dict[str, list[PoolSupply]] = {}
-    for name, pool in stack.pools.items():
-        supply = pool_supply(name, pool, autoscaler=stack.cluster.autoscaler)
+    for name in stack.pools:
+        supply = pool_supply(stack, name)
         if supply:
             by_flavor.setdefault(supply.flavor, []).append(supply)
     found = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]

@@ -3,7 +3,9 @@
 from typing import Literal
 
 from model.spec.base import Name, Section
-from model.spec.cluster import Cluster, ExistingCluster, Metrics
+from model.spec.clouds.existing import ExistingCluster
+from model.spec.cluster import Cluster, Metrics
+from model.spec.machines import MachineEntry, PriceEntry
 from model.spec.pools import Pool
 from model.spec.teams import Team
 from model.spec.tenancy import Cohort, PriorityEntry
@@ -22,6 +24,10 @@ class Stack(Section):
     """Where the tenancy lives."""
     pools: dict[Name, Pool]
     """Node pools by name."""
+    machines: dict[str, MachineEntry] = {}
+    """Machine types beside those of the catalogue, or in place of them, by the cloud's name for them."""
+    prices: dict[str, PriceEntry] = {}
+    """Prices of machine types in place of the catalogue's: yours, or your region's."""
     priorities: dict[Name, PriorityEntry] = {}
     """Priority classes by name."""
     fairness: Literal["hierarchical", "even"] = "hierarchical"

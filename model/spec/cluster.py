@@ -1,26 +1,24 @@
 """The cluster, and what runs in it that the tenancy relies on."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from model.spec.base import Section, refuse
+from model.spec.clouds.aws import AwsCluster
+from model.spec.clouds.azure import AzureCluster
+from model.spec.clouds.existing import ExistingCluster
+from model.spec.clouds.gcp import GcpCluster
+
+Cluster: TypeAlias = Annotated[
+    ExistingCluster | AwsCluster | GcpCluster | AzureCluster,
+    Field(discriminator="cloud", description="Where the tenancy lives."),
+]
 
 
-class ExistingCluster(Section):
-    """A cluster that somebody else made, reached through a kubeconfig."""
-
-    cloud: Literal["existing"]
-    """`existing`: the cluster is there; only what lives in it is made here."""
-    kubeconfig: str | None = None
-    """Path of the kubeconfig; left out, the one that kubectl would use (`KUBECONFIG`, then `~/.kube/config`)."""
-    context: str | None = None
-    """Context within the kubeconfig; left out, its current one."""
-    autoscaler: bool = True
-    """Whether something adds nodes up to `nodes.max`. Where nothing does, only `nodes.min` is promised to teams."""
-
-
-Cluster: TypeAlias = Annotated[ExistingCluster, Field(description="Where the tenancy lives.")]
+def service_of(cluster: Cluster) -> str:
+    """Whose rules the pools of a cluster follow: a row of `model/catalogue/clouds.yaml`."""
+    return cluster.provider or cluster.cloud if isinstance(cluster, ExistingCluster) else cluster.cloud
 
 
 def _seconds_metric(name: str) -> str:

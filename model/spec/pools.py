@@ -1,6 +1,6 @@
 """Node pools: machines, how many there may be, and how their GPUs are shared."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from model.spec.base import (
     Name,
     Positive,
     ResourceName,
+    Seconds,
     Section,
     Shorthand,
     refuse,
@@ -54,19 +55,98 @@ class Mig(Section):
     """Partitions of each GPU; left out, as many as the catalogue says the GPU holds."""
 
 
+class TimeSlicing(Section):
+    """Pods that take turns on a GPU, without any isolation of memory."""
+
+    turns: Annotated[int, Field(ge=2, le=48)]
+    """Pods that share one GPU."""
+    trusting: list[Name] = []
+    """Teams that trust each other with the GPU's memory; a flavor that takes turns is theirs alone, or one team's."""
+
+
 class Sharing(Section):
     """How one GPU serves several pods. Left out, a GPU belongs to one pod."""
 
     mig: Mig | None = None
     """Partitions with memory of their own."""
-    time_slicing: Annotated[int, Field(ge=2, le=48)] | None = None
-    """Pods that take turns on one GPU, without any isolation of memory: only for teams that trust each other."""
+    time_slicing: Annotated[TimeSlicing, Shorthand(int, ("turns",))] | None = None
+    """Pods that take turns on one GPU: a number of them, or `{turns, trusting}`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.mig is None) == (self.time_slicing is None):
             raise refuse("names not exactly one way to share", "write either mig or timeSlicing")
         return self
+
+
+class OnDemand(Section):
+    """Machines by the hour, for as long as there are any."""
+
+    kind: Literal["on-demand"]
+    """`on-demand`."""
+
+
+class Spot(Section):
+    """Machines that the cloud may take back at any moment, for a part of the price."""
+
+    kind: Literal["spot"]
+    """`spot`."""
+
+
+class Reserved(Section):
+    """Machines that a reservation holds."""
+
+    kind: Literal["reserved"]
+    """`reserved`."""
+    reservation: str
+    """The reservation, in the cloud's own form."""
+
+
+class CapacityBlock(Section):
+    """GPUs that were bought for a span of days in the future."""
+
+    kind: Literal["capacity-block"]
+    """`capacity-block`."""
+    reservation: str
+    """The reservation that the purchase made."""
+
+
+class FlexStart(Section):
+    """Machines that come when there are enough of them, and go after a time."""
+
+    kind: Literal["flex-start"]
+    """`flex-start`."""
+    max_run: Seconds
+    """How long a node may live, such as `7d`."""
+
+
+class Queued(Section):
+    """Machines that the cloud brings all at once for a whole workload, which waits in its queue until then."""
+
+    kind: Literal["queued"]
+    """`queued`."""
+    max_run: Seconds
+    """How long a node may live, such as `7d`."""
+
+
+Capacity: TypeAlias = Annotated[
+    OnDemand | Spot | Reserved | CapacityBlock | FlexStart | Queued, Field(discriminator="kind")
+]
+
+Driver: TypeAlias = Literal["image", "bottlerocket", "managed", "operator"]
+"""Who brings the GPU's driver, container toolkit and device plugin: `model/catalogue/clouds.yaml` says what each means
+in each cloud."""
+
+_DISK: Final = 200 * 2**30
+
+
+class Disk(Section):
+    """The boot disk of a node, always encrypted."""
+
+    size: Bytes = _DISK
+    """Size; images of training frameworks take tens of GiB each."""
+    key: str | None = None
+    """A key of your own that encrypts it, in the cloud's own form; left out, the cloud's."""
 
 
 class Pool(Section):
@@ -85,8 +165,9 @@ class Pool(Section):
     """Model: a name of the catalogue such as `h100-80gb`, or the value of the node label `nvidia.com/gpu.product`."""
     gpus_per_node: Positive | None = None
     """GPUs of one node."""
-    resource: ResourceName = "nvidia.com/gpu"
-    """The extended resource under which the vendor's device plugin offers a GPU, such as `amd.com/gpu`."""
+    resource: ResourceName | None = None
+    """The extended resource under which the vendor's device plugin offers a GPU, such as `amd.com/gpu`; left out, what
+    the catalogue says of its model, else `nvidia.com/gpu`."""
     nodes: Annotated[Nodes, Shorthand(int, ("min", "max"))]
     """A number of nodes, or `{min, max}`."""
     flavor: Name | None = None
@@ -98,6 +179,18 @@ class Pool(Section):
     pool too: without one, work without GPUs that tolerates a GPU's taint may land on GPU nodes."""
     taints: list[Taint] = []
     """Further taints of the nodes; the flavor tolerates them for its pods."""
+    capacity: Annotated[Capacity, Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
+    """How the machines are bought: `on-demand`, `spot`, or `{kind, …}` for what needs more words."""
+    zones: list[str] = []
+    """Zones of the nodes; left out, all of the cluster's."""
+    compact: bool = False
+    """Whether the nodes stand close to each other, for the sake of their network."""
+    fabric: bool = False
+    """Whether the machine's network between GPUs is set up: EFA, GPUDirect or InfiniBand, whichever it has."""
+    disk: Disk = Disk()
+    """Boot disk."""
+    driver: Driver | None = None
+    """Who brings the GPU's driver, toolkit and device plugin; left out, the cloud's usual way."""
 
     @model_validator(mode="after")
     def _one_description(self) -> Self:

@@ -92,7 +92,9 @@ def refusal(send: Callable[[], object]) -> str:
 
 
 def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
-    """Deletes what a test made; what is in a namespace goes with it, a while later."""
+    """Deletes what a test made, and waits: a volume of the same name would bind to a claim that is about to go."""
     references = [Reference.of(manifest) for manifest in manifests]
     for one in reversed(references):
         cluster.delete(one, wait=0)
+    outside = [one for one in references if not one.namespace]
+    cluster.wait_for(lambda: not any(cluster.exists(*one) for one in outside), timeout=120, what="all of it to be gone")

@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import cluster, datasets, guards, namespace, priorities, queues, serving, tenancy, training
+from components import datasets, guards, namespace, priorities, queues, serving, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -47,7 +47,7 @@ COMPONENTS = {
     "Tenancy": tenancy,
 }
 IMPORTS = """
-from components.cluster import cluster_provider
+from components.clouds import open_cluster
 from components.datasets import DatasetVolume
 from components.guards import Guards
 from components.namespace import TeamNamespace
@@ -58,7 +58,7 @@ from components.tenancy import Team, Tenancy
 from components.training import GangJob, TrainingJob
 from model.plan import PriorityPlan
 
-provider = cluster_provider("cluster", made.cluster)
+provider = open_cluster("cluster", made.fleet).kubernetes
 plan, stack = (lambda _: made), None
 """
 
@@ -154,7 +154,6 @@ def test_the_provider_has_the_kubeconfigs_path_and_never_its_content() -> None:
     assert provider.inputs["kubeconfig"] == "/etc/kube/config"
     assert provider.inputs["context"] == "gpu"
     assert provider.inputs["clusterIdentifier"] == "cluster"
-    assert cluster.cluster_provider.__doc__
 
 
 def test_a_server_of_a_fixed_number_has_no_autoscaler() -> None:

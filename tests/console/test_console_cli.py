@@ -109,7 +109,7 @@ def test_an_error_shows_what_the_stack_says_even_where_it_looks_like_markup(proj
 def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:
     seen = tenancy("preview", "lokal")
     assert seen.exit_code == 1
-    assert "there is no stack lokal; did you mean 'local'? Known: example-shared-queue" in seen.stderr
+    assert "there is no stack lokal; did you mean 'local'? Known: dev-aws, example-shared-queue" in seen.stderr
 
 
 def test_a_folder_that_is_no_project_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ from model.plan.namespaces import PriorityScope, ResourceQuota
 GIB = 2**30
 L4 = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}
 
+EIGHTH = 1911 * GIB // 8
+"""A GPU's part of the memory that pods have of a p5.48xlarge."""
+
 
 def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:
     (found,) = (each.namespace for each in made.teams if each.namespace.name == name)
@@ -195,9 +198,9 @@ def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods()
 
 def test_row_cpu_and_memory_follow_the_machine() -> None:
     made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4, "limit": 6}})}))
-    # A node has 191 cpus and 2000Gi for pods, and 8 GPUs.
+    # A node has 191 cpus and 1911Gi for pods, and 8 GPUs.
     assert amounts(queue_of(made, "a"), "h100", "cpu") == (4 * 23875, 2 * 23875, None)
-    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * 250 * GIB, 2 * 250 * GIB, None)
+    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * EIGHTH, 2 * EIGHTH, None)
     assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
 
 
@@ -205,7 +208,7 @@ def test_row_cpu_and_memory_are_what_the_stack_says_where_it_does() -> None:
     share = {"h100": {"cpu": {"guaranteed": 10, "limit": 12}}}
     made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
     assert amounts(queue_of(made, "a"), "h100", "cpu") == (10_000, 2000, None)
-    assert amounts(queue_of(made, "a"), "h100", "memory") == (1000 * GIB, 0, None)
+    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
 
 
 def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> None:
@@ -284,8 +287,8 @@ def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
         )
     )
     (gangs,) = made.queues.gang_queues
-    assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * 250 * GIB, GPU: 2}
-    assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * 250 * GIB, GPU: 4}
+    assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
+    assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
     assert line(cohort_of(made, "org"), "h100").nominal == 0
     assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 0
 

@@ -12,7 +12,7 @@ from console.cluster.references import Reference
 from console.embedded.nodes import OURS, NodeShape, add_node, bring_nodes, node_shapes
 from console.offline.wire import at, text_at
 from model.load import load
-from model.plan.supply import POOL_LABEL, NodeTaint
+from model.plan.supply import CAPACITY_LABEL, POOL_LABEL, NodeTaint
 from model.source import Source
 
 TAINT = NodeTaint(GPU, "present", "NoSchedule")
@@ -66,7 +66,12 @@ def test_a_stack_has_as_many_nodes_as_its_pools_may_promise_each_with_their_gpus
     assert set(shapes) == {"cpu-0", "cpu-1", "h100-0", "h100-1", "h100-2"}
     h100 = shapes["h100-2"]
     assert (h100.capacity[GPU], h100.capacity["pods"]) == ("8", "110")
-    assert h100.labels == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "rack": "a", POOL_LABEL: "h100"}
+    assert h100.labels == {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "rack": "a",
+        POOL_LABEL: "h100",
+        CAPACITY_LABEL: "on-demand",
+    }
     assert [(taint.key, taint.value, taint.effect) for taint in h100.taints] == [
         (GPU, "present", "NoSchedule"),
         ("spot", "yes", "NoSchedule"),

@@ -1,0 +1,15 @@
+"""EKS: the cluster, its node groups or Karpenter, and who may do what in AWS."""
+
+import pulumi
+
+from components.clouds.aws.cluster import EksCluster, open_eks
+from model.plan.fleet import Fleet
+from model.spec.clouds.aws import AwsCluster
+
+
+def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> EksCluster:
+    """The EKS cluster of a stack, made or found, with its nodes."""
+    if not isinstance(fleet.cluster, AwsCluster):
+        msg = f"{fleet.cluster.cloud} is another cloud"
+        raise TypeError(msg)
+    return open_eks(name, fleet, fleet.cluster, opts)

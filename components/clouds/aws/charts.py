@@ -1,0 +1,33 @@
+"""Helm releases in kube-system."""
+
+from collections.abc import Mapping
+
+import pulumi
+from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
+
+from model.catalogue.releases import charts
+
+NAMESPACE = "kube-system"
+_SECONDS = 600
+
+
+def release(name: str, chart: str, values: Mapping[str, object], opts: pulumi.ResourceOptions) -> Release:
+    """A chart of the catalogue under its own name, waited for; what fails is undone.
+
+    Definitions are never taken from a chart's `crds` folder, which Helm installs once and never updates.
+    """
+    row = charts()[chart]
+    repository: RepositoryOptsArgsDict | None = {"repo": row.repository} if row.repository else None
+    return Release(
+        name,
+        name=chart,
+        chart=row.chart,
+        version=row.version,
+        repository_opts=repository,
+        namespace=NAMESPACE,
+        values=values,
+        skip_crds=True,
+        atomic=True,
+        timeout=_SECONDS,
+        opts=opts,
+    )

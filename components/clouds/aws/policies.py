@@ -1,0 +1,117 @@
+"""IAM policies, as plain text: who may become a role, and what the roles made here may do.
+
+Names are known before anything exists, so no policy waits for an Output. An account's number stands as `*` in ARNs:
+IAM evaluates them in the role's own account.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+Statement: TypeAlias = Mapping[str, object]
+
+_PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", "amazonaws.com"))
+"""https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+
+
+def partition(region: str) -> str:
+    """The part of AWS that a region lies in, as ARNs name it."""
+    return next((name for prefix, name, _ in _PARTITIONS if region.startswith(prefix)), "aws")
+
+
+def managed_policy(region: str, name: str) -> str:
+    """ARN of a policy that AWS keeps."""
+    return f"arn:{partition(region)}:iam::aws:policy/{name}"
+
+
+def access_policy(region: str, name: str) -> str:
+    """ARN of one of EKS' own access policies: https://docs.aws.amazon.com/eks/latest/userguide/access-policies.html."""
+    return f"arn:{partition(region)}:eks::aws:cluster-access-policy/{name}"
+
+
+def document(statements: Sequence[Statement]) -> str:
+    """A policy document."""
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def trust(service: str) -> str:
+    """Who may become a role: `eks`, `ec2`, or `pods.eks` for EKS Pod Identity, which tags its sessions.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+    """
+    actions = ["sts:AssumeRole", "sts:TagSession"] if service == "pods.eks" else ["sts:AssumeRole"]
+    return document(
+        [{"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": actions}],
+    )
+
+
+def node_trust(region: str) -> str:
+    """EC2 may become a node's role; its service has another name in China."""
+    suffix = next((suffix for prefix, _, suffix in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
+    return document([{"Effect": "Allow", "Principal": {"Service": f"ec2.{suffix}"}, "Action": ["sts:AssumeRole"]}])
+
+
+def autoscaler_policy(cluster: str, region: str) -> str:
+    """What Cluster Autoscaler may do: see everything it must, move only this cluster's groups.
+
+    EKS tags the groups of its node groups so:
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#iam-policy
+    """
+    return document(
+        [
+            {
+                "Effect": "Allow",
+                "Action": [
+                    "autoscaling:DescribeAutoScalingGroups",
+                    "autoscaling:DescribeAutoScalingInstances",
+                    "autoscaling:DescribeLaunchConfigurations",
+                    "autoscaling:DescribeScalingActivities",
+                    "autoscaling:DescribeTags",
+                    "ec2:DescribeImages",
+                    "ec2:DescribeInstanceTypes",
+                    "ec2:DescribeLaunchTemplateVersions",
+                    "ec2:GetInstanceTypesFromInstanceRequirements",
+                ],
+                "Resource": "*",
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["eks:DescribeNodegroup"],
+                "Resource": f"arn:{partition(region)}:eks:{region}:*:nodegroup/{cluster}/*",
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+                "Resource": "*",
+                "Condition": {
+                    "StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{cluster}": "owned"},
+                },
+            },
+        ]
+    )
+
+
+def queue_policy(queue: str) -> str:
+    """EventBridge may write to Karpenter's queue, and nobody speaks to it without TLS.
+
+    Args:
+        queue: ARN of the queue.
+    """
+    return document(
+        [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
+                "Action": "sqs:SendMessage",
+                "Resource": queue,
+            },
+            {
+                "Sid": "DenyHTTP",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "sqs:*",
+                "Resource": queue,
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            },
+        ]
+    )

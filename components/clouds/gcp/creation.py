@@ -1,0 +1,147 @@
+"""A GKE cluster that is made here: its own inputs, and the key that encrypts its secrets."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+from pulumi_gcp import kms, projects
+from pulumi_gcp.container import Cluster, ClusterMasterAuthorizedNetworksConfigArgsDict
+
+from model.plan.fleet import Fleet
+from model.spec.clouds.gcp import GcpCluster, GkeCreation
+
+_ROTATION: Final = 90 * 86400
+"""Seconds after which a key gets a new version."""
+_LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAGER", "SCHEDULER")
+
+
+class SecretsKey(pulumi.ComponentResource):
+    """The Cloud KMS key that encrypts a cluster's secrets, and GKE's right to use it.
+
+    A key ring can never be deleted in Google Cloud, nor its name used again; a key only loses its versions. Boot disks
+    are not encrypted by it: a key given for them needs the same right for the Compute Engine service agent.
+
+    Attributes:
+        key: resource name of the key.
+        right: what the cluster must wait for.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/encrypting-secrets, and for GKE's own identity
+    https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
+    """
+
+    def __init__(
+        self, name: str, fleet: Fleet, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, {}, opts)
+        kept = pulumi.ResourceOptions(parent=self, protect=fleet.protect)
+        child = pulumi.ResourceOptions(parent=self)
+        ring = kms.KeyRing(
+            f"{name}-ring", name=f"{cluster.name}-gke", location=cluster.region, project=cluster.project, opts=kept
+        )
+        key = kms.CryptoKey(
+            f"{name}-key",
+            name="secrets",
+            key_ring=ring.id,
+            purpose="ENCRYPT_DECRYPT",
+            rotation_period=f"{_ROTATION}s",
+            labels=dict(fleet.tags),
+            opts=kept,
+        )
+        agent = projects.ServiceIdentity(
+            f"{name}-agent", project=cluster.project, service="container.googleapis.com", opts=child
+        )
+        self.key = key.id
+        self.right = kms.CryptoKeyIAMMember(
+            f"{name}-right",
+            crypto_key_id=key.id,
+            role="roles/cloudkms.cryptoKeyEncrypterDecrypter",
+            member=agent.member,
+            opts=child,
+        )
+        self.register_outputs({})
+
+
+@dataclass(frozen=True, slots=True)
+class NewCluster:
+    """What a cluster is made of.
+
+    Attributes:
+        section: the stack's section.
+        creation: its `create`.
+        account: address of the nodes' service account.
+        key: resource name of the Cloud KMS key that encrypts secrets.
+    """
+
+    section: GcpCluster
+    creation: GkeCreation
+    account: pulumi.Input[str]
+    key: pulumi.Input[str]
+
+
+def create_cluster(name: str, fleet: Fleet, new: NewCluster, opts: pulumi.ResourceOptions) -> Cluster:
+    """A regional or zonal cluster of the Standard kind, private and without a node pool of its own.
+
+    - Its API server has no public address, or one that admits the networks of `allowFrom` only. Without them, whoever
+      deploys runs within the cluster's network.
+    - Cloud Audit Logs have every write to the API server at no charge and cannot be turned off. Reads are Data Access
+      logs, which a project's audit configuration turns on for all of its clusters, so that is not done here:
+      https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. The control plane's own logs are on.
+    - The release channel moves patches and, in its time, minor versions; `version` is the least.
+    - GKE makes no cluster without a pool: the default one is made with the nodes' service account and deleted at once.
+    """
+    cluster, creation = new.section, new.creation
+    return Cluster(
+        name,
+        name=cluster.name,
+        project=cluster.project,
+        location=cluster.location,
+        deletion_protection=fleet.protect,
+        resource_labels=dict(fleet.tags),
+        min_master_version=creation.version,
+        release_channel={"channel": "REGULAR"},
+        # UTC; GKE takes four hours from then.
+        maintenance_policy={"daily_maintenance_window": {"start_time": "03:00"}},
+        network=creation.network,
+        subnetwork=creation.subnetwork,
+        networking_mode="VPC_NATIVE",
+        ip_allocation_policy={
+            "cluster_secondary_range_name": creation.pod_range,
+            "services_secondary_range_name": creation.service_range,
+        },
+        datapath_provider="ADVANCED_DATAPATH",
+        enable_multi_networking=bool(cluster.fabric_networks),
+        private_cluster_config={"enable_private_nodes": True, "enable_private_endpoint": not creation.allow_from},
+        master_authorized_networks_config=_allowed(creation),
+        database_encryption={"state": "ENCRYPTED", "key_name": new.key},
+        workload_identity_config={"workload_pool": f"{cluster.project}.svc.id.goog"},
+        authenticator_groups_config={"security_group": creation.security_group} if creation.security_group else None,
+        enable_shielded_nodes=True,
+        enable_legacy_abac=False,
+        rbac_binding_config={
+            "enable_insecure_binding_system_authenticated": False,
+            "enable_insecure_binding_system_unauthenticated": False,
+        },
+        logging_config={"enable_components": list(_LOGS)},
+        cost_management_config={"enabled": True},
+        addons_config={
+            "gce_persistent_disk_csi_driver_config": {"enabled": True},
+            "gcs_fuse_csi_driver_config": {"enabled": True},
+        },
+        # Pools are the stack's; node auto-provisioning would make others, without their taints and labels.
+        cluster_autoscaling={"enabled": False},
+        remove_default_node_pool=True,
+        initial_node_count=1,
+        node_config={
+            "service_account": new.account,
+            "shielded_instance_config": {"enable_secure_boot": True, "enable_integrity_monitoring": True},
+        },
+        opts=opts,
+    )
+
+
+def _allowed(creation: GkeCreation) -> ClusterMasterAuthorizedNetworksConfigArgsDict:
+    """Who reaches the API server: with an empty list the cluster's own network, not Google's public addresses."""
+    return {
+        "cidr_blocks": [{"cidr_block": cidr} for cidr in creation.allow_from],
+        "gcp_public_cidrs_access_enabled": False,
+    }

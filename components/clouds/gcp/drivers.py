@@ -1,0 +1,112 @@
+"""Google's driver installer, for pools whose device plugin the GPU Operator brings."""
+
+from typing import Final
+
+import pulumi
+from pulumi_kubernetes.apps.v1 import DaemonSet
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
+
+from components.conventions import DO_NOT_AWAIT
+
+NAME: Final = "nvidia-driver-installer"
+NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"
+"""Label of the nodes whose device plugin is the GPU Operator's."""
+
+_HOST: Final = "/home/kubernetes/bin/nvidia"
+_PAUSE: Final = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
+_MOUNTS: Final = {
+    "dev": ("/dev", "/dev"),
+    "nvidia": (_HOST, "/usr/local/nvidia"),
+    "vulkan": (f"{_HOST}/vulkan/icd.d", "/etc/vulkan/icd.d"),
+    "root": ("/", "/root"),
+    "cos-tools": ("/var/lib/cos-tools", "/build/cos-tools"),
+}
+"""Paths on the node and in the installer, by the volume's name."""
+_PLACES: Final = {
+    "NVIDIA_INSTALL_DIR_HOST": _HOST,
+    "NVIDIA_INSTALL_DIR_CONTAINER": "/usr/local/nvidia",
+    "VULKAN_ICD_DIR_HOST": f"{_HOST}/vulkan/icd.d",
+    "VULKAN_ICD_DIR_CONTAINER": "/etc/vulkan/icd.d",
+    "ROOT_MOUNT_DIR": "/root",
+    "COS_TOOLS_DIR_HOST": "/var/lib/cos-tools",
+    "COS_TOOLS_DIR_CONTAINER": "/build/cos-tools",
+}
+
+
+class DriverInstaller(pulumi.ComponentResource):
+    """Brings NVIDIA's driver to Container-Optimized OS nodes whose pools are told not to.
+
+    The installer is in the node's image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel always go
+    together, and the version is the image's. It is privileged and lives in `kube-system`, where no quota counts it.
+    What pods see of the GPUs is the GPU Operator's part, which is not made here.
+
+    https://github.com/GoogleCloudPlatform/container-engine-accelerators/blob/master/nvidia-driver-installer/cos/daemonset-preloaded.yaml
+    and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
+    """
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, {}, opts)
+        labels = {"k8s-app": NAME}
+        self.daemon_set = DaemonSet(
+            f"{name}-daemonset",
+            metadata={"name": NAME, "namespace": "kube-system", "labels": labels, "annotations": DO_NOT_AWAIT},
+            spec={
+                "selector": {"match_labels": labels},
+                "update_strategy": {"type": "RollingUpdate"},
+                "template": {"metadata": {"labels": labels}, "spec": _pod()},
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+
+def _pod() -> PodSpecArgsDict:
+    volumes: list[VolumeArgsDict] = [{"name": name, "host_path": {"path": host}} for name, (host, _) in _MOUNTS.items()]
+    pause: ContainerArgsDict = {
+        "name": "pause",
+        "image": _PAUSE,
+        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
+        "security_context": {"allow_privilege_escalation": False},
+    }
+    return {
+        "priority_class_name": "system-node-critical",
+        "affinity": {"node_affinity": _nodes()},
+        "tolerations": [{"operator": "Exists"}],
+        "host_network": True,
+        "host_pid": True,
+        "automount_service_account_token": False,
+        "volumes": volumes,
+        "init_containers": [_installer()],
+        "containers": [pause],
+    }
+
+
+def _nodes() -> NodeAffinityArgsDict:
+    """GPU nodes that neither GKE gives a driver nor its own device plugin."""
+    return {
+        "required_during_scheduling_ignored_during_execution": {
+            "node_selector_terms": [
+                {
+                    "match_expressions": [
+                        {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
+                        {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
+                        {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
+                    ]
+                }
+            ]
+        }
+    }
+
+
+def _installer() -> ContainerArgsDict:
+    return {
+        "name": NAME,
+        "image": "cos-nvidia-installer:fixed",
+        "image_pull_policy": "Never",
+        # Once a driver is loaded it stays until the node goes: a second installation would fail on the loaded module.
+        "command": ["bash", "-c", "lsmod | grep -q '^nvidia ' || exec /cos-gpu-installer install"],
+        "resources": {"requests": {"cpu": "150m"}},
+        "security_context": {"privileged": True},
+        "env": [{"name": key, "value": value} for key, value in _PLACES.items()],
+        "volume_mounts": [{"name": name, "mount_path": inside} for name, (_, inside) in _MOUNTS.items()],
+    }

@@ -1,0 +1,201 @@
+"""Which calls of AWS' APIs a resource of Pulumi's becomes, and which input goes where in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+Steps: TypeAlias = tuple[str, ...]
+
+WHOLE: Final = ""
+"""The input goes nowhere in this call."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One API call of a resource.
+
+    Attributes:
+        inputs: where each input goes: a path of member names. An input that is not here goes nowhere.
+        fixed: members that the provider fills in by itself.
+    """
+
+    service: str
+    operation: str
+    inputs: Mapping[str, Steps]
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _same(*names: str) -> dict[str, Steps]:
+    return {name: (name,) for name in names}
+
+
+_DATA: Final = "LaunchTemplateData"
+_TEMPLATE_DATA: Final = (
+    "blockDeviceMappings",
+    "capacityReservationSpecification",
+    "instanceMarketOptions",
+    "instanceType",
+    "metadataOptions",
+    "networkInterfaces",
+    "placement",
+    "tagSpecifications",
+)
+
+
+def big(name: str) -> str:
+    """A name with a capital, as EC2 and the older APIs write it."""
+    return name[0].upper() + name[1:]
+
+
+CALLS: Final[Mapping[str, Sequence[Call]]] = {
+    "aws:eks/cluster:Cluster": [
+        Call(
+            "eks",
+            "CreateCluster",
+            {
+                **_same(
+                    "name",
+                    "version",
+                    "roleArn",
+                    "accessConfig",
+                    "upgradePolicy",
+                    "bootstrapSelfManagedAddons",
+                    "deletionProtection",
+                    "tags",
+                ),
+                "vpcConfig": ("resourcesVpcConfig",),
+                "encryptionConfig": ("encryptionConfig",),
+                "enabledClusterLogTypes": ("logging", "clusterLogging", "types"),
+            },
+        )
+    ],
+    "aws:eks/nodeGroup:NodeGroup": [
+        Call(
+            "eks",
+            "CreateNodegroup",
+            {
+                **_same(
+                    "clusterName",
+                    "amiType",
+                    "capacityType",
+                    "instanceTypes",
+                    "launchTemplate",
+                    "scalingConfig",
+                    "labels",
+                    "taints",
+                    "updateConfig",
+                    "nodeRepairConfig",
+                    "tags",
+                    "version",
+                ),
+                "nodeGroupName": ("nodegroupName",),
+                "nodeRoleArn": ("nodeRole",),
+                "subnetIds": ("subnets",),
+            },
+        )
+    ],
+    "aws:eks/addon:Addon": [
+        Call(
+            "eks",
+            "CreateAddon",
+            {
+                **_same("clusterName", "addonName", "podIdentityAssociations", "tags"),
+                "resolveConflictsOnCreate": ("resolveConflicts",),
+            },
+        ),
+        Call(
+            "eks",
+            "UpdateAddon",
+            {**_same("clusterName", "addonName"), "resolveConflictsOnUpdate": ("resolveConflicts",)},
+        ),
+    ],
+    "aws:eks/accessEntry:AccessEntry": [
+        Call("eks", "CreateAccessEntry", _same("clusterName", "principalArn", "type", "tags")),
+    ],
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": [
+        Call("eks", "AssociateAccessPolicy", _same("clusterName", "principalArn", "policyArn", "accessScope")),
+    ],
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": [
+        Call(
+            "eks",
+            "CreatePodIdentityAssociation",
+            _same("clusterName", "namespace", "serviceAccount", "roleArn", "tags"),
+        ),
+    ],
+    "aws:ec2/launchTemplate:LaunchTemplate": [
+        Call(
+            "ec2",
+            "CreateLaunchTemplate",
+            {
+                "name": ("LaunchTemplateName",),
+                "tags": ("TagSpecifications", "Tags"),
+                **{name: (_DATA, big(name)) for name in _TEMPLATE_DATA},
+            },
+        ),
+        # The newest version becomes the default by a call of its own, and its number is the provider's to know.
+        Call("ec2", "ModifyLaunchTemplate", {"name": ("LaunchTemplateName",), "updateDefaultVersion": (WHOLE,)}),
+    ],
+    "aws:ec2/placementGroup:PlacementGroup": [
+        Call(
+            "ec2",
+            "CreatePlacementGroup",
+            {"name": ("GroupName",), "strategy": ("Strategy",), "tags": ("TagSpecifications", "Tags")},
+        ),
+    ],
+    "aws:autoscaling/tag:Tag": [
+        Call(
+            "autoscaling",
+            "CreateOrUpdateTags",
+            {"autoscalingGroupName": ("Tags", "ResourceId"), "tag": ("Tags",)},
+            {"Tags": {"ResourceType": "auto-scaling-group"}},
+        ),
+    ],
+    "aws:iam/role:Role": [
+        Call(
+            "iam",
+            "CreateRole",
+            {"name": ("RoleName",), "assumeRolePolicy": ("AssumeRolePolicyDocument",), "tags": ("Tags",)},
+        ),
+    ],
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": [
+        Call("iam", "AttachRolePolicy", {"role": ("RoleName",), "policyArn": ("PolicyArn",)}),
+    ],
+    "aws:iam/rolePolicy:RolePolicy": [
+        Call("iam", "PutRolePolicy", {"role": ("RoleName",), "name": ("PolicyName",), "policy": ("PolicyDocument",)}),
+    ],
+    "aws:kms/key:Key": [
+        Call("kms", "CreateKey", {"description": ("Description",), "tags": ("Tags",)}),
+        Call("kms", "EnableKeyRotation", {"enableKeyRotation": (WHOLE,)}, {"KeyId": "made"}),
+        Call("kms", "ScheduleKeyDeletion", {"deletionWindowInDays": ("PendingWindowInDays",)}, {"KeyId": "made"}),
+    ],
+    "aws:cloudwatch/logGroup:LogGroup": [
+        Call("logs", "CreateLogGroup", {"name": ("logGroupName",), "tags": ("tags",)}),
+        Call("logs", "PutRetentionPolicy", {"name": ("logGroupName",), "retentionInDays": ("retentionInDays",)}),
+    ],
+    "aws:sqs/queue:Queue": [
+        Call(
+            "sqs",
+            "CreateQueue",
+            {
+                "name": ("QueueName",),
+                "messageRetentionSeconds": ("Attributes", "MessageRetentionPeriod"),
+                "sqsManagedSseEnabled": ("Attributes", "SqsManagedSseEnabled"),
+                "tags": ("tags",),
+            },
+        ),
+    ],
+    "aws:sqs/queuePolicy:QueuePolicy": [
+        Call("sqs", "SetQueueAttributes", {"queueUrl": ("QueueUrl",), "policy": ("Attributes", "Policy")}),
+    ],
+    "aws:cloudwatch/eventRule:EventRule": [
+        Call("events", "PutRule", {"name": ("Name",), "eventPattern": ("EventPattern",), "tags": ("Tags",)}),
+    ],
+    "aws:cloudwatch/eventTarget:EventTarget": [
+        Call(
+            "events",
+            "PutTargets",
+            {"rule": ("Rule",), "targetId": ("Targets", "Id"), "arn": ("Targets", "Arn")},
+        ),
+    ],
+}
+"""The calls by Pulumi's type token: https://www.pulumi.com/registry/packages/aws/api-docs/."""

@@ -1,0 +1,51 @@
+"""Smallest stacks on EKS, and what they become."""
+
+from typing import Any, Final
+
+from builders import Data, team
+from components_builders import program
+
+from console.offline.recording import Registration
+
+REGION: Final = "eu-central-1"
+SUBNETS: Final = {f"{REGION}a": "subnet-0a1b2c3d4e5f60001", f"{REGION}b": "subnet-0a1b2c3d4e5f60002"}
+RESERVATION: Final = "cr-0a1b2c3d4e5f60718"
+
+
+def section(**more: Any) -> Data:
+    """A cluster that exists."""
+    here: Data = {"cloud": "aws", "name": "ml", "region": REGION, "subnets": SUBNETS}
+    return here | more
+
+
+def creation(section_: Data | None = None, **more: Any) -> Data:
+    """A cluster to be made."""
+    return section(**(section_ or {}), create={"version": "1.35", "system": {"machine": "m7i.4xlarge"}} | more)
+
+
+def machine_pool(machine: str = "p5.48xlarge", nodes: int | Data = 2, **more: Any) -> Data:
+    """Two nodes of eight H100s."""
+    return {"machine": machine, "nodes": nodes, **more}
+
+
+def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) -> Data:
+    """Nodes without GPUs, sixteen H100s, and a team that is guaranteed nothing."""
+    own = {"cpu": machine_pool("m7i.8xlarge", 3), "gpu": machine_pool()}
+    return {
+        "environment": environment,
+        "cluster": cluster or section(),
+        "pools": own | pools,
+        "teams": {"a": team(gpus={"gpu": {"guaranteed": 0, "limit": 1}})},
+    }
+
+
+def resources(sections: Data) -> list[Registration]:
+    """All that the cluster of a stack registers."""
+    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.fleet)'
+    return list(program(sections, body).rendered.registrations)
+
+
+def one(made: list[Registration], token: str, name: str = "") -> Registration:
+    """The one resource of a type, and of a name where there are several."""
+    (found,) = [each for each in made if each.type == token and name in {"", each.name}]
+    return found

@@ -1,0 +1,183 @@
+"""What Google says of GKE's API, held against what we send: the messages of google-cloud-container, version v1.
+
+Pulumi's inputs become the message of a CreateCluster or CreateNodePool request, by the table of names that differ; an
+input that maps to no field does not parse. Those messages carry no word on what is required, and some fields of a few
+words are plain strings there: both are small tables in `gke_rules`, each with the page that says so.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
+from typing import Any, Final, cast
+
+from cloud_descriptions import Inputs, Place
+from gke_rules import CLUSTER, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, WORDS, Names, Need
+from google.cloud.container_v1 import types
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
+
+from console.offline.wire import UNKNOWN
+
+MESSAGES: Final[Mapping[str, Any]] = {CLUSTER: types.Cluster, POOL: types.NodePool}
+
+
+class GkeDescription:
+    """GKE's messages and the tables beside them."""
+
+    stacks: Sequence[str] = ("prod-gcp",)
+    types: frozenset[str] = frozenset(MESSAGES)
+    undescribed: Mapping[str, str] = {
+        "gcp:kms/keyRing:KeyRing": "Cloud KMS's messages are in no development dependency",
+        "gcp:kms/cryptoKey:CryptoKey": "Cloud KMS's messages are in no development dependency",
+        "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": "a grant: the provider's own read-modify-write of a policy",
+        "gcp:projects/iAMMember:IAMMember": "a grant: the provider's own read-modify-write of a policy",
+        "gcp:projects/serviceIdentity:ServiceIdentity": "Service Usage's messages are in no development dependency",
+        "gcp:serviceaccount/account:Account": "IAM's messages are in no development dependency",
+    }
+
+    def problems(self, token: str, inputs: Inputs) -> list[str]:
+        """What GKE would refuse."""
+        found = [f"{need.key} is missing in {_shown(at)}" for at, need, there in _needs(token, inputs) if not there]
+        for key, kind in OF_PROVIDER[token].items():
+            if key in inputs and not isinstance(inputs[key], kind):
+                found.append(f"{key}: {inputs[key]!r} is no {kind.__name__}")
+        found += [problem for place, value in _leaves(inputs) for problem in _text_problems(token, place, value)]
+        message = MESSAGES[token]
+        request = _request(token, inputs)
+        try:
+            ParseDict(_stand_ins(request, message.pb(message()).DESCRIPTOR), cast("Message", message.pb(message())))
+        except ParseError as error:
+            found.append(str(error))
+        return found
+
+    def required(self, token: str, inputs: Inputs) -> list[Place]:
+        """Places without which GKE refuses the call."""
+        return list(dict.fromkeys((*at, need.key) for at, need, there in _needs(token, inputs) if there))
+
+    def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
+        """Places of a few words, by the messages or the table beside them."""
+        return [place for place, value in _leaves(inputs) if isinstance(value, str) and _of_few_words(token, place)]
+
+
+def _names(place: Place) -> Names:
+    return tuple(part for part in place if isinstance(part, str))
+
+
+def _shown(place: Place) -> str:
+    return ".".join(str(part) for part in place) or "the resource"
+
+
+def _leaves(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield from _leaves(inner, (*place, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[object]", value)):
+            yield from _leaves(inner, (*place, index))
+    else:
+        yield place, value
+
+
+def _things(value: object, names: Names, place: Place = ()) -> Iterator[tuple[Place, Mapping[str, object]]]:
+    """Every thing at the end of some names, through lists on the way."""
+    if isinstance(value, list):
+        for index, inner in enumerate(cast("list[object]", value)):
+            yield from _things(inner, names, (*place, index))
+    elif isinstance(value, Mapping):
+        found = cast("Mapping[str, object]", value)
+        if not names:
+            yield place, found
+        elif names[0] in found:
+            yield from _things(found[names[0]], names[1:], (*place, names[0]))
+
+
+def _needs(token: str, inputs: Inputs) -> Iterator[tuple[Place, Need, bool]]:
+    for need in NEEDS[token]:
+        for place, thing in _things(inputs, need.within):
+            if need.when is None or thing.get(need.when[0]) == need.when[1]:
+                yield place, need, thing.get(need.key) not in (None, [])
+
+
+def _text_problems(token: str, place: Place, value: object) -> Iterator[str]:
+    if not isinstance(value, str) or value == UNKNOWN:
+        return
+    names = _names(place)
+    words = WORDS[token].get(names)
+    if words and value not in words:
+        yield f"{_shown(place)}: {value} is none of {', '.join(sorted(words))}"
+    pattern = PATTERNS[token].get(names) or PATTERNS[token].get((*names[:-1], "*"))
+    if pattern and re.fullmatch(pattern, value) is None:
+        yield f"{_shown(place)}: {value} is not like {pattern}"
+    if names[-1] == "cidrBlock":
+        try:
+            ip_network(value)
+        except ValueError as error:
+            yield f"{_shown(place)}: {error}"
+
+
+def _request(token: str, value: Any, names: Names = ()) -> Any:
+    """Inputs under the API's names."""
+    if isinstance(value, list):
+        return [_request(token, each, names) for each in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    made: dict[str, Any] = {}
+    for key, inner in cast("Mapping[str, Any]", value).items():
+        if names or key not in OF_PROVIDER[token]:
+            here = (*names, key)
+            _put(made, RENAMED[token].get(here, (key,)), _request(token, inner, here))
+    return made
+
+
+def _put(into: dict[str, Any], path: Names, value: Any) -> None:
+    for key in path[:-1]:
+        into = into.setdefault(key, {})
+    into[path[-1]] = value
+
+
+def _field(message: Descriptor, name: str) -> FieldDescriptor | None:
+    return next((field for field in message.fields if field.json_name == name), None)
+
+
+def _stand_ins(value: Any, message: Descriptor) -> Any:
+    """The same with something that parses for what only the cloud will know."""
+    made: dict[str, Any] = {}
+    for key, inner in value.items():
+        field = _field(message, key)
+        made[key] = inner if field is None else _stand_in(inner, field)
+    return made
+
+
+def _stand_in(value: Any, field: FieldDescriptor) -> Any:
+    if value == UNKNOWN:
+        return field.enum_type.values[0].name if field.enum_type else "" if _is_text(field) else None
+    nested = field.message_type
+    if nested is None or nested.GetOptions().map_entry:
+        return value
+    if isinstance(value, list):
+        return [_stand_ins(each, nested) if isinstance(each, dict) else each for each in cast("list[Any]", value)]
+    return _stand_ins(value, nested) if isinstance(value, dict) else value
+
+
+def _is_text(field: FieldDescriptor) -> bool:
+    return field.type == FieldDescriptor.TYPE_STRING
+
+
+def _of_few_words(token: str, place: Place) -> bool:
+    names = _names(place)
+    if names in WORDS[token]:
+        return True
+    if names[0] in OF_PROVIDER[token]:
+        return False
+    message = MESSAGES[token]
+    descriptor: Descriptor | None = message.pb(message()).DESCRIPTOR
+    field: FieldDescriptor | None = None
+    for index, name in enumerate(names):
+        for part in RENAMED[token].get(names[: index + 1], (name,)):
+            field = _field(descriptor, part) if descriptor else None
+            descriptor = field.message_type if field else None
+    return field is not None and field.enum_type is not None
+
+
+DESCRIPTION = GkeDescription()

@@ -1,0 +1,425 @@
+"""EKS: what is sent for a cluster that exists and its pools, from the smallest stack with one thing changed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import pytest
+from builders import Data, errors
+from eks_calls import CALLS
+from eks_description import DESCRIPTION, DOCUMENTED
+from eks_shapes import service
+from eks_stacks import REGION, RESERVATION, SUBNETS, machine_pool, one, resources, section, stack
+from pulumi_aws.eks.outputs import (
+    ClusterCertificateAuthority,
+    ClusterVpcConfig,
+    NodeGroupResource,
+    NodeGroupResourceAutoscalingGroup,
+)
+
+from components.clouds.aws.cluster import own_security_group, role_name
+from components.clouds.aws.kubeconfig import certificate, kubeconfig
+from components.clouds.aws.pools import group_behind, version_text
+from console.offline.recording import Registration
+from console.offline.wire import UNKNOWN
+
+GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+TAG: Final = "aws:autoscaling/tag:Tag"
+CLUSTER: Final = "aws:eks/cluster:Cluster"
+
+
+def group(sections: Data, name: str = "gpu") -> Any:
+    """The node group of a pool, as it is sent."""
+    return one(resources(sections), GROUP, f"cluster-pool-{name}-group").inputs
+
+
+def template(sections: Data, name: str = "gpu") -> Any:
+    """Its launch template."""
+    return one(resources(sections), TEMPLATE, f"cluster-pool-{name}-template").inputs
+
+
+def hints(sections: Data) -> dict[str, str]:
+    """Tags that the GPU pool's Auto Scaling group gets."""
+    tags = [
+        cast("Any", each.inputs)["tag"] for each in resources(sections) if "pool-gpu" in each.name and each.type == TAG
+    ]
+    return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
+
+
+def test_each_pool_is_a_node_group_of_the_cluster_with_its_machine_in_the_subnets_of_all_zones() -> None:
+    made = group(stack())
+    assert made["clusterName"] == "ml"
+    assert made["nodeGroupName"] == "gpu"
+    assert made["instanceTypes"] == ["p5.48xlarge"]
+    assert made["subnetIds"] == list(SUBNETS.values())
+
+
+def test_a_pool_with_zones_has_only_their_subnets() -> None:
+    assert group(stack(gpu=machine_pool(zones=[f"{REGION}b"])))["subnetIds"] == [SUBNETS[f"{REGION}b"]]
+
+
+def test_a_zone_without_a_subnet_is_refused() -> None:
+    (problem,) = errors(stack(gpu=machine_pool(zones=["eu-central-1f"])))
+    assert "pools.gpu.zones[0]" in problem or "pools.gpu.zones.0" in problem
+    assert "cluster.subnets" in problem
+
+
+def test_a_subnet_of_another_region_is_refused() -> None:
+    (problem,) = errors(stack(section(region="us-east-1")))
+    assert "no zone of us-east-1" in problem
+
+
+@pytest.mark.parametrize(
+    ("capacity", "word"),
+    [("on-demand", "ON_DEMAND"), ("spot", "SPOT"), ({"kind": "reserved", "reservation": RESERVATION}, "ON_DEMAND")],
+)
+def test_machines_are_bought_as_the_stack_says(capacity: str | Data, word: str) -> None:
+    sections = stack(gpu=machine_pool(capacity=capacity, zones=[f"{REGION}a"]))
+    assert group(sections)["capacityType"] == word
+    assert "instanceMarketOptions" not in template(sections)
+    assert "instanceType" not in template(sections)
+
+
+def test_only_reserved_machines_name_their_reservation() -> None:
+    target = {"capacityReservationTarget": {"capacityReservationId": RESERVATION}}
+    reserved = {"kind": "reserved", "reservation": RESERVATION}
+    held = template(stack(gpu=machine_pool(capacity=reserved, zones=[f"{REGION}a"])))
+    assert held["capacityReservationSpecification"] == target
+    assert "capacityReservationSpecification" not in template(stack())
+
+
+def test_a_capacity_block_names_market_reservation_and_machine_in_the_launch_template_and_lies_in_one_zone() -> None:
+    block = {"kind": "capacity-block", "reservation": RESERVATION}
+    sections = stack(gpu=machine_pool(capacity=block, zones=[f"{REGION}a"]))
+    assert group(sections)["capacityType"] == "CAPACITY_BLOCK"
+    assert "instanceTypes" not in group(sections)
+    assert template(sections)["instanceType"] == "p5.48xlarge"
+    assert template(sections)["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert template(sections)["capacityReservationSpecification"]["capacityReservationTarget"] == {
+        "capacityReservationId": RESERVATION
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"capacity": {"kind": "reserved", "reservation": RESERVATION}},
+        {"capacity": {"kind": "capacity-block", "reservation": RESERVATION}},
+        {"compact": True},
+    ],
+)
+def test_what_lies_in_one_zone_must_name_it(said: Data) -> None:
+    (problem,) = errors(stack(gpu=machine_pool(**said)))
+    assert "pools.gpu.zones" in problem
+
+
+@pytest.mark.parametrize("kind", ["flex-start", "queued"])
+def test_what_eks_does_not_sell_is_refused_by_its_name(kind: str) -> None:
+    assert any(
+        "EKS has no" in problem for problem in errors(stack(gpu=machine_pool(capacity={"kind": kind, "maxRun": "7d"})))
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "image"),
+    [(None, "AL2023_x86_64_NVIDIA"), ("image", "AL2023_x86_64_NVIDIA"), ("bottlerocket", "BOTTLEROCKET_x86_64_NVIDIA")],
+)
+def test_the_driver_mode_is_an_image(driver: str | None, image: str) -> None:
+    said: Data = {"driver": driver} if driver else {}
+    assert group(stack(gpu=machine_pool(**said)))["amiType"] == image
+
+
+def test_nodes_without_nvidias_gpus_have_the_standard_image() -> None:
+    assert group(stack(), "cpu")["amiType"] == "AL2023_x86_64_STANDARD"
+    assert group(stack(cpu=machine_pool("m7g.8xlarge", 1)), "cpu")["amiType"] == "AL2023_ARM_64_STANDARD"
+
+
+def test_bottlerockets_nodes_say_what_is_in_their_image() -> None:
+    labels = group(stack(gpu=machine_pool(driver="bottlerocket")))["labels"]
+    assert labels["nvidia.com/gpu.deploy.device-plugin"] == "false"
+
+
+def test_amds_gpus_have_their_own_taint_and_no_image_of_nvidias() -> None:
+    own = {"amd": {"cpu": 64, "memory": "256Gi", "gpu": "AMD-Radeon-Pro-V520", "gpus": 4}}
+    sections = stack(gpu=machine_pool("amd", resource="amd.com/gpu")) | {"machines": own}
+    assert group(sections)["amiType"] == "AL2023_x86_64_STANDARD"
+    assert group(sections)["taints"] == [{"key": "amd.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
+
+
+def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
+    assert group(stack(gpu=machine_pool(nodes={"min": 0, "max": 4})))["scalingConfig"] == {
+        "minSize": 0,
+        "maxSize": 4,
+        "desiredSize": 0,
+    }
+
+
+def test_the_autoscaler_owns_the_number_of_nodes() -> None:
+    pools = [each for each in resources(stack()) if each.type == GROUP]
+    assert [each.ignore_changes for each in pools] == [("scalingConfig.desiredSize",)] * 2
+
+
+def test_where_nothing_scales_the_number_is_the_stacks_and_nothing_hints_at_it() -> None:
+    sections = stack(section(autoscaler="none"), gpu=machine_pool(nodes={"min": 1, "max": 4}))
+    (made,) = [each for each in resources(sections) if each.name == "cluster-pool-gpu-group"]
+    assert made.ignore_changes == ()
+    assert cast("Any", made.inputs)["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
+    assert hints(sections) == {}
+
+
+def test_a_group_that_may_have_no_node_at_all_still_has_the_most_that_eks_takes() -> None:
+    sections = stack(section(autoscaler="none"), cpu=machine_pool("m7i.8xlarge", {"min": 0, "max": 4}))
+    assert group(sections, "cpu")["scalingConfig"]["maxSize"] == 1
+
+
+def test_gpu_nodes_have_the_gpus_taint_and_the_stacks_own_and_others_only_the_latter() -> None:
+    taints = [{"key": "example.com/team", "value": "a", "effect": "NoExecute"}]
+    assert group(stack(gpu=machine_pool(taints=taints)))["taints"] == [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"},
+        {"key": "example.com/team", "value": "a", "effect": "NO_EXECUTE"},
+    ]
+    assert group(stack(), "cpu")["taints"] == []
+
+
+def test_nodes_are_labelled_with_model_pool_capacity_and_what_the_stack_says() -> None:
+    assert group(stack(gpu=machine_pool(labels={"example.com/row": "7"}, capacity="spot")))["labels"] == {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "gpu-tenancy.dev/pool": "gpu",
+        "gpu-tenancy.dev/capacity": "spot",
+        "k8s.amazonaws.com/accelerator": "h100-80gb",
+        "example.com/row": "7",
+    }
+
+
+def test_an_autoscaler_is_told_what_an_empty_groups_nodes_would_be() -> None:
+    assert hints(stack(gpu=machine_pool(nodes={"min": 0, "max": 4}, fabric=True, disk={"size": "300Gi"}))) == {
+        "label/nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "label/gpu-tenancy.dev/pool": "gpu",
+        "label/gpu-tenancy.dev/capacity": "on-demand",
+        "label/k8s.amazonaws.com/accelerator": "h100-80gb",
+        "taint/nvidia.com/gpu": "present:NoSchedule",
+        "resources/nvidia.com/gpu": "8",
+        "resources/vpc.amazonaws.com/efa": "32",
+        "resources/ephemeral-storage": "300Gi",
+    }
+
+
+def test_hints_are_the_groups_alone_and_not_its_instances() -> None:
+    tags = [cast("Any", each.inputs) for each in resources(stack()) if each.type == TAG]
+    assert tags
+    assert all(tag["tag"]["propagateAtLaunch"] is False for tag in tags)
+    assert {tag["autoscalingGroupName"] for tag in tags} == {UNKNOWN}
+
+
+def test_partitions_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them() -> None:
+    sections = stack(gpu=machine_pool(sharing={"mig": {"profile": "1g.10gb"}}))
+    assert group(sections)["labels"]["nvidia.com/mig.config"] == "all-1g.10gb"
+    assert hints(sections)["resources/nvidia.com/mig-1g.10gb"] == "56"
+
+
+def test_turns_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them() -> None:
+    sections = stack(gpu=machine_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
+    assert group(sections)["labels"]["nvidia.com/device-plugin.config"] == "gpu"
+    assert hints(sections)["resources/nvidia.com/gpu"] == "32"
+
+
+def test_only_a_pool_with_fabric_has_an_efa_on_each_card_that_has_no_address() -> None:
+    wired = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
+    first, *others = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in wired]
+    assert first == (0, 0, "interface")
+    assert others == [(0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 32))]
+    assert len(template(stack())["networkInterfaces"]) == 1
+
+
+def test_no_node_has_a_public_address_and_each_interface_is_in_the_clusters_security_group() -> None:
+    wired = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
+    assert wired[0]["associatePublicIpAddress"] == "false"
+    assert not any("associatePublicIpAddress" in each for each in wired[1:])
+    assert {tuple(each["securityGroups"]) for each in wired} == {(UNKNOWN,)}
+
+
+def test_compact_nodes_share_a_placement_group_and_others_have_none() -> None:
+    sections = stack(gpu=machine_pool(compact=True, zones=[f"{REGION}a"]))
+    assert one(resources(sections), "aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
+    assert template(sections)["placement"] == {"groupName": "ml-gpu"}
+    assert "placement" not in template(stack())
+
+
+def test_disks_are_encrypted_and_as_large_as_the_stack_says() -> None:
+    ((device, ebs),) = disks(stack(gpu=machine_pool(disk={"size": "300Gi"})))
+    assert device == "/dev/xvda"
+    assert ebs == {"volumeSize": 300, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true"}
+
+
+def test_a_part_of_a_gib_is_rounded_up() -> None:
+    ((_, ebs),) = disks(stack(gpu=machine_pool(disk={"size": "300.5Gi"})))
+    assert ebs["volumeSize"] == 301
+
+
+def test_a_key_of_the_stacks_own_encrypts_disks() -> None:
+    key = f"arn:aws:kms:{REGION}:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    ((_, ebs),) = disks(stack(gpu=machine_pool(disk={"size": "300Gi", "key": key})))
+    assert ebs["kmsKeyId"] == key
+
+
+def test_bottlerockets_images_are_on_its_second_disk() -> None:
+    found = disks(stack(gpu=machine_pool(driver="bottlerocket", disk={"size": "300Gi"})))
+    assert [(device, ebs["volumeSize"], ebs["encrypted"]) for device, ebs in found] == [
+        ("/dev/xvda", 4, "true"),
+        ("/dev/xvdb", 300, "true"),
+    ]
+
+
+def disks(sections: Data) -> Iterator[tuple[str, Data]]:
+    for each in template(sections)["blockDeviceMappings"]:
+        yield each["deviceName"], each["ebs"]
+
+
+def test_pods_do_not_reach_a_nodes_credentials() -> None:
+    metadata = template(stack())["metadataOptions"]
+    assert metadata["httpTokens"] == "required"
+    assert metadata["httpPutResponseHopLimit"] == 1
+
+
+def test_an_upgrade_never_adds_gpu_nodes_and_ends_one_at_a_time() -> None:
+    assert group(stack())["updateConfig"] == {"updateStrategy": "MINIMAL", "maxUnavailable": 1}
+    assert group(stack(), "cpu")["updateConfig"] == {"updateStrategy": "DEFAULT", "maxUnavailable": 1}
+
+
+def test_broken_nodes_are_replaced_one_at_a_time() -> None:
+    assert group(stack())["nodeRepairConfig"] == {"enabled": True, "maxParallelNodesRepairedCount": 1}
+
+
+def test_a_group_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
+    assert all(each.delete_before_replace for each in resources(stack()) if each.type == GROUP)
+
+
+@pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
+def test_what_is_made_in_production_is_protected_and_nothing_elsewhere(environment: str, held: bool) -> None:  # noqa: FBT001
+    made = resources(stack(environment=environment))
+    assert {each.protect for each in made if each.type == GROUP} == {held}
+
+
+def test_tags_are_on_all_that_can_carry_them_and_on_instances_and_disks() -> None:
+    tags = {"environment": "dev", "managed-by": "gpu-tenancy", "owner": "ml"}
+    made = [each for each in resources(stack(section(tags={"owner": "ml"}))) if each.type == GROUP]
+    assert all(each.inputs["tags"] == tags for each in made)
+    specified = template(stack(section(tags={"owner": "ml"})))["tagSpecifications"]
+    assert {each["resourceType"] for each in specified} == {"instance", "volume", "network-interface"}
+    assert all(tags.items() <= each["tags"].items() for each in specified)
+
+
+def test_a_role_for_nodes_is_made_with_what_they_need_and_no_more() -> None:
+    assert attached(stack(), "cluster-node-role") == {
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonEKS_CNI_Policy",
+    }
+
+
+def test_a_role_that_the_stack_names_is_taken_as_it_is() -> None:
+    arn = "arn:aws:iam::111122223333:role/nodes"
+    sections = stack(section(nodeRole=arn))
+    assert group(sections)["nodeRoleArn"] == arn
+    assert attached(sections, "cluster-node-role") == set()
+
+
+def attached(sections: Data, role: str) -> set[str]:
+    """Names of AWS' policies that a role has."""
+    found = [
+        each
+        for each in resources(sections)
+        if each.type.endswith(":RolePolicyAttachment") and each.name.startswith(role)
+    ]
+    return {str(each.inputs["policyArn"]).rpartition("/")[2] for each in found}
+
+
+def test_a_cluster_that_exists_is_only_read() -> None:
+    found = one(resources(stack()), CLUSTER)
+    assert found.external_id == "ml"
+    assert not found.protect
+
+
+def test_all_is_asked_of_the_stacks_region() -> None:
+    made = resources(stack())
+    assert one(made, "pulumi:providers:aws").inputs["region"] == REGION
+    assert {each.provider.split("::")[2] for each in made if each.type.startswith("aws:")} == {"pulumi:providers:aws"}
+
+
+def test_the_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
+    provider = one(resources(stack()), "pulumi:providers:kubernetes")
+    assert provider.inputs["clusterIdentifier"] == f"{REGION}/ml"
+    assert provider.inputs["kubeconfig"] == UNKNOWN
+
+
+def test_a_kubeconfig_takes_its_token_from_the_clouds_own_helper_and_has_no_secret() -> None:
+    made = json.loads(kubeconfig(["https://example.com", "Q0E=", "ml", REGION]))
+    (cluster,), (user,) = made["clusters"], made["users"]
+    assert cluster["cluster"] == {"server": "https://example.com", "certificate-authority-data": "Q0E="}
+    assert list(user["user"]) == ["exec"]
+    assert user["user"]["exec"]["command"] == "aws"
+    assert user["user"]["exec"]["args"] == [
+        "--region",
+        REGION,
+        "eks",
+        "get-token",
+        "--cluster-name",
+        "ml",
+        "--output",
+        "json",
+    ]
+    assert made["current-context"] == made["contexts"][0]["name"]
+
+
+def test_what_eks_answers_is_read_where_it_stands() -> None:
+    network = ClusterVpcConfig(subnet_ids=["subnet-1"], cluster_security_group_id="sg-1")
+    behind = NodeGroupResource(autoscaling_groups=[NodeGroupResourceAutoscalingGroup(name="eks-gpu-1")])
+    assert own_security_group(["https://example.com", network]) == "sg-1"
+    assert group_behind([behind]) == "eks-gpu-1"
+    assert certificate(ClusterCertificateAuthority(data="Q0E=")) == "Q0E="
+    assert version_text(3) == "3"
+    assert role_name("arn:aws:iam::111122223333:role/path/nodes") == "nodes"
+
+
+def test_words_that_only_the_documentation_lists_stand_there() -> None:
+    for (shape, member), words in DOCUMENTED.items():
+        documents = [
+            str(service(name)["shapes"][shape]["members"][member]["documentation"])
+            for name in {call.service for calls in CALLS.values() for call in calls}
+            if member in service(name)["shapes"].get(shape, {}).get("members", {})
+        ]
+        assert any(all(word in text for word in words) for text in documents), (shape, member)
+
+
+@pytest.mark.parametrize(
+    ("token", "change", "said"),
+    [
+        (GROUP, {"amiType": "AL2023_x86_64_NVIDEA"}, "is 'AL2023_x86_64_NVIDEA' and none of"),
+        (GROUP, {"instanceTypes": ["p5.49xlarge"]}, "is 'p5.49xlarge' and none of"),
+        (GROUP, {"scalingConfig": {"minSize": -1, "maxSize": 0, "desiredSize": 0}}, "scalingConfig"),
+        (GROUP, {"labels": {"key": ""}}, "0 characters"),
+        (GROUP, {"desiredSize": 1}, "maps to nothing"),
+        (GROUP, {"nodeRoleArn": None}, "Missing required parameter"),
+    ],
+)
+def test_a_mistake_in_what_is_sent_is_noticed(token: str, change: Mapping[str, Any], said: str) -> None:
+    inputs = {**group(stack()), **change}
+    assert any(said in problem for problem in DESCRIPTION.problems(token, inputs))
+
+
+def test_what_is_sent_for_every_kind_of_pool_is_what_aws_describes() -> None:
+    block = {"kind": "capacity-block", "reservation": RESERVATION}
+    sections = stack(
+        gpu=machine_pool(fabric=True, compact=True, zones=[f"{REGION}a"]),
+        block=machine_pool("p5en.48xlarge", capacity=block, zones=[f"{REGION}b"], nodes={"min": 0, "max": 1}),
+        spot=machine_pool("g6.12xlarge", capacity="spot", disk={"size": "100Gi"}),
+    )
+    assert described(resources(sections)) == []
+
+
+def described(made: list[Registration]) -> list[str]:
+    """What AWS would refuse of all that is sent."""
+    sent = [each for each in made if each.type.startswith("aws:") and not each.external_id]
+    assert sent
+    return [f"{each.name}: {problem}" for each in sent for problem in DESCRIPTION.problems(each.type, each.inputs)]

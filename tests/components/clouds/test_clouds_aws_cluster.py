@@ -1,0 +1,410 @@
+"""EKS: what is sent for a cluster that is made, and for what scales its nodes."""
+
+import json
+from typing import Any, Final, cast
+
+import pytest
+from builders import Data, errors
+from eks_description import DESCRIPTION
+from eks_stacks import REGION, RESERVATION, SUBNETS, creation, machine_pool, one, resources, section, stack
+from pydantic import ValidationError
+
+from components.clouds.aws.karpenter_policy import karpenter_policies
+from components.clouds.aws.policies import (
+    access_policy,
+    autoscaler_policy,
+    managed_policy,
+    node_trust,
+    partition,
+    queue_policy,
+    trust,
+)
+from console.offline.recording import Registration
+from console.offline.wire import UNKNOWN
+from model.catalogue.releases import Chart, charts
+
+CLUSTER: Final = "aws:eks/cluster:Cluster"
+GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+ADMINS: Final = "arn:aws:iam::111122223333:role/aws-reserved/admins"
+KARPENTER: Final = section(autoscaler="karpenter")
+
+
+def cluster(sections: Data) -> Any:
+    """The cluster, as it is sent."""
+    return one(resources(sections), CLUSTER).inputs
+
+
+def named(made: list[Registration], name: str) -> Any:
+    """Inputs of the one resource of a name."""
+    (found,) = [each for each in made if each.name == name]
+    return found.inputs
+
+
+def releases(sections: Data) -> dict[str, Any]:
+    """Inputs of each Helm release by its name."""
+    return {str(each.inputs["name"]): each.inputs for each in resources(sections) if each.type == RELEASE}
+
+
+def objects(sections: Data, kind: str) -> dict[str, Any]:
+    """Specs of Karpenter's objects of a kind, by name."""
+    found = [cast("Any", each.inputs) for each in resources(sections) if each.inputs.get("kind") == kind]
+    return {each["metadata"]["name"]: each["spec"] for each in found}
+
+
+def scaled(**pool: Any) -> Data:
+    """A stack whose GPU pool Karpenter scales."""
+    nodes: Data | int = pool.pop("nodes", {"min": 0, "max": 4})
+    return stack(KARPENTER, gpu=machine_pool(nodes=nodes, **pool))
+
+
+def statements(policy: str) -> list[dict[str, Any]]:
+    return json.loads(policy)["Statement"]
+
+
+def test_a_cluster_is_private_where_the_stack_names_no_networks() -> None:
+    assert cluster(stack(creation()))["vpcConfig"] == {
+        "subnetIds": list(SUBNETS.values()),
+        "endpointPrivateAccess": True,
+        "endpointPublicAccess": False,
+    }
+
+
+def test_networks_that_the_stack_names_are_all_that_reach_the_api_server() -> None:
+    network = cluster(stack(creation(allowFrom=["203.0.113.0/24"])))["vpcConfig"]
+    assert network["endpointPublicAccess"]
+    assert network["endpointPrivateAccess"]
+    assert network["publicAccessCidrs"] == ["203.0.113.0/24"]
+
+
+def test_a_key_is_made_for_secrets_unless_the_stack_names_one() -> None:
+    key = f"arn:aws:kms:{REGION}:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    made = resources(stack(creation()))
+    assert one(made, "aws:kms/key:Key").inputs["enableKeyRotation"]
+    assert one(made, CLUSTER).inputs["encryptionConfig"] == {"resources": ["secrets"], "provider": {"keyArn": UNKNOWN}}
+    given = resources(stack(creation(secretsKey=key)))
+    assert cast("Any", one(given, CLUSTER).inputs)["encryptionConfig"]["provider"] == {"keyArn": key}
+    assert not [each for each in given if each.type == "aws:kms/key:Key"]
+
+
+def test_who_did_what_is_logged_and_kept_for_a_year() -> None:
+    made = resources(stack(creation()))
+    assert set(cast("Any", one(made, CLUSTER).inputs)["enabledClusterLogTypes"]) == {"api", "audit", "authenticator"}
+    log = one(made, "aws:cloudwatch/logGroup:LogGroup")
+    assert (log.inputs["name"], log.inputs["retentionInDays"]) == ("/aws/eks/ml/cluster", 365)
+    assert log.urn in one(made, CLUSTER).dependencies
+
+
+def test_roles_that_the_stack_names_administer_by_access_entries_and_by_nothing_else() -> None:
+    made = resources(stack(creation(admins=[ADMINS])))
+    assert cast("Any", one(made, CLUSTER).inputs)["accessConfig"]["authenticationMode"] == "API"
+    assert one(made, "aws:eks/accessEntry:AccessEntry").inputs["principalArn"] == ADMINS
+    policy = one(made, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").inputs
+    assert policy["principalArn"] == ADMINS
+    assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    assert policy["accessScope"] == {"type": "cluster"}
+
+
+def test_nobody_else_administers_where_the_stack_names_nobody() -> None:
+    assert not [each for each in resources(stack(creation())) if "accessEntry" in each.type]
+
+
+@pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
+def test_a_cluster_is_protected_in_production_by_pulumi_and_by_eks(environment: str, held: bool) -> None:  # noqa: FBT001
+    made = resources(stack(creation(), environment=environment))
+    assert one(made, CLUSTER).protect is held
+    assert one(made, CLUSTER).inputs["deletionProtection"] is held
+    assert {each.protect for each in made if each.type in {GROUP, "aws:kms/key:Key"}} == {held}
+
+
+def test_a_cluster_of_one_zone_is_refused() -> None:
+    (problem,) = errors(stack(creation({"subnets": dict([*SUBNETS.items()][:1])})))
+    assert "add a subnet of a second zone" in problem
+
+
+def test_the_clusters_own_pods_have_nodes_without_gpus_that_take_any_pod() -> None:
+    system = named(resources(stack(creation())), "cluster-system-group")
+    assert system["instanceTypes"] == ["m7i.4xlarge"]
+    assert system["amiType"] == "AL2023_x86_64_STANDARD"
+    assert system["scalingConfig"] == {"minSize": 2, "maxSize": 3, "desiredSize": 2}
+    assert system["taints"] == []
+    assert system["labels"] == {"gpu-tenancy.dev/pool": "gpu-tenancy-system"}
+
+
+def test_all_nodes_have_the_version_of_the_control_plane_and_those_of_a_found_cluster_what_it_has() -> None:
+    groups = [each.inputs["version"] for each in resources(stack(creation())) if each.type == GROUP]
+    assert groups == ["1.35"] * 3
+    assert not [each for each in resources(stack()) if each.type == GROUP and "version" in each.inputs]
+
+
+def test_a_created_cluster_has_its_add_ons_and_those_that_call_aws_have_a_role_of_their_own() -> None:
+    addons = [cast("Any", each.inputs) for each in resources(stack(creation())) if each.type == "aws:eks/addon:Addon"]
+    accounts = {
+        each["addonName"]: [one["serviceAccount"] for one in each.get("podIdentityAssociations", [])] for each in addons
+    }
+    assert accounts == {
+        "eks-pod-identity-agent": [],
+        "kube-proxy": [],
+        "vpc-cni": ["aws-node"],
+        "coredns": [],
+        "eks-node-monitoring-agent": [],
+        "aws-ebs-csi-driver": ["ebs-csi-controller-sa"],
+    }
+    assert cluster(stack(creation()))["bootstrapSelfManagedAddons"] is False
+
+
+def test_support_that_costs_more_is_not_bought_by_forgetting_an_upgrade() -> None:
+    assert cluster(stack(creation()))["upgradePolicy"] == {"supportType": "STANDARD"}
+
+
+def test_nodes_of_a_created_cluster_may_not_touch_its_network() -> None:
+    attached = [each for each in resources(stack(creation())) if each.type.endswith(":RolePolicyAttachment")]
+    holders = {each.name for each in attached if str(each.inputs["policyArn"]).endswith("AmazonEKS_CNI_Policy")}
+    assert holders == {"cluster-first-addons-vpc-cni-role-AmazonEKS_CNI_Policy"}
+
+
+def test_the_network_add_on_is_there_before_any_node() -> None:
+    made = resources(stack(creation()))
+    network = next(each.urn for each in made if each.name == "cluster-first-addons-vpc-cni")
+    groups = [each for each in made if each.type == "gpu-tenancy:clouds:NodeGroup"]
+    assert len(groups) == 3
+    assert all(network in each.dependencies for each in groups)
+
+
+def test_a_cluster_that_exists_gets_no_add_ons() -> None:
+    assert not [each for each in resources(stack()) if "addon" in each.type or "logGroup" in each.type]
+
+
+def test_the_autoscaler_is_a_release_with_an_identity_that_moves_only_its_own_clusters_groups() -> None:
+    made = resources(stack())
+    values = cast("Any", one(made, RELEASE).inputs)["values"]
+    assert values["autoDiscovery"] == {"clusterName": "ml"}
+    assert values["awsRegion"] == REGION
+    association = one(made, "aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    assert association.inputs["namespace"] == "kube-system"
+    assert association.inputs["serviceAccount"] == values["rbac"]["serviceAccount"]["name"]
+    assert association.inputs["namespace"] == one(made, RELEASE).inputs["namespace"]
+    assert association.urn in one(made, RELEASE).dependencies
+
+
+def test_the_autoscalers_policy_writes_nowhere_without_the_clusters_tag() -> None:
+    for statement in statements(autoscaler_policy("ml", REGION)):
+        actions = [action.partition(":")[2] for action in statement["Action"]]
+        reads = all(action.startswith(("Describe", "Get")) for action in actions)
+        assert reads or statement["Condition"] == {
+            "StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/ml": "owned"}
+        }
+
+
+@pytest.mark.parametrize("autoscaler", ["installed", "none"])
+def test_an_autoscaler_that_is_there_or_not_wanted_is_not_installed(autoscaler: str) -> None:
+    made = resources(stack(section(autoscaler=autoscaler)))
+    assert not [each for each in made if each.type == RELEASE or "podIdentity" in each.type]
+
+
+def test_the_efa_plugin_runs_on_the_machines_with_efa_whatever_their_taints() -> None:
+    taints = [{"key": "example.com/row", "effect": "NoExecute"}]
+    values = releases(stack(creation(), gpu=machine_pool(fabric=True, taints=taints)))["aws-efa-k8s-device-plugin"][
+        "values"
+    ]
+    assert values["supportedInstanceLabels"]["values"] == ["p5.48xlarge"]
+    assert {(each["key"], each["effect"]) for each in values["tolerations"]} == {
+        ("nvidia.com/gpu", "NoSchedule"),
+        ("example.com/row", "NoExecute"),
+    }
+    assert "aws-efa-k8s-device-plugin" not in releases(stack(creation()))
+
+
+def test_karpenter_takes_the_place_of_node_groups_for_all_but_the_system_nodes() -> None:
+    assert [each.name for each in resources(stack(creation({"autoscaler": "karpenter"}))) if each.type == GROUP] == [
+        "cluster-system-group"
+    ]
+    assert not [each for each in resources(stack(KARPENTER)) if each.type == GROUP]
+
+
+def test_karpenters_definitions_are_a_release_of_their_own_and_come_first() -> None:
+    made = resources(stack(KARPENTER))
+    found = {str(each.inputs["name"]): each for each in made if each.type == RELEASE}
+    assert set(found) == {"karpenter-crd", "karpenter"}
+    assert found["karpenter-crd"].urn in found["karpenter"].dependencies
+    assert found["karpenter"].inputs["skipCrds"]
+    assert found["karpenter"].inputs["atomic"]
+    assert found["karpenter"].inputs["version"] == found["karpenter-crd"].inputs["version"]
+
+
+def test_karpenter_hears_of_what_ends_a_node_by_a_queue_of_the_clusters_name() -> None:
+    made = resources(stack(KARPENTER))
+    queue = one(made, "aws:sqs/queue:Queue")
+    assert queue.inputs["name"] == "ml"
+    assert releases(stack(KARPENTER))["karpenter"]["values"]["settings"]["interruptionQueue"] == "ml"
+    rules = [json.loads(str(each.inputs["eventPattern"])) for each in made if each.type.endswith(":EventRule")]
+    targets = [each for each in made if each.type.endswith(":EventTarget")]
+    assert ["EC2 Spot Instance Interruption Warning"] in [rule["detail-type"] for rule in rules]
+    assert len(targets) == len(rules) == 5
+
+
+def test_only_eventbridge_writes_to_the_queue_and_only_with_tls() -> None:
+    allow, deny = statements(queue_policy("arn:aws:sqs:eu-central-1:111122223333:ml"))
+    assert (allow["Action"], deny["Effect"]) == ("sqs:SendMessage", "Deny")
+    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert {allow["Resource"], deny["Resource"]} == {"arn:aws:sqs:eu-central-1:111122223333:ml"}
+
+
+@pytest.mark.parametrize(("node_role", "given"), [(None, False), ("arn:aws:iam::111122223333:role/x/nodes", True)])
+def test_karpenters_nodes_may_join_and_no_other_role_is_handed_to_them(node_role: str | None, given: bool) -> None:  # noqa: FBT001
+    more: Data = {"nodeRole": node_role} if node_role else {}
+    sections = stack(section(autoscaler="karpenter", **more))
+    made = resources(sections)
+    entries = [each.inputs["type"] for each in made if each.type == "aws:eks/accessEntry:AccessEntry"]
+    assert entries == ([] if given else ["EC2_LINUX"])
+    assert objects(sections, "EC2NodeClass")["gpu"]["role"] == ("nodes" if given else "ml-node")
+    profiles = str(named(made, "cluster-karpenter-role-identity-profiles")["policy"])
+    (passes,) = [each for each in statements(profiles) if each["Action"] == "iam:PassRole"]
+    assert passes["Resource"] == (node_role or "arn:aws:iam::*:role/ml-node")
+
+
+def test_karpenters_policies_fit_into_one_role() -> None:
+    policies = karpenter_policies("m" * 40, "ap-southeast-2", f"arn:aws:iam::*:role/{'m' * 40}-node", "m" * 40)
+    assert sum(len(json.dumps(json.loads(text), separators=(",", ":"))) for text in policies.values()) < 10_240
+
+
+def test_karpenter_ends_and_launches_only_what_is_this_clusters() -> None:
+    texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", "ml")
+    for statement in statements(texts["instances"]):
+        if "ec2:TerminateInstances" in statement["Action"] or "ec2:CreateLaunchTemplate" in statement["Action"]:
+            assert any("kubernetes.io/cluster/ml" in key for key in statement["Condition"]["StringEquals"])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "word"),
+    [
+        ("on-demand", "on-demand"),
+        ("spot", "spot"),
+        ({"kind": "reserved", "reservation": RESERVATION}, "reserved"),
+        ({"kind": "capacity-block", "reservation": RESERVATION}, "reserved"),
+    ],
+)
+def test_karpenter_buys_machines_as_the_stack_says(capacity: str | Data, word: str) -> None:
+    sections = scaled(capacity=capacity, zones=[f"{REGION}a"])
+    assert requirements(sections)["karpenter.sh/capacity-type"] == [word]
+    terms = objects(sections, "EC2NodeClass")["gpu"].get("capacityReservationSelectorTerms")
+    assert terms == ([{"id": RESERVATION}] if word == "reserved" else None)
+
+
+def requirements(sections: Data) -> dict[str, list[str]]:
+    """What the GPU pool's nodes must be."""
+    found = objects(sections, "NodePool")["gpu"]["template"]["spec"]["requirements"]
+    return {each["key"]: each["values"] for each in found}
+
+
+def test_karpenter_brings_one_machine_in_the_pools_zones_up_to_its_most() -> None:
+    sections = scaled(zones=[f"{REGION}b"])
+    assert requirements(sections)["node.kubernetes.io/instance-type"] == ["p5.48xlarge"]
+    assert requirements(sections)["topology.kubernetes.io/zone"] == [f"{REGION}b"]
+    assert objects(sections, "EC2NodeClass")["gpu"]["subnetSelectorTerms"] == [{"id": SUBNETS[f"{REGION}b"]}]
+    assert objects(sections, "NodePool")["gpu"]["limits"] == {"nodes": "4", "cpu": "768"}
+
+
+def test_nodes_that_are_always_there_are_a_pool_of_their_own() -> None:
+    sections = scaled(nodes={"min": 1, "max": 4})
+    pools = objects(sections, "NodePool")
+    assert pools["gpu-base"]["replicas"] == 1
+    assert pools["gpu-base"]["limits"] == {"nodes": "1"}
+    assert pools["gpu"]["limits"]["nodes"] == "3"
+    assert pools["gpu-base"]["template"] == pools["gpu"]["template"]
+    assert releases(sections)["karpenter"]["values"]["settings"]["featureGates"]["staticCapacity"] is True
+
+
+def test_nodes_of_a_fixed_number_are_only_that_pool() -> None:
+    assert set(objects(scaled(nodes=2), "NodePool")) == {"gpu-base", "cpu-base"}
+
+
+@pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
+def test_karpenters_pools_are_protected_in_production(environment: str, held: bool) -> None:  # noqa: FBT001
+    made = resources(scaled() | {"environment": environment})
+    assert {each.protect for each in made if each.inputs.get("kind") == "NodePool"} == {held}
+
+
+def test_karpenters_nodes_have_the_labels_and_taints_of_the_pool() -> None:
+    template = objects(scaled(), "NodePool")["gpu"]["template"]
+    assert template["metadata"]["labels"]["gpu-tenancy.dev/pool"] == "gpu"
+    assert template["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+
+
+def test_a_gpu_node_goes_when_it_is_empty_and_only_then() -> None:
+    pool = objects(scaled(), "NodePool")["gpu"]
+    assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    assert {"nodes": "0", "reasons": ["Drifted", "Underutilized"]} in pool["disruption"]["budgets"]
+    assert pool["template"]["spec"]["expireAfter"] == "Never"
+
+
+def test_karpenters_nodes_are_as_closed_as_node_groups() -> None:
+    made = objects(scaled(disk={"size": "300Gi"}), "EC2NodeClass")["gpu"]
+    assert made["metadataOptions"]["httpTokens"] == "required"
+    assert made["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert made["associatePublicIPAddress"] is False
+    (disk,) = made["blockDeviceMappings"]
+    assert disk["ebs"] == {"volumeType": "gp3", "volumeSize": "300Gi", "encrypted": True, "deleteOnTermination": True}
+    assert made["securityGroupSelectorTerms"] == [{"id": UNKNOWN}]
+
+
+@pytest.mark.parametrize(("driver", "alias"), [("image", "al2023@latest"), ("bottlerocket", "bottlerocket@latest")])
+def test_the_driver_mode_is_a_family_of_images(driver: str, alias: str) -> None:
+    assert objects(scaled(driver=driver), "EC2NodeClass")["gpu"]["amiSelectorTerms"] == [{"alias": alias}]
+
+
+def test_fabric_and_compactness_are_the_node_classs() -> None:
+    made = objects(scaled(fabric=True, compact=True, zones=[f"{REGION}a"]), "EC2NodeClass")["gpu"]
+    assert [each["interfaceType"] for each in made["networkInterfaces"]] == ["interface", *["efa-only"] * 32]
+    assert made["placementGroupSelector"] == {"name": "ml-gpu"}
+    plain = objects(scaled(), "EC2NodeClass")["gpu"]
+    assert "networkInterfaces" not in plain
+    assert "placementGroupSelector" not in plain
+
+
+def test_karpenter_is_told_of_partitions_that_no_machine_type_shows() -> None:
+    sections = scaled(sharing={"mig": {"profile": "1g.10gb"}})
+    assert objects(sections, "NodeOverlay")["gpu"]["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}
+    assert releases(sections)["karpenter"]["values"]["settings"]["featureGates"]["nodeOverlay"] is True
+    assert objects(scaled(), "NodeOverlay") == {}
+
+
+def test_a_chart_has_one_version_and_one_place() -> None:
+    row = charts()["karpenter"].model_dump()
+    assert Chart.model_validate(row) == charts()["karpenter"]
+    for change in (
+        {"version": ">=1.0.0"},
+        {"version": "latest"},
+        {"repository": "https://example.com"},
+        {"chart": "x"},
+    ):
+        with pytest.raises(ValidationError):
+            Chart.model_validate(row | change)
+
+
+@pytest.mark.parametrize(
+    ("region", "found"), [("eu-central-1", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")]
+)
+def test_arns_are_those_of_the_regions_partition(region: str, found: str) -> None:
+    assert partition(region) == found
+    assert managed_policy(region, "X") == f"arn:{found}:iam::aws:policy/X"
+    assert access_policy(region, "X") == f"arn:{found}:eks::aws:cluster-access-policy/X"
+
+
+def test_a_role_is_its_services_and_pod_identity_tags_its_sessions() -> None:
+    (pods,) = statements(trust("pods.eks"))
+    assert pods["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert set(pods["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
+    assert statements(node_trust("cn-north-1"))[0]["Principal"] == {"Service": "ec2.amazonaws.com.cn"}
+
+
+@pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
+def test_what_is_sent_for_a_cluster_that_is_made_is_what_aws_describes(autoscaler: str) -> None:
+    made = resources(stack(creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"])))
+    sent = [each for each in made if each.type.startswith("aws:")]
+    assert {each.type for each in sent} <= DESCRIPTION.types
+    assert [problem for each in sent for problem in DESCRIPTION.problems(each.type, each.inputs)] == []
+
+
+def test_no_secret_is_in_anything_that_is_sent() -> None:
+    assert not [each.name for each in resources(stack(creation())) if each.secret_paths]

@@ -1,0 +1,307 @@
+"""AKS: what is sent for its node pools and to a cluster that exists, from the smallest stack with one thing changed."""
+
+import base64
+import json
+from typing import Any, cast
+
+import pulumi
+import pytest
+import yaml
+from aks_builders import (
+    A100,
+    GROUPS,
+    RESERVATION,
+    SPOT,
+    SUBNET,
+    SUBSCRIPTION,
+    creation,
+    cut,
+    gpu,
+    inputs,
+    made,
+    only,
+    pool,
+    sent,
+    stack,
+)
+from aks_description import CLUSTER, POOL
+from builders import Data, errors, team
+from components_builders import program
+from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
+from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
+
+from components.clouds.azure.kubeconfig import SERVER_ID, own_kubeconfig
+from console.offline.wire import UNKNOWN
+
+# Pools
+
+
+def test_every_pool_of_the_stack_is_a_user_pool_of_its_cluster_in_the_given_subnet() -> None:
+    pools = [cast("Any", one.inputs) for one in sent(stack()) if one.type == POOL]
+    assert [one["agentPoolName"] for one in pools] == ["cpu", "gpu"]
+    assert {(one["mode"], one["resourceGroupName"], one["vnetSubnetID"]) for one in pools} == {
+        ("User", "ml-group", SUBNET)
+    }
+    assert all(one["resourceName"] == UNKNOWN for one in pools)  # The cluster's own word, so that it comes first.
+    assert gpu()["vmSize"] == A100
+
+
+def test_a_pool_goes_to_the_subscription_that_the_stack_names() -> None:
+    registrations = sent(stack())
+    (provider,) = (one for one in registrations if one.type == "pulumi:providers:azure-native")
+    assert provider.inputs["subscriptionId"] == SUBSCRIPTION
+    pools = [one for one in registrations if one.type == POOL]
+    assert all(one.provider.startswith(provider.urn) for one in pools)
+
+
+def test_nodes_between_a_least_and_a_most_are_the_autoscalers_and_their_number_is_never_said() -> None:
+    sections = stack(gpu=pool(nodes={"min": 1, "max": 4}))
+    one = inputs(sections)
+    assert (one["enableAutoScaling"], one["minCount"], one["maxCount"]) == (True, 1, 4)
+    assert "count" not in one  # An update would set it back.
+    assert only(sections, POOL, "-gpu").ignore_changes == ("count",)
+
+
+def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
+    sections = stack(idle=pool("Standard_NC4as_T4_v3", nodes={"min": 0, "max": 2}))
+    one = inputs(sections, "idle")
+    assert (one["enableAutoScaling"], one["minCount"], one["maxCount"], one["mode"]) == (True, 0, 2, "User")
+
+
+def test_a_pool_of_a_fixed_size_has_no_autoscaler_and_is_as_large_as_the_stack_says() -> None:
+    sections = stack(gpu=pool(nodes=2))
+    one = inputs(sections)
+    assert (one["enableAutoScaling"], one["count"]) == (False, 2)
+    assert not {"minCount", "maxCount"} & set(one)
+    assert only(sections, POOL, "-gpu").ignore_changes == ()
+
+
+def test_gpu_nodes_have_the_gpus_taint_and_the_stacks_own_and_others_only_the_latter() -> None:
+    own = [{"key": "example.com/team", "value": "a", "effect": "NoExecute"}]
+    sections = stack(gpu=pool(taints=own), cpu={"machine": "Standard_D32s_v5", "nodes": 3, "taints": own})
+    assert inputs(sections)["nodeTaints"] == ["nvidia.com/gpu=present:NoSchedule", "example.com/team=a:NoExecute"]
+    assert inputs(sections, "cpu")["nodeTaints"] == ["example.com/team=a:NoExecute"]
+
+
+def test_a_taint_without_a_value_is_written_without_one() -> None:
+    assert "example.com/slow:NoSchedule" in gpu(taints=[{"key": "example.com/slow"}])["nodeTaints"]
+
+
+def test_nodes_are_labelled_with_their_gpu_pool_and_capacity_and_the_stacks_own_labels() -> None:
+    assert gpu(labels={"example.com/row": "b"})["nodeLabels"] == {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "gpu-tenancy.dev/pool": "gpu",
+        "gpu-tenancy.dev/capacity": "on-demand",
+        "example.com/row": "b",
+    }
+
+
+def test_on_demand_is_regular_priority_without_a_price() -> None:
+    one = gpu()
+    assert one["scaleSetPriority"] == "Regular"
+    assert not {"scaleSetEvictionPolicy", "spotMaxPrice", "capacityReservationGroupID"} & set(one)
+
+
+def test_spot_is_paid_as_it_comes_marked_as_aks_marks_it_and_upgraded_without_words_of_ours() -> None:
+    one = gpu(capacity="spot")
+    assert (one["scaleSetPriority"], one["scaleSetEvictionPolicy"], one["spotMaxPrice"]) == ("Spot", "Delete", -1)
+    assert one["nodeTaints"] == ["nvidia.com/gpu=present:NoSchedule", f"{SPOT}=spot:NoSchedule"]
+    assert one["nodeLabels"][SPOT] == "spot"
+    assert "upgradeSettings" not in one
+    assert one["type"] == "VirtualMachineScaleSets"
+
+
+def test_reserved_names_the_reservation_group() -> None:
+    one = inputs(
+        stack(t4=pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVATION})), "t4"
+    )
+    assert (one["capacityReservationGroupID"], one["scaleSetPriority"]) == (RESERVATION, "Regular")
+
+
+@pytest.mark.parametrize("kind", ["capacity-block", "flex-start", "queued"])
+def test_what_azure_does_not_sell_is_refused_by_its_name(kind: str) -> None:
+    words = {"kind": kind, **({"reservation": "x"} if kind == "capacity-block" else {"maxRun": "1d"})}
+    (found,) = [each for each in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in each]
+    assert kind in found
+    assert "AKS has no" in found
+
+
+def test_aks_installs_the_driver_unless_the_gpu_operator_does() -> None:
+    assert gpu()["gpuProfile"] == {"driver": "Install"}
+    assert gpu(driver="operator")["gpuProfile"] == {"driver": "None"}
+
+
+def test_a_pool_without_gpus_has_no_driver() -> None:
+    assert "gpuProfile" not in inputs(stack(), "cpu")
+
+
+def test_amds_gpus_get_no_driver_of_akss_and_the_taint_of_their_own_resource() -> None:
+    one = inputs(stack(amd=pool("Standard_ND96isr_MI300X_v5")), "amd")
+    assert one["gpuProfile"] == {"driver": "None"}
+    assert one["nodeTaints"] == ["amd.com/gpu=present:NoSchedule"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "profile", "name"),
+    [
+        (A100, "1g.10gb", "MIG1g"),
+        (A100, "2g.20gb", "MIG2g"),
+        (A100, "3g.40gb", "MIG3g"),
+        (A100, "4g.40gb", "MIG4g"),
+        (A100, "7g.80gb", "MIG7g"),
+        ("Standard_ND96asr_v4", "1g.5gb", "MIG1g"),
+        ("Standard_NC40ads_H100_v5", "1g.12gb", "MIG1g"),
+        ("Standard_ND96isr_H200_v5", "2g.35gb", "MIG2g"),
+    ],
+)
+def test_aks_cuts_gpus_by_its_own_names_for_the_partitions(machine: str, profile: str, name: str) -> None:
+    one = inputs(stack(cut=cut(machine, profile)), "cut")
+    assert one["gpuInstanceProfile"] == name
+
+
+def test_where_the_gpu_operator_cuts_gpus_aks_does_not_and_a_label_says_how() -> None:
+    one = gpu(sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
+    assert "gpuInstanceProfile" not in one
+    assert one["nodeLabels"]["nvidia.com/mig.config"] == "all-1g.20gb"
+
+
+def test_pods_that_take_turns_are_the_gpu_operators_too() -> None:
+    one = gpu(sharing={"timeSlicing": 4})
+    assert "gpuInstanceProfile" not in one
+    assert one["nodeLabels"]["nvidia.com/device-plugin.config"] == "gpu"
+
+
+def test_zones_are_those_of_the_pool_or_left_to_azure() -> None:
+    assert gpu(zones=["1", "3"])["availabilityZones"] == ["1", "3"]
+    assert "availabilityZones" not in gpu()
+
+
+def test_compact_nodes_share_a_place_that_has_their_machines() -> None:
+    sections = stack(gpu=pool(compact=True, zones=["2"]))
+    place = cast("Any", only(sections, "azure-native:compute:ProximityPlacementGroup").inputs)
+    assert (place["proximityPlacementGroupName"], place["zones"], place["intent"]) == (
+        "ml-gpu",
+        ["2"],
+        {"vmSizes": [A100]},
+    )
+    assert "proximityPlacementGroupID" in inputs(sections)
+    assert "proximityPlacementGroupID" not in inputs(sections, "cpu")
+
+
+def test_infiniband_is_the_machines_and_asks_nothing_of_the_pool() -> None:
+    assert gpu(fabric=True) == gpu()
+
+
+@pytest.mark.parametrize(("size", "gib"), [("512Gi", 512), ("100G", 94)])
+def test_a_boot_disk_is_at_least_as_large_as_the_stack_says_in_gib_and_encrypted_by_the_host(
+    size: str, gib: int
+) -> None:
+    one = gpu(disk={"size": size})
+    assert (one["osDiskSizeGB"], one["osDiskType"], one["enableEncryptionAtHost"]) == (gib, "Managed", True)
+
+
+def test_no_node_has_a_public_address() -> None:
+    pools = [cast("Any", one.inputs) for one in sent(stack(creation())) if one.type == POOL]
+    system = made(stack(creation()))["agentPoolProfiles"]
+    assert [one["enableNodePublicIP"] for one in (*pools, *system)] == [False, False, False]
+
+
+def test_an_upgrade_adds_no_gpu_node_and_takes_one_away_at_a_time() -> None:
+    assert gpu()["upgradeSettings"] == {"maxSurge": "0", "maxUnavailable": "1", "drainTimeoutInMinutes": 60}
+    assert inputs(stack(), "cpu")["upgradeSettings"]["maxSurge"] == "1"
+
+
+def test_nodes_without_gpus_boot_only_what_is_signed() -> None:
+    assert inputs(stack(), "cpu")["securityProfile"] == {"enableSecureBoot": True, "enableVTPM": True}
+    assert "securityProfile" not in gpu()
+
+
+def test_arm_has_no_such_boot() -> None:
+    arm = {"cpu": 32, "memory": "128Gi", "architecture": "arm64"}
+    sections = stack(arm={"machine": "Standard_D32ps_v6", "nodes": 1, "labels": {"node-type": "arm"}})
+    one = inputs(sections | {"machines": {"Standard_D32ps_v6": arm}}, "arm")
+    assert one["vmSize"] == "Standard_D32ps_v6"
+    assert "securityProfile" not in one
+
+
+def test_a_pool_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
+    assert only(stack(), POOL, "-gpu").delete_before_replace
+
+
+def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None:
+    guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
+    production = sent(stack(creation(), environment="prod"))
+    assert {one.type for one in production if one.protect} == guarded
+    assert all(one.protect for one in production if one.type in guarded)
+    assert not any(one.protect for one in sent(stack(creation())))
+
+
+def test_tags_of_the_stack_are_on_whatever_can_carry_them() -> None:
+    expected = {"cost-center": "x", "environment": "dev", "managed-by": "gpu-tenancy"}
+    registrations = sent(stack(creation() | {"tags": {"cost-center": "x"}}, gpu=pool(compact=True)))
+    bare = ("RoleAssignment", "DiagnosticSetting")
+    own = [one for one in registrations if one.type.startswith("azure-native:") and not one.type.endswith(bare)]
+    assert len({one.type for one in own}) == 4
+    assert all(one.inputs["tags"] == expected for one in own)
+
+
+# A cluster that exists
+
+
+def test_a_cluster_that_exists_is_only_read() -> None:
+    registrations = sent(stack())
+    (cluster,) = (one for one in registrations if one.type == CLUSTER)
+    assert cluster.external_id == f"{GROUPS}/ml-group/providers/Microsoft.ContainerService/managedClusters/ml"
+    mine = {one.type for one in registrations if one.type.startswith("azure-native:") and not one.external_id}
+    assert mine == {POOL}
+
+
+def test_its_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
+    provider = only(stack(), "pulumi:providers:kubernetes")
+    assert provider.inputs["clusterIdentifier"] == "ml"
+    assert provider.inputs["kubeconfig"] == UNKNOWN
+
+
+def credentials(user: Data, server: str = "https://ml.example.com:443") -> ListManagedClusterUserCredentialsResult:
+    """What AKS answers."""
+    cluster = {"server": server, "certificate-authority-data": "Q0E="}
+    config = {
+        "clusters": [{"name": "ml", "cluster": cluster}],
+        "users": [{"name": "clusterUser_ml", "user": user}],
+    }
+    value = base64.b64encode(yaml.safe_dump(config).encode()).decode()
+    return ListManagedClusterUserCredentialsResult([CredentialResultResponse(name="clusterUser", value=value)])
+
+
+def test_the_kubeconfig_has_the_clusters_address_and_ca_and_kubelogin_for_its_user() -> None:
+    config = json.loads(own_kubeconfig(credentials({})))
+    (cluster,) = config["clusters"]
+    assert cluster["cluster"] == {"server": "https://ml.example.com:443", "certificate-authority-data": "Q0E="}
+    (user,) = config["users"]
+    login = user["user"]["exec"]
+    assert login["command"] == "kubelogin"
+    assert login["args"] == ["get-token", "--login", "azurecli", "--server-id", SERVER_ID]
+    (context,) = config["contexts"]
+    assert config["current-context"] == context["name"]
+    assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
+
+
+def test_no_credential_of_what_aks_answers_is_in_the_kubeconfig() -> None:
+    user = {"client-certificate-data": "PUBLIC", "client-key-data": "KEYKEY", "token": "TOKENTOKEN"}
+    text = own_kubeconfig(credentials(user))
+    assert not any(secret in text for secret in user.values())
+    assert "clusterUser" not in text
+
+
+def test_an_answer_without_a_kubeconfig_says_which_role_is_missing() -> None:
+    with pytest.raises(pulumi.RunError, match="Azure Kubernetes Service Cluster User"):
+        own_kubeconfig(ListManagedClusterUserCredentialsResult([]))
+
+
+def test_a_cluster_of_another_cloud_is_refused() -> None:
+    body = """
+        from components.clouds.azure import open_cluster
+        open_cluster("cluster", made.fleet)
+    """
+    with pytest.raises(TypeError, match="existing is another cloud"):
+        program({"pools": {"cpu": {"cpu": 4, "memory": "16Gi", "nodes": 1}}, "teams": {"a": team()}}, body)

@@ -1,0 +1,276 @@
+"""AKS: what is sent for a cluster that is made, held against AKS's own description, since no stack here makes one."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+
+import pytest
+from aks_builders import (
+    ADMINS,
+    DISKS,
+    GROUPS,
+    KEY,
+    LOGS,
+    RESERVATION,
+    SUBNET,
+    TENANT,
+    VAULT,
+    creation,
+    gpu,
+    inputs,
+    made,
+    only,
+    pool,
+    sent,
+    stack,
+)
+from aks_description import CLUSTER, DESCRIPTION, POOL
+from builders import Data, errors
+from cloud_descriptions import Place
+
+from console.offline.recording import Registration
+
+
+def test_a_cluster_is_private_where_the_stack_names_no_networks() -> None:
+    entrance = made(stack(creation()))["apiServerAccessProfile"]
+    assert entrance["enablePrivateCluster"] is True
+    assert entrance["enablePrivateClusterPublicFQDN"] is False
+    assert entrance["disableRunCommand"] is True
+    assert "authorizedIPRanges" not in entrance
+
+
+def test_networks_that_the_stack_names_are_all_that_reach_the_api_server() -> None:
+    entrance = made(stack(creation(allowFrom=["203.0.113.0/24"])))["apiServerAccessProfile"]
+    assert entrance == {"authorizedIPRanges": ["203.0.113.0/24"], "disableRunCommand": True}
+
+
+def test_only_entra_lets_people_in_and_its_groups_administer() -> None:
+    cluster = made(stack(creation()))
+    assert cluster["disableLocalAccounts"] is True
+    assert cluster["aadProfile"] == {
+        "managed": True,
+        "tenantID": TENANT,
+        "adminGroupObjectIDs": [ADMINS],
+        "enableAzureRBAC": False,
+    }
+
+
+def test_a_cluster_that_nobody_could_administer_is_refused() -> None:
+    assert any("cluster.create.admins" in each for each in errors(stack(creation(admins=[]))))
+
+
+def test_secrets_are_encrypted_by_the_key_of_the_stack_by_an_identity_that_may_use_it() -> None:
+    registrations = sent(stack(creation()))
+    cluster = made(stack(creation()))
+    assert cluster["securityProfile"]["azureKeyVaultKms"] == {
+        "enabled": True,
+        "keyId": KEY,
+        "keyVaultNetworkAccess": "Public",
+    }
+    assert cluster["identity"]["type"] == "UserAssigned"
+    roles = [one for one in registrations if one.type.endswith("RoleAssignment")]
+    sent_roles = [cast("Mapping[str, str]", one.inputs) for one in roles]
+    scopes = {(one["scope"], one["roleDefinitionId"].rpartition("/")[2]) for one in sent_roles}
+    assert scopes == {
+        (SUBNET, "4d97b98b-1d4f-4787-a291-c67834d212e7"),
+        (VAULT, "12338af0-0e69-4776-bea7-57ae8d297424"),
+    }
+    assert {one["principalType"] for one in sent_roles} == {"ServicePrincipal"}
+    (resource,) = (one for one in registrations if one.type == CLUSTER)
+    assert {str(one.urn) for one in roles} <= set(resource.dependencies)
+
+
+def test_the_identity_may_use_each_resource_group_with_reservations_once() -> None:
+    reserved = {"kind": "reserved", "reservation": RESERVATION}
+    t4 = pool("Standard_NC64as_T4_v3", capacity=reserved)
+    more = pool("Standard_NC24ads_A100_v4", capacity={**reserved, "reservation": RESERVATION.replace("a100", "other")})
+    scopes = [one.inputs["scope"] for one in sent(stack(creation(), t4=t4, more=more)) if "RoleAssignment" in one.type]
+    assert sorted(map(str, scopes)) == sorted([SUBNET, VAULT, f"{GROUPS}/reserved"])
+
+
+def test_a_grant_keeps_its_name_when_another_comes_before_it() -> None:
+    t4 = pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVATION})
+    before, after = (
+        {one.inputs["scope"]: one.urn for one in sent(stack(cluster, t4=t4)) if "RoleAssignment" in one.type}
+        for cluster in (creation(), creation(diskEncryptionSet=DISKS))
+    )
+    assert len(after) == len(before) + 1
+    assert before.items() <= after.items()
+
+
+def test_disks_are_encrypted_by_a_key_of_the_stacks_own_where_it_has_one() -> None:
+    assert made(stack(creation(diskEncryptionSet=DISKS)))["diskEncryptionSetID"] == DISKS
+    assert "diskEncryptionSetID" not in made(stack(creation()))
+    scopes = [one.inputs["scope"] for one in sent(stack(creation(diskEncryptionSet=DISKS))) if "Role" in one.type]
+    assert DISKS in scopes
+
+
+def test_who_changed_what_is_logged() -> None:
+    setting = cast("Any", only(stack(creation()), "azure-native:monitor:DiagnosticSetting").inputs)
+    assert setting["workspaceId"] == LOGS
+    assert {each["category"] for each in setting["logs"] if each["enabled"]} == {"kube-audit-admin", "guard"}
+
+
+def test_patches_come_by_themselves_and_take_nodes_down_only_where_they_must() -> None:
+    upgrade = made(stack(creation()))["autoUpgradeProfile"]
+    assert upgrade == {"upgradeChannel": "patch", "nodeOSUpgradeChannel": "SecurityPatch"}
+
+
+def test_the_control_plane_is_the_one_with_a_promise_and_has_kubernetes_own_rbac() -> None:
+    cluster = made(stack(creation()))
+    assert cluster["sku"] == {"name": "Base", "tier": "Standard"}
+    assert cluster["enableRBAC"] is True
+
+
+def test_datasets_on_blob_can_be_mounted() -> None:
+    assert made(stack(creation()))["storageProfile"] == {"blobCSIDriver": {"enabled": True}}
+
+
+def test_nodes_run_the_one_image_that_takes_all_gpus() -> None:
+    assert (gpu()["osType"], gpu()["osSKU"]) == ("Linux", "Ubuntu")
+    (system,) = made(stack(creation()))["agentPoolProfiles"]
+    assert (system["osType"], system["osSKU"], system["enableEncryptionAtHost"]) == ("Linux", "Ubuntu", True)
+
+
+def test_pods_have_identities_of_their_own() -> None:
+    cluster = made(stack(creation()))
+    assert cluster["oidcIssuerProfile"] == {"enabled": True}
+    assert cluster["securityProfile"]["workloadIdentity"] == {"enabled": True}
+
+
+def test_the_clusters_own_pods_have_nodes_without_gpus_that_take_nothing_else() -> None:
+    sections = stack(creation(system={"machine": "Standard_D16s_v5", "nodes": {"min": 2, "max": 5}}))
+    (system,) = made(sections)["agentPoolProfiles"]
+    assert (system["mode"], system["vmSize"]) == ("System", "Standard_D16s_v5")
+    assert (system["enableAutoScaling"], system["minCount"], system["maxCount"]) == (True, 2, 5)
+    assert "count" not in system
+    assert system["nodeTaints"] == ["CriticalAddonsOnly=true:NoSchedule"]
+    assert not {"gpuProfile", "gpuInstanceProfile"} & set(system)
+    assert only(sections, CLUSTER).ignore_changes == ("agentPoolProfiles[0].count",)
+
+
+def test_the_version_is_the_clusters_and_all_of_its_pools() -> None:
+    sections = stack(creation(version="1.34"))
+    cluster = made(sections)
+    assert (cluster["kubernetesVersion"], cluster["agentPoolProfiles"][0]["orchestratorVersion"]) == ("1.34", "1.34")
+    assert inputs(sections)["orchestratorVersion"] == "1.34"
+    assert "orchestratorVersion" not in gpu()  # That of the cluster that exists.
+
+
+def test_pods_are_in_an_overlay_and_the_name_server_is_the_tenth_of_the_services() -> None:
+    network = made(stack(creation(pods="10.200.0.0/16", services="172.20.0.0/16")))["networkProfile"]
+    assert (network["networkPluginMode"], network["networkDataplane"]) == ("overlay", "cilium")
+    assert (network["podCidr"], network["serviceCidr"], network["dnsServiceIP"]) == (
+        "10.200.0.0/16",
+        "172.20.0.0/16",
+        "172.20.0.10",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "sent_as"),
+    [("load-balancer", "loadBalancer"), ("nat-gateway", "userAssignedNATGateway"), ("routes", "userDefinedRouting")],
+)
+def test_nodes_reach_the_internet_as_the_stack_says(said: str, sent_as: str) -> None:
+    assert made(stack(creation(egress=said)))["networkProfile"]["outboundType"] == sent_as
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ({"pods": "10.0.0.0/8"}, "overlap"),
+        ({"services": "10.9.0.0/30"}, "tenth address"),
+        ({"allowFrom": ["0.0.0.0/0"]}, "to everyone"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(words: Data, place: str) -> None:
+    assert any(place in each for each in errors(stack(creation(**words))))
+
+
+# What no stack of the repository sends, held against AKS's own description
+
+WHOLE: Final = stack(
+    creation(diskEncryptionSet=DISKS),
+    gpu=pool(compact=True, zones=["1"], driver="operator", labels={"example.com/whole": "yes"}),
+    spot=pool(capacity="spot", driver="operator", labels={"example.com/spot": "yes"}),
+)
+
+
+def places(value: object, at: Place = ()) -> Iterator[Place]:
+    """The place of every key of some inputs, but for those of the stack's own maps."""
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield (*at, key)
+            yield from places(inner, (*at, key)) if key not in {"tags", "nodeLabels"} else ()
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[object]", value)):
+            yield from places(inner, (*at, index))
+
+
+def without(value: object, place: Place) -> tuple[Any, Any, Any]:
+    """A copy of some inputs with something taken out: the copy, what was around it, and the thing itself."""
+    copy: Any = deepcopy(value)
+    around = copy
+    for part in place[:-1]:
+        around = around[part]
+    return copy, around, around.pop(place[-1])
+
+
+@pytest.fixture(scope="module")
+def described() -> list[Registration]:
+    return [one for one in sent(WHOLE) if one.type in DESCRIPTION.types]
+
+
+def test_what_is_sent_for_a_cluster_that_is_made_is_what_aks_describes(described: list[Registration]) -> None:
+    assert {one.type for one in described} == {CLUSTER, POOL}
+    assert [DESCRIPTION.problems(one.type, one.inputs) for one in described] == [[]] * len(described)
+
+
+def test_a_mutation_of_each_of_its_inputs_is_noticed(described: list[Registration]) -> None:
+    missed: list[tuple[str, Place]] = []
+    for one in described:
+        required, words = DESCRIPTION.required(one.type, one.inputs), DESCRIPTION.enumerated(one.type, one.inputs)
+        assert len(required) >= 3
+        assert len(words) >= 5
+        for place in (each for each in places(one.inputs) if not isinstance(each[-1], int)):
+            copy, around, inner = without(one.inputs, place)
+            if place in required and not DESCRIPTION.problems(one.type, copy):
+                missed.append(("missing", place))
+            around[f"{place[-1]}X"] = inner
+            if not DESCRIPTION.problems(one.type, copy):
+                missed.append(("key", place))
+        for place in words:
+            copy, around, inner = without(one.inputs, place)
+            around[place[-1]] = f"{inner}X"
+            if not DESCRIPTION.problems(one.type, copy):
+                missed.append(("word", place))
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("token", "change", "said"),
+    [
+        (POOL, {"count": 9}, "not in order"),
+        (POOL, {"count": "1"}, "is no"),
+        (POOL, {"provisioningState": "Succeeded"}, "AKS's to write"),
+        (POOL, {"agentPoolName": "Not-A-Name"}, "no name of a Linux node pool"),
+        (POOL, {"nodeLabels": {"kubernetes.azure.com/x": "y"}}, "prefix of AKS's own"),
+        (POOL, {"nodeTaints": ["a=b:Sometimes"]}, "is no taint"),
+        (POOL, {"nodeTaints": ["a=b:NoSchedule", "a=c:NoSchedule"]}, "two taints of one key"),
+        (POOL, {"osDiskSizeGB": 4096}, "between 0 and 2048"),
+        (POOL, {"upgradeSettings": {"maxSurge": "0", "maxUnavailable": "0"}}, "neither adds a node"),
+        (POOL, {"upgradeSettings": {"maxSurge": "many"}}, "neither a number"),
+        (POOL, {"scaleSetPriority": "Spot"}, "has the spot taint"),
+        (POOL, {"capacityReservationGroupID": RESERVATION}, "proximity placement group"),
+        (POOL, {"availabilityZones": ["1", "2"]}, "is in one zone"),
+        (POOL, {"gpuProfile": {"driver": "Install"}, "securityProfile": {"enableSecureBoot": True}}, "Secure Boot"),
+        (CLUSTER, {"agentPoolProfiles": []}, "no system pool"),
+        (CLUSTER, {"identity": {"type": "SystemAssigned"}}, "by an identity that was there before it"),
+        (CLUSTER, {"tags": {"a": 1}}, "is no"),
+    ],
+)
+def test_what_akss_pages_refuse_is_noticed(described: list[Registration], token: str, change: Data, said: str) -> None:
+    (one,) = (
+        each for each in described if each.type == token and each.name.endswith(("-gpu", "-control-plane-cluster"))
+    )
+    assert any(said in each for each in DESCRIPTION.problems(token, {**one.inputs, **change}))

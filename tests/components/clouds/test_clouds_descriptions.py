@@ -1,0 +1,140 @@
+"""What is sent for each cloud's stacks, held against the cloud's own description of its API: the same for all three."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import aks_description
+import eks_description
+import gke_description
+import pytest
+from cloud_descriptions import Description, Inputs, Place
+
+from console.offline.recording import Registration
+from console.project import preview
+
+DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    "aws": eks_description.DESCRIPTION,
+    "gcp": gke_description.DESCRIPTION,
+    "azure": aks_description.DESCRIPTION,
+}
+PACKAGES: Final = {"aws": "aws:", "gcp": "gcp:", "azure": "azure-native:"}
+FREE: Final = {"labels", "nodeLabels", "resourceLabels", "tags", "tagsAll"}
+"""Maps whose keys are the stack's own."""
+STACKS: Final = [(cloud, stack) for cloud, found in DESCRIPTIONS.items() for stack in found.stacks]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One resource of a stack, and who can judge it."""
+
+    cloud: str
+    stack: str
+    resource: Registration
+
+    @property
+    def description(self) -> Description:
+        return DESCRIPTIONS[self.cloud]
+
+    @property
+    def inputs(self) -> Inputs:
+        return cast("Inputs", self.resource.inputs)
+
+    def problems(self, inputs: Inputs | None = None) -> list[str]:
+        return self.description.problems(self.resource.type, self.inputs if inputs is None else inputs)
+
+    def __str__(self) -> str:
+        return f"{self.stack}-{self.resource.type.rpartition(':')[2]}-{self.resource.name}"
+
+
+def sent(cloud: str, stack: str) -> list[Sent]:
+    """All that a stack sends to its cloud; what it only reads is not sent."""
+    made = [one for one in preview(stack).rendered.registrations if not one.external_id]
+    return [Sent(cloud, stack, one) for one in made if one.type.startswith(PACKAGES[cloud])]
+
+
+ALL: Final = [one for cloud, stack in STACKS for one in sent(cloud, stack)]
+DESCRIBED: Final = [one for one in ALL if one.resource.type in one.description.types]
+
+
+def kinds() -> list[Sent]:
+    """One of each way a type of resource is sent, by the keys that it has: mutations of twins would say the same."""
+    found: dict[tuple[str, str], Sent] = {}
+    for one in DESCRIBED:
+        found.setdefault((one.resource.type, repr(sorted(map(str, keys(one.inputs))))), one)
+    return list(found.values())
+
+
+def keys(value: object, at: Place = ()) -> Iterator[Place]:
+    """The place of every key, and of every position in a list, of some inputs."""
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield (*at, key)
+            yield from keys(inner, (*at, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[object]", value)):
+            yield from keys(inner, (*at, index))
+
+
+def changed(inputs: Inputs, place: Place, key: str | int | None, value: object = None) -> Inputs:
+    """The inputs with what is at a place under another key, or with another value, or gone where there is no key."""
+    copy = deepcopy(dict(inputs))
+    around: Any = copy
+    for part in place[:-1]:
+        around = around[part]
+    before = around[place[-1]]
+    del around[place[-1]]
+    if key is not None and isinstance(around, list):
+        cast("list[Any]", around).insert(int(key), value)
+    elif key is not None:
+        around[key] = before if value is None else value
+    return copy
+
+
+def text_at(inputs: Inputs, place: Place) -> str:
+    found: Any = inputs
+    for part in place:
+        found = found[part]
+    return str(found)
+
+
+@pytest.mark.parametrize(("cloud", "stack"), STACKS)
+def test_a_stack_sends_something_and_all_of_it_is_described_or_said_not_to_be(cloud: str, stack: str) -> None:
+    resources = [one for one in ALL if one.stack == stack]
+    description = DESCRIPTIONS[cloud]
+    assert any(one.resource.type in description.types for one in resources)
+    assert {one.resource.type for one in resources} <= description.types | set(description.undescribed)
+    assert description.types.isdisjoint(description.undescribed)
+
+
+@pytest.mark.parametrize("one", DESCRIBED, ids=str)
+def test_what_is_sent_is_what_the_cloud_describes(one: Sent) -> None:
+    assert one.problems() == []
+
+
+@pytest.mark.parametrize("one", kinds(), ids=str)
+def test_nothing_that_the_cloud_requires_may_be_missing(one: Sent) -> None:
+    places = one.description.required(one.resource.type, one.inputs)
+    assert [place for place in places if not one.problems(changed(one.inputs, place, None))] == []
+
+
+@pytest.mark.parametrize("one", kinds(), ids=str)
+def test_no_word_of_an_enumeration_may_be_misspelt(one: Sent) -> None:
+    places = one.description.enumerated(one.resource.type, one.inputs)
+    misspelt = {place: changed(one.inputs, place, place[-1], f"{text_at(one.inputs, place)}X") for place in places}
+    assert [place for place, inputs in misspelt.items() if not one.problems(inputs)] == []
+
+
+@pytest.mark.parametrize("one", kinds(), ids=str)
+def test_no_key_may_be_misspelt(one: Sent) -> None:
+    places = [place for place in keys(one.inputs) if not isinstance(place[-1], int) and not FREE & set(place[:-1])]
+    assert places
+    assert [place for place in places if not one.problems(changed(one.inputs, place, f"{place[-1]}X"))] == []
+
+
+@pytest.mark.parametrize("cloud", DESCRIPTIONS)
+def test_each_cloud_requires_something_and_has_enumerations(cloud: str) -> None:
+    own = [one for one in kinds() if one.cloud == cloud]
+    assert sum(len(one.description.required(one.resource.type, one.inputs)) for one in own) > 5
+    assert sum(len(one.description.enumerated(one.resource.type, one.inputs)) for one in own) > 5

@@ -1,0 +1,567 @@
+"""Pools on each cloud: what the clouds refuse, what they must be told, and what follows for flavors and operators."""
+
+from typing import Any, Final
+
+import pytest
+import yaml
+from builders import Data, errors, line, planned, pool, queue_of, stack, team
+
+from model.catalogue.clouds import CloudRules, clouds
+from model.load import load
+from model.plan.supply import flavors
+from model.source import Source
+
+AWS: Final = {
+    "cloud": "aws",
+    "name": "ml",
+    "region": "eu-central-1",
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+}
+GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1"}
+AZURE: Final = {
+    "cloud": "azure",
+    "name": "ml",
+    "subscription": "00000000-0000-0000-0000-000000000000",
+    "resourceGroup": "ml",
+    "location": "eastus",
+    "subnet": ("/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"),
+}
+CLUSTERS: Final = {"aws": AWS, "gcp": GCP, "azure": AZURE}
+H100: Final = {"aws": "p5.48xlarge", "gcp": "a3-highgpu-8g", "azure": "Standard_ND96isr_H100_v5"}
+RESERVATIONS: Final = {
+    "aws": "cr-0123456789abcdef0",
+    "gcp": "ml-h100",
+    "azure": "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/ml",
+}
+SEVENTHS: Final = {"mig": {"profile": "1g.10gb"}}
+EVERY: Final = pytest.mark.parametrize("cloud", CLUSTERS)
+
+
+def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields: Any) -> Data:
+    """One pool of two nodes of eight H100s, half of which belong to a team."""
+    return stack(
+        cluster=CLUSTERS[cloud],
+        pools={"h100": pool(H100[cloud], nodes, **fields)},
+        teams=teams if teams is not None else {"a": team(gpus={"h100": {"guaranteed": 8}})},
+    )
+
+
+def pool_of(sections: Data, name: str = "h100") -> Any:
+    (found,) = (each for each in planned(sections).fleet.pools if each.name == name)
+    return found
+
+
+@EVERY
+def test_the_smallest_stack_of_a_cloud_is_coherent(cloud: str) -> None:
+    assert errors(on(cloud)) == []
+
+
+@EVERY
+@pytest.mark.parametrize("kind", ["on-demand", "spot", "reserved", "capacity-block", "flex-start", "queued"])
+def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kind: str) -> None:
+    words: Data = {"kind": kind}
+    if kind in {"reserved", "capacity-block"}:
+        words["reservation"] = RESERVATIONS[cloud]
+    if kind in {"flex-start", "queued"}:
+        words["maxRun"] = "7d"
+    zones = ["eu-central-1a"] if kind in {"reserved", "capacity-block"} and cloud == "aws" else []
+    sections = on(cloud, teams={}, nodes={"min": 0, "max": 2}, capacity=words, zones=zones)
+    if (cloud, kind) == ("azure", "reserved"):  # Azure reserves no machines with H100s.
+        sections["pools"]["h100"]["machine"] = "Standard_NC64as_T4_v3"
+    found = errors(sections)
+    rule = clouds()[cloud].capacity[kind]
+    if rule.refused:
+        assert found == [f"pools.h100.capacity: {kind} is not there: {rule.refused}; {rule.instead}"]
+    else:
+        assert found == []
+
+
+REFUSED: Final = {
+    "aws": {"flex-start", "queued"},
+    "gcp": {"capacity-block"},
+    "azure": {"capacity-block", "flex-start", "queued"},
+}
+
+
+@EVERY
+def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
+    assert {kind for kind, rule in clouds()[cloud].capacity.items() if rule.refused} == REFUSED[cloud]
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    {
+        "a reservation of another cloud": (
+            on("aws", capacity={"kind": "reserved", "reservation": "ml-h100"}),
+            (
+                "pools.h100.capacity.reservation: ml-h100 names no reservation of EKS;"
+                " write the id of an EC2 capacity reservation, such as cr-0123456789abcdef0"
+            ),
+        ),
+        "a capacity block without its zone": (
+            on("aws", capacity={"kind": "capacity-block", "reservation": RESERVATIONS["aws"]}),
+            (
+                "pools.h100.capacity: capacity-block is bought in 1 zone, and the pool names no zone;"
+                " write the reservation's zone under pools.h100.zones"
+            ),
+        ),
+        "nodes that are always there of a flexible start": (
+            on("gcp", capacity={"kind": "flex-start", "maxRun": "7d"}),
+            (
+                "pools.h100.nodes.min: 2 nodes are always there, and flex-start brings nodes only when they are asked"
+                " for;"
+                " write 0"
+            ),
+        ),
+        "a flexible start beyond its longest": (
+            on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "8d"}),
+            "pools.h100.capacity.maxRun: 8d is longer than a node of flex-start may live on GKE; write 7d or less",
+        ),
+        "a zone without a subnet": (
+            on("aws", zones=["eu-central-1c"]),
+            (
+                "pools.h100.zones[0]: eu-central-1c is no zone of cluster.subnets;"
+                " give it a subnet there, or choose of eu-central-1a, eu-central-1b"
+            ),
+        ),
+        "a zone of another region": (
+            on("gcp", zones=["europe-west4-a"]),
+            "pools.h100.zones[0]: europe-west4-a is no zone of us-central1; write one such as us-central1-a",
+        ),
+        "a zone that Azure does not count": (
+            on("azure", zones=["eastus-1"]),
+            'pools.h100.zones[0]: eastus-1 is no zone of Azure; write "1", "2" or "3"',
+        ),
+        "a driver mode of another cloud": (
+            on("azure", driver="bottlerocket"),
+            "pools.h100.driver: bottlerocket is no way to bring the driver on AKS; choose managed: "
+            + clouds()["azure"].drivers["managed"].means
+            + "; operator: "
+            + clouds()["azure"].drivers["operator"].means,
+        ),
+        "partitions where the device plugin is in the image": (
+            on("aws", teams={}, driver="bottlerocket", sharing=SEVENTHS),
+            "pools.h100.sharing.mig: cannot be had on EKS where "
+            + clouds()["aws"].drivers["bottlerocket"].means
+            + "; use driver image",
+        ),
+        "another number of partitions than the GPU is cut into": (
+            on("aws", teams={}, sharing={"mig": {"profile": "1g.10gb", "partitions": 5}}),
+            (
+                "pools.h100.sharing.mig.partitions: 5 partitions are not what a h100-80gb is cut into, which is 7 of"
+                " 1g.10gb; leave it out"
+            ),
+        ),
+        "a boot disk too small for images": (
+            on("aws", disk={"size": "20Gi"}),
+            (
+                "pools.h100.disk.size: 20Gi is too small for the images of GPU work, whose pods would be evicted;"
+                " give it at least 50Gi"
+            ),
+        ),
+        "nodes close to each other in a reservation": (
+            on("aws", compact=True, capacity={"kind": "reserved", "reservation": RESERVATIONS["aws"]}),
+            (
+                "pools.h100.compact: asks for nodes close to each other, which EKS does not promise with reserved;"
+                " leave it out; it goes with on-demand, spot"
+            ),
+        ),
+        "nodes close to each other in several zones": (
+            on("gcp", compact=True),
+            (
+                "pools.h100.compact: asks for nodes close to each other, which GKE takes for one zone alone;"
+                " write it under pools.h100.zones"
+            ),
+        ),
+        "a network between GPUs without the cluster's networks for it": (
+            on("gcp", fabric=True),
+            (
+                "pools.h100.fabric: needs 4 networks beside the node's own, and cluster.fabricNetworks has 0 for"
+                " gpudirect-tcpx; add the others there, or leave fabric out"
+            ),
+        ),
+        "GPUs whose name in the cloud nobody says": (
+            on("gcp")
+            | {
+                "pools": {"h100": pool("a9-mega")},
+                "machines": {"a9-mega": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb", "gpus": 8}},
+            },
+            (
+                "pools.h100.machine: a9-mega has GPUs for which GKE has a name of its own, and nothing says it;"
+                " write accelerator under machines.a9-mega, such as nvidia-h100-80gb"
+            ),
+        ),
+        "a reservation of machines that Azure does not reserve": (
+            on("azure", capacity={"kind": "reserved", "reservation": RESERVATIONS["azure"]}),
+            (
+                "pools.h100.capacity: reserved cannot be had for Standard_ND96isr_H100_v5 on AKS;"
+                " use on-demand, or another machine"
+            ),
+        ),
+        "partitions that AKS does not cut": (
+            on("azure", teams={}, sharing={"mig": {"profile": "1g.20gb"}}),
+            (
+                "pools.h100.sharing.mig.profile: 1g.20gb is no profile that the cloud cuts a h100-80gb into: of as many"
+                " slices it has only 1g.10gb; write 1g.10gb, or driver: operator"
+            ),
+        ),
+        "partitions that AKS's autoscaler does not add": (
+            on("azure", teams={}, nodes={"min": 0, "max": 2}, sharing=SEVENTHS),
+            (
+                "pools.h100.nodes: 0 to 2 nodes are cut GPUs whose nodes no autoscaler of AKS adds;"
+                " write one number of nodes, such as 2, or driver: operator"
+            ),
+        ),
+        "a key for the disks of one pool on AKS": (
+            on("azure", disk={"key": "https://ml.vault.azure.net/keys/disks/1"}),
+            (
+                "pools.h100.disk.key: https://ml.vault.azure.net/keys/disks/1 is a key of one pool's disks, and AKS has"
+                " one for the whole cluster; leave it out, and give the cluster its key"
+            ),
+        ),
+        "a label that is the cloud's own": (
+            on("gcp", labels={"cloud.google.com/gke-spot": "true"}),
+            (
+                "pools.h100.labels.cloud.google.com/gke-spot: has a key under cloud.google.com/, which no node of GKE"
+                " may be given by its pool; choose a domain of your own, such as example.com/"
+            ),
+        ),
+        "a taint that is Kubernetes' own": (
+            on("aws", taints=[{"key": "node-role.kubernetes.io/gpu"}]),
+            (
+                "pools.h100.taints[0]: has a key under node-role.kubernetes.io/, which no node of EKS may be given by"
+                " its pool; choose a domain of your own, such as example.com/"
+            ),
+        ),
+        "a label without a value on EKS": (
+            on("aws", labels={"example.com/gpus": ""}),
+            'pools.h100.labels.example.com/gpus: has no value, which EKS does not take; write one, such as "true"',
+        ),
+        "turns on GPUs that karpenter brings": (
+            on("aws", sharing={"timeSlicing": 4}) | {"cluster": {**AWS, "autoscaler": "karpenter"}},
+            (
+                "pools.h100.sharing.timeSlicing: is not known to karpenter, which would bring too many nodes;"
+                " use cluster-autoscaler, or mig"
+            ),
+        ),
+        "a service that nobody knows": (
+            stack(cluster={"cloud": "existing", "provider": "asw"}),
+            "cluster.provider: asw is no service whose ways are known; did you mean 'aws'? Known: aws, azure, gcp",
+        ),
+        "a price of no machine": (
+            on("aws") | {"prices": {"p5.48xlage": {"onDemand": 30.0}}},
+            "prices.p5.48xlage: is the price of no machine; did you mean 'p5.48xlarge'? Known: ",
+        ),
+        "zones of nodes that are somebody else's": (
+            stack(pools={"h100": pool(zones=["eu-central-1a"])}),
+            (
+                "pools.h100.zones: says how nodes are made, and the nodes of an existing cluster are somebody else's;"
+                " leave it out, or name the cloud under cluster.cloud"
+            ),
+        ),
+        "a machine described twice": (
+            on("aws", cpu=190),
+            (
+                "pools.h100: says what p5.48xlarge has, beside the machine itself;"
+                " leave cpu and memory out, or describe the machine under machines"
+            ),
+        ),
+        "a network that the machine does not have": (
+            stack(cluster=AWS, pools={"h100": pool("g6.xlarge", fabric=True)}, teams={}),
+            (
+                "pools.h100.fabric: asks for a network between GPUs that g6.xlarge does not have;"
+                " leave it out, or choose a machine that has one"
+            ),
+        ),
+        "a cluster open to everyone": (
+            on("aws") | {"cluster": {**AWS, "create": {"version": "1.35", "allowFrom": ["0.0.0.0/0"]}}},
+            (
+                "cluster.create.allowFrom[0]: 0.0.0.0/0 opens the API server to everyone;"
+                " name the networks that need it, such as 203.0.113.0/24"
+            ),
+        ),
+        "GPUs under the cluster's own pods": (
+            on("aws") | {"cluster": {**AWS, "create": {"version": "1.35", "system": {"machine": "g6.xlarge"}}}},
+            (
+                "cluster.create.system.machine: g6.xlarge has GPUs, which the cluster's own pods would only block;"
+                " choose one without: "
+            ),
+        ),
+    }.values(),
+)
+def test_what_a_cloud_would_refuse_is_said_with_place_value_rule_and_mend(sections: Data, message: str) -> None:
+    assert any(found.startswith(message) for found in errors(sections)), errors(sections)
+
+
+@EVERY
+def test_a_machine_of_another_cloud_is_refused(cloud: str) -> None:
+    for other in H100.keys() - {cloud}:
+        sections = on(cloud) | {"pools": {"h100": pool(H100[other])}}
+        (found,) = errors(sections)
+        title, theirs = clouds()[cloud].title, clouds()[other].title
+        assert found.startswith(
+            f"pools.h100.machine: {H100[other]} is a machine of {theirs}, and the cluster is one of {title}; "
+        )
+
+
+def test_a_pool_that_is_to_be_made_names_its_machine() -> None:
+    sections = on("gcp") | {
+        "pools": {"h100": {"cpu": 200, "memory": "1Ti", "gpu": "h100-80gb", "gpusPerNode": 8, "nodes": 2}}
+    }
+    assert errors(sections) == [
+        (
+            "pools.h100: is to be made on GKE, and does not say of which machine;"
+            " write machine, and describe it under machines if the catalogue lacks it"
+        )
+    ]
+
+
+def test_a_pools_name_is_one_that_its_cloud_takes() -> None:
+    sections = on("azure", teams={}) | {"pools": {"gpu-h100": pool(H100["azure"])}}
+    assert errors(sections) == [
+        "pools.gpu-h100: is no name that AKS takes for a pool; use at most 12 small letters and digits, a letter first"
+    ]
+
+
+def test_drivers_that_exclude_each_other_cannot_be_in_one_cluster() -> None:
+    pools = {"a": pool(H100["azure"]), "b": pool("Standard_ND96asr_v4", driver="operator")}
+    (found,) = errors(stack(cluster=AZURE, pools=pools, teams={}))
+    assert found.startswith("pools.b.driver: operator wants other values of the GPU Operator than managed of pool a")
+    assert "; give both pools one driver" in found
+
+
+def test_drivers_that_agree_on_the_operator_can_be_in_one_cluster() -> None:
+    pools = {"a": pool(), "b": pool("p4de.24xlarge", driver="bottlerocket")}
+    assert errors(stack(cluster=AWS, pools=pools, teams={})) == []
+
+
+# What a pool's driver mode becomes, on both of its sides.
+
+
+@EVERY
+def test_every_driver_mode_gives_the_operator_its_half(cloud: str) -> None:
+    for name, mode in clouds()[cloud].drivers.items():
+        made = planned(on(cloud, driver=name))
+        for section, values in mode.operator.items():
+            found = made.fleet.gpu_operator[section]
+            assert {key: found[key] for key in values} == values
+        assert mode.labels.items() <= made.fleet.pools[0].labels.items()
+
+
+def test_the_operator_tolerates_every_taint_of_the_gpu_nodes() -> None:
+    taints = [{"key": "example.com/reserved", "value": "research", "effect": "NoExecute"}]
+    values = planned(on("azure", taints=taints, capacity="spot")).fleet.gpu_operator
+    assert values["daemonsets"]["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "example.com/reserved", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists", "effect": "NoSchedule"},
+    ]
+    assert values["node-feature-discovery"]["worker"]["tolerations"] == values["daemonsets"]["tolerations"]
+
+
+def test_a_stack_without_nvidias_gpus_has_no_values_for_their_operator() -> None:
+    sections = stack(cluster=AWS, pools={"cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}, teams={})
+    assert planned(sections).fleet.gpu_operator == {}
+
+
+def test_partitions_by_the_operator_are_a_label_of_the_node_and_keep_their_own_resource() -> None:
+    sections = on("aws", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
+    made = planned(sections)
+    assert pool_of(sections).labels["nvidia.com/mig.config"] == "all-1g.10gb"
+    assert pool_of(sections).partitioning.mig_profile is None
+    assert made.fleet.gpu_operator["mig"] == {"strategy": "mixed"}
+    assert made.fleet.gpu_operator["migManager"] == {"enabled": True}
+    assert line(queue_of(made, "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
+
+
+def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource() -> None:
+    sections = on(
+        "azure", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing={"mig": {"profile": "1g.10gb"}}
+    )
+    assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
+    assert "nvidia.com/mig.config" not in pool_of(sections).labels
+    assert planned(sections).fleet.gpu_operator["migManager"] == {"enabled": False}
+    assert line(queue_of(planned(sections), "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
+
+
+def test_partitions_by_gke_are_asked_for_as_gpus_and_found_by_a_label() -> None:
+    sections = on("gcp", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
+    assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
+    (flavor,) = flavors(load(Source(sections))).values()
+    assert flavor.resource == "nvidia.com/gpu"
+    assert flavor.node_labels["cloud.google.com/gke-gpu-partition-size"] == "1g.10gb"
+    assert flavor.most["nvidia.com/gpu"] == 2 * 8 * 7
+
+
+def test_turns_by_the_operator_are_a_configuration_of_the_plugin_for_that_pool() -> None:
+    sections = on("aws", sharing={"timeSlicing": 4})
+    config = planned(sections).fleet.gpu_operator["devicePlugin"]["config"]
+    assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
+    assert config["create"] is True
+    assert config["default"] in config["data"]
+    resources = yaml.safe_load(config["data"]["h100"])["sharing"]["timeSlicing"]["resources"]
+    assert resources == [{"name": "nvidia.com/gpu", "replicas": 4}]
+    assert "sharing" not in yaml.safe_load(config["data"][config["default"]])
+
+
+def test_turns_by_gke_are_an_input_of_the_pool() -> None:
+    sections = on("gcp", sharing={"timeSlicing": 4})
+    assert pool_of(sections).partitioning.turns == 4
+    assert "config" not in planned(sections).fleet.gpu_operator["devicePlugin"]
+    (flavor,) = flavors(load(Source(sections))).values()
+    assert flavor.most["nvidia.com/gpu"] == 2 * 8 * 4
+    assert not str(flavor.product).endswith("-SHARED")
+
+
+# Teams that trust each other.
+
+SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h100": {"guaranteed": 8}})}
+
+
+def test_teams_take_turns_on_a_gpu_only_where_the_stack_says_that_they_trust_each_other() -> None:
+    assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": 4})) == [
+        (
+            "pools.h100.sharing.timeSlicing: pods of a and b take turns on one GPU without any isolation of its memory;"
+            " cut it by mig, give the flavor to one team, or say that they trust each other: trusting: [a, b]"
+        )
+    ]
+    assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a", "b"]}})) == []
+
+
+def test_one_team_may_take_turns_with_itself() -> None:
+    assert errors(on("aws", sharing={"timeSlicing": 4})) == []
+
+
+def test_a_stranger_among_those_who_trust_each_other_is_refused() -> None:
+    found = errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
+    assert len(found) == 1
+
+
+def test_who_is_trusted_is_a_team() -> None:
+    found = errors(on("aws", sharing={"timeSlicing": {"turns": 4, "trusting": ["ab"]}}))
+    assert found == ["pools.h100.sharing.timeSlicing.trusting[0]: ab is no team; did you mean 'a'? Known: a"]
+
+
+# What goes on the nodes.
+
+
+@EVERY
+def test_a_pools_nodes_carry_model_pool_and_capacity(cloud: str) -> None:
+    labels = pool_of(on(cloud, capacity="spot")).labels
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    assert labels["gpu-tenancy.dev/pool"] == "h100"
+    assert labels["gpu-tenancy.dev/capacity"] == "spot"
+
+
+def test_the_taint_that_aks_puts_on_spot_nodes_is_tolerated_by_their_flavor() -> None:
+    (flavor,) = planned(on("azure", capacity="spot")).queues.flavors
+    assert [(taint.key, taint.value) for taint in flavor.tolerated] == [
+        ("kubernetes.azure.com/scalesetpriority", "spot")
+    ]
+
+
+def test_the_resource_of_another_vendors_gpus_follows_from_the_machine() -> None:
+    sections = stack(
+        cluster=AZURE,
+        pools={"mi300x": pool("Standard_ND96isr_MI300X_v5")},
+        teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})},
+    )
+    made = planned(sections)
+    (taint,) = made.fleet.pools[0].supply.taints
+    assert (taint.key, taint.value, taint.effect) == ("amd.com/gpu", "present", "NoSchedule")
+    assert made.fleet.pools[0].driver is None
+    assert line(queue_of(made, "a"), "mi300x", "amd.com/gpu").nominal == 8
+
+
+def test_gpu_pools_never_grow_for_an_upgrade_and_cpu_pools_do() -> None:
+    pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}
+    made = {each.name: each.surge for each in planned(stack(cluster=AWS, pools=pools)).fleet.pools}
+    assert (made["h100"].added, made["h100"].unavailable) == (0, 1)
+    assert (made["cpu"].added, made["cpu"].unavailable) == (1, 0)
+
+
+@pytest.mark.parametrize(("environment", "protected"), [("prod", True), ("staging", False)])
+def test_production_is_protected(environment: str, *, protected: bool) -> None:
+    assert planned(on("aws") | {"environment": environment}).fleet.protect is protected
+
+
+def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
+    assert planned(stack()).fleet.pools == ()
+
+
+def test_an_existing_cluster_of_a_known_service_follows_its_rules() -> None:
+    sections = on("azure", capacity="spot") | {"cluster": {"cloud": "existing", "provider": "azure"}}
+    made = planned(sections)
+    assert made.fleet.pools == ()
+    assert made.fleet.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}
+    assert [taint.key for taint in made.queues.flavors[0].taints] == [
+        "nvidia.com/gpu",
+        "kubernetes.azure.com/scalesetpriority",
+    ]
+
+
+# Queued provisioning: the queue asks for the nodes.
+
+
+def queued(**fields: Any) -> Data:
+    return on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued", "maxRun": "2d"}, **fields)
+
+
+def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() -> None:
+    made = planned(queued())
+    (check,) = made.queues.checks
+    assert (check.flavor, check.resource) == ("h100", "nvidia.com/gpu")
+    assert check.provisioning.provisioning_class == "queued-provisioning.gke.io"
+    assert check.provisioning.seconds == 2 * 86400
+    assert queue_of(made, "a").checks == (check,)
+
+
+def test_no_other_pool_needs_a_check() -> None:
+    made = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
+    assert made.queues.checks == ()
+    assert queue_of(made, "a").checks == ()
+
+
+def test_a_flavor_is_asked_for_by_the_queue_as_a_whole_or_not() -> None:
+    sections = queued(flavor="gpus")
+    sections["pools"]["more"] = pool(H100["gcp"], flavor="gpus")
+    sections["teams"] = {}
+    (found,) = errors(sections)
+    assert found.startswith("pools.more.capacity: on-demand is bought otherwise than pool h100 (queued)")
+
+
+# Machines and prices of a stack's own.
+
+
+def test_a_stack_may_add_a_machine_and_its_price() -> None:
+    sections = on("aws") | {
+        "pools": {"h100": pool("p9.metal")},
+        "machines": {
+            "p9.metal": {
+                "cpu": 256, "memory": "4Ti", "gpu": "h100-80gb", "gpus": 16,
+                "network": {"gbps": 3200, "fabric": "efa", "interfaces": 16},
+            }
+        },
+    }  # fmt: skip
+    found = pool_of(sections)
+    assert (found.machine.type, found.gpus, found.machine.network.interfaces) == ("p9.metal", 16, 16)
+    assert found.supply.node["nvidia.com/gpu"] == 16
+
+
+def test_a_machine_says_both_halves_of_its_gpus() -> None:
+    sections = on("aws") | {"machines": {"p9.metal": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb"}}}
+    assert errors(sections) == ["machines.p9.metal: says half of its GPUs; write both gpu and gpus, or neither"]
+
+
+# The table itself.
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_every_kind_of_capacity_has_a_rule_and_every_refusal_a_mend(cloud: str) -> None:
+    rules: CloudRules = clouds()[cloud]
+    assert set(rules.capacity) == {"on-demand", "spot", "reserved", "capacity-block", "flex-start", "queued"}
+    assert set(rules.compact) <= {kind for kind, rule in rules.capacity.items() if not rule.refused}
+    for rule in rules.capacity.values():
+        assert (rule.refused is None) == (rule.instead is None)
+    for mode in rules.drivers.values():
+        assert mode.source.startswith("https://")

@@ -1,0 +1,66 @@
+"""What pools cost: floor and ceiling, by which price, and unknown where it is unknown."""
+
+from typing import Any
+
+import pytest
+from builders import Data, pool, stack
+
+from model.catalogue import find_machine
+from model.load import load
+from model.plan.costs import PoolCost, pool_costs
+from model.source import Source
+
+MACHINE = "a2-ultragpu-8g"
+
+
+def cost(nodes: int | Data = 2, *, cluster: Data | None = None, prices: Data | None = None, **fields: Any) -> PoolCost:
+    where = cluster or {"cloud": "existing", "provider": "gcp"}
+    sections = stack(cluster=where, pools={"a100": pool(MACHINE, nodes, **fields)}, teams={}, prices=prices or {})
+    (found,) = pool_costs(load(Source(sections)))
+    return found
+
+
+def listed(kind: str) -> float:
+    machine = find_machine(MACHINE)
+    assert machine
+    price = machine.price.on_demand if kind == "on-demand" else machine.price.spot
+    assert price
+    return price
+
+
+def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
+    found = cost({"min": 1, "max": 3})
+    assert (found.floor, found.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
+
+
+def test_spot_has_a_price_of_its_own() -> None:
+    assert cost(capacity="spot").node == listed("spot") != listed("on-demand")
+
+
+def test_a_reservation_costs_what_its_machines_do() -> None:
+    assert cost(capacity={"kind": "reserved", "reservation": "ml"}).node == listed("on-demand")
+
+
+@pytest.mark.parametrize("kind", ["flex-start", "queued"])
+def test_what_has_a_price_of_its_own_that_no_table_knows_is_unknown(kind: str) -> None:
+    found = cost({"min": 0, "max": 2}, capacity={"kind": kind, "maxRun": "1d"})
+    assert (found.node, found.ceiling) == (None, None)
+    assert found.floor == 0.0  # No node costs nothing, at whatever price.
+
+
+def test_the_stacks_own_price_comes_first() -> None:
+    prices = {MACHINE: {"onDemand": 20.0}}
+    assert cost(prices=prices).node == 20.0
+    assert cost(prices=prices, capacity="spot").node is None
+    assert cost({"min": 0, "max": 2}, prices=prices, capacity={"kind": "flex-start", "maxRun": "1d"}).node == 20.0
+
+
+def test_a_described_machine_has_no_price() -> None:
+    sections = stack(pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 2}}, teams={})
+    (found,) = pool_costs(load(Source(sections)))
+    assert (found.node, found.floor) == (None, None)
+
+
+def test_without_an_autoscaler_there_are_never_more_nodes_than_at_least() -> None:
+    found = cost({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
+    assert found.ceiling == found.floor
