@@ -6,12 +6,19 @@ import pulumi
 
 from components.clouds import open_cluster
 from components.config import configured_stack
+from components.observability import Observability
+from components.operators import Operators
 from components.tenancy import Tenancy
 from model.plan import plan
 
 planned = plan(configured_stack(Path(__file__).parent))
 cluster = open_cluster("cluster", planned.fleet)
 within = pulumi.ResourceOptions(providers=[cluster.kubernetes], depends_on=[*cluster.nodes])
+if planned.operators:
+    operators = Operators("operators", planned.operators, within)
+    within = pulumi.ResourceOptions(providers=[cluster.kubernetes], depends_on=[operators])
+if planned.observability:
+    Observability("observability", planned.observability, planned.monitoring, within)
 tenancy = Tenancy("tenancy", planned, within)
 
 pulumi.export("environment", planned.environment)

@@ -10,6 +10,11 @@ NAME: Final = "app.kubernetes.io/name"
 """Label by which a workload's own objects find its pods."""
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 """The version of Kueue's API; v1beta1 still answers but is on its way out."""
+VOLCANO: Final = "volcano"
+"""Name of Volcano's scheduler."""
+GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
+"""Annotation of a Job whose pods Volcano schedules: how many of them must fit before any starts; read in its podgroup
+controller (https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup)."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Annotation for what a queue may hold back: whether it runs is the queue's business, not the deployment's."""
 

@@ -18,6 +18,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgs
 
 from components.conventions import KUEUE, NAME
 from model.plan import namespaces as planned
+from model.plan.latency import Monitor
 from model.quantity import format_amounts, format_bytes
 
 
@@ -160,6 +161,7 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         }
     if network.from_cluster:
         policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
+    policies |= {f"allow-metrics-{server}": _to_metrics(server, each) for server, each in network.monitors.items()}
     return policies
 
 
@@ -168,4 +170,18 @@ def _to_server(server: str, port: int) -> NetworkPolicySpecArgsDict:
         "pod_selector": {"match_labels": {NAME: server}},
         "policy_types": ["Ingress"],
         "ingress": [{"from_": [{"namespace_selector": {}}], "ports": [{"port": port, "protocol": "TCP"}]}],
+    }
+
+
+def _to_metrics(server: str, monitor: Monitor) -> NetworkPolicySpecArgsDict:
+    prometheus = {"kubernetes.io/metadata.name": monitor.namespace}
+    return {
+        "pod_selector": {"match_labels": {NAME: server}},
+        "policy_types": ["Ingress"],
+        "ingress": [
+            {
+                "from_": [{"namespace_selector": {"match_labels": prometheus}}],
+                "ports": [{"port": monitor.port, "protocol": "TCP"}],
+            }
+        ],
     }

@@ -3,6 +3,7 @@
 import math
 
 import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import Deployment, DeploymentSpecArgsDict
 from pulumi_kubernetes.autoscaling.v2 import (
     HorizontalPodAutoscaler,
@@ -10,11 +11,19 @@ from pulumi_kubernetes.autoscaling.v2 import (
     MetricSpecArgsDict,
     MetricTargetArgsDict,
 )
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict, Service
+from pulumi_kubernetes.core.v1 import (
+    ContainerArgsDict,
+    ContainerPortArgsDict,
+    PodSpecArgsDict,
+    ProbeArgsDict,
+    Service,
+    ServicePortArgsDict,
+)
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from components.conventions import DO_NOT_AWAIT, NAME, queued
+from components.latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
 from components.pods import container, pod_spec
 from model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, ServerPlan
 
@@ -37,7 +46,12 @@ class ModelServer(pulumi.ComponentResource):
     """A server of one model on GPUs, growing and shrinking with its load.
 
     The number of replicas belongs to the autoscaler: the Deployment leaves it out, else each deployment would reset
-    it. The image, and the adapter that serves a custom metric, are not managed here.
+    it. The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject where KEDA reads the server's latency, never
+    both. The image, and what serves a custom metric (an adapter, or KEDA and Prometheus), are not managed here.
+
+    Attributes:
+        autoscaler: who owns the number of replicas; None where it is fixed.
+        monitor: how Prometheus scrapes the pods; None where it need not.
 
     Example:
         >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
@@ -50,8 +64,16 @@ class ModelServer(pulumi.ComponentResource):
         self.deployment = self._deployment(f"{name}-deployment", server)
         self.service = self._service(f"{name}-service", server)
         self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
-        self.autoscaler = self._autoscaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
+        self.monitor = (
+            service_monitor(f"{name}-monitor", server, server.monitor, self._after(self.service))
+            if server.monitor
+            else None
+        )
+        self.autoscaler = self._scaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
         self.register_outputs({"service": f"{server.name}.{server.team}.svc"})
+
+    def _after(self, resource: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, depends_on=[resource])
 
     def _metadata(self, server: ServerPlan) -> ObjectMetaArgsDict:
         return {
@@ -84,7 +106,7 @@ class ModelServer(pulumi.ComponentResource):
     def _pod(self, server: ServerPlan) -> PodSpecArgsDict:
         own: ContainerArgsDict = {
             **container(server.pod, "server"),
-            "ports": [{"name": "http", "container_port": server.port}],
+            "ports": _container_ports(server),
             "startup_probe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
             "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
             "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
@@ -113,7 +135,7 @@ class ModelServer(pulumi.ComponentResource):
             spec={
                 "type": "ClusterIP",
                 "selector": self._labels,
-                "ports": [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}],
+                "ports": _service_ports(server),
             },
             opts=self._own,
         )
@@ -127,6 +149,11 @@ class ModelServer(pulumi.ComponentResource):
             opts=self._own,
         )
 
+    def _scaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler | CustomResource:
+        if scaling.query:
+            return scaled_object(name, server, scaling, _BEHAVIOR, self._after(self.deployment))
+        return self._autoscaler(name, server, scaling)
+
     def _autoscaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler:
         return HorizontalPodAutoscaler(
             name,
@@ -138,8 +165,23 @@ class ModelServer(pulumi.ComponentResource):
                 "metrics": _metrics(scaling),
                 "behavior": _BEHAVIOR,
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.deployment]),
+            opts=self._after(self.deployment),
         )
+
+
+def _container_ports(server: ServerPlan) -> list[ContainerPortArgsDict]:
+    ports: list[ContainerPortArgsDict] = [{"name": "http", "container_port": server.port}]
+    if metrics := metrics_port(server):
+        ports.append({"name": METRICS_PORT, "container_port": metrics})
+    return ports
+
+
+def _service_ports(server: ServerPlan) -> list[ServicePortArgsDict]:
+    ports: list[ServicePortArgsDict] = [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}]
+    if metrics_port(server):
+        # A number of the Service's own: the pods' could be 80 as well.
+        ports.append({"name": METRICS_PORT, "port": 9090, "target_port": METRICS_PORT, "protocol": "TCP"})
+    return ports
 
 
 def _probe(server: ServerPlan, *, threshold: int) -> ProbeArgsDict:
@@ -159,6 +201,6 @@ def _metrics(scaling: Scaling) -> list[MetricSpecArgsDict]:
     if scaling.latency:
         metric, seconds = scaling.latency
         # The metric counts seconds, so 100 ms are 100 thousandths of one.
-        average: MetricTargetArgsDict = {"type": "AverageValue", "average_value": f"{round(seconds * 1000)}m"}
+        average: MetricTargetArgsDict = {"type": "AverageValue", "average_value": f"{thousandths(seconds)}m"}
         metrics.append({"type": "Pods", "pods": {"metric": {"name": metric}, "target": average}})
     return metrics

@@ -5,8 +5,9 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
+from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
-from components.conventions import DO_NOT_AWAIT, NAME, queued
+from components.conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, queued
 from components.pods import container, environment, pod_spec, resources, tolerations
 from components.wire import wire
 from model.plan.workloads import GangPlan, JobPlan
@@ -55,6 +56,11 @@ def _made_anew(component: pulumi.ComponentResource) -> pulumi.ResourceOptions:
 
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
     labels = {NAME: job.name}
+    # Kueue decides whether the job may start, Volcano whether its pods do: both count it, for different things.
+    pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
+    if job.together:
+        pod["scheduler_name"] = VOLCANO
+    together = {GROUP_MINIMUM: str(job.workers)} if job.together else {}
     spec: JobSpecArgsDict = {
         "parallelism": job.workers,
         "completions": job.workers,
@@ -63,7 +69,7 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
         "ttl_seconds_after_finished": job.keep,
         "template": {
             "metadata": {"labels": labels},
-            "spec": {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"},
+            "spec": pod,
         },
     }
     if job.deadline is not None:
@@ -74,7 +80,7 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
             "name": job.name,
             "namespace": job.team,
             "labels": labels | queued(job.queue, job.pod.priority),
-            "annotations": DO_NOT_AWAIT,
+            "annotations": DO_NOT_AWAIT | together,
         },
         spec=spec,
         opts=opts,
@@ -129,7 +135,7 @@ def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomR
 def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
     pod = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
     spec: dict[str, Any] = {
-        "schedulerName": "volcano",
+        "schedulerName": VOLCANO,
         "queue": gang.queue,
         "minAvailable": sum(gang.tasks.values()),
         "maxRetry": gang.retries,

@@ -78,6 +78,7 @@ def preview(
         from console import project as projects  # noqa: PLC0415 - as above
         from console import show  # noqa: PLC0415
         from console.offline.objects import write  # noqa: PLC0415
+        from console.offline.releases import write_releases  # noqa: PLC0415
         from console.offline.tree import tree  # noqa: PLC0415
 
         found = projects.preview(stack, project or projects.ROOT)
@@ -88,6 +89,9 @@ def preview(
         if out:
             written = write(found.objects, out / "objects")
             _out.print(f"{len(written)} objects in {out / 'objects'}")
+            releases = write_releases(found.rendered, out / "releases")
+            if releases:
+                _out.print(f"{len(releases)} Helm releases with their values in {out / 'releases'}")
 
 
 @app.command()

@@ -104,4 +104,6 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
     cluster = {"cloud": "existing", "kubeconfig": str(kubeconfig), "autoscaler": stack.cluster.grows, **like}
-    return replace(source, sections={**source.sections, "cluster": cluster})
+    # Operators are as on any cluster that exists: its owner's.
+    kept = {key: section for key, section in source.sections.items() if key != "operators"}
+    return replace(source, sections={**kept, "cluster": cluster})

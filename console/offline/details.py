@@ -132,6 +132,18 @@ def _autoscaler(manifest: Manifest) -> str:
     return f"{target} {low or 1} → {high}"
 
 
+def _scaled_object(manifest: Manifest) -> str:
+    target = text_at(manifest, "spec", "scaleTargetRef", "name")
+    low, high = (_plain(at(manifest, "spec", f"{key}ReplicaCount")) for key in ("min", "max"))
+    triggers = _few([text_at(trigger, "type") for trigger in maps_at(manifest, "spec", "triggers")])
+    return " on ".join(filter(None, (f"{target} {low or 0} → {high or 100}", triggers))) if target else ""
+
+
+def _monitor(manifest: Manifest) -> str:
+    ends = maps_at(manifest, "spec", "endpoints")
+    return _few([f"{text_at(end, 'port')}{text_at(end, 'path') or '/metrics'}" for end in ends])
+
+
 def _namespace(manifest: Manifest) -> str:
     level = text_at(manifest, "metadata", "labels", "pod-security.kubernetes.io/enforce")
     return f"pod security {level}" if level else ""
@@ -157,6 +169,8 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="to "),
         (_KUEUE, "ResourceFlavor"): _flavor,
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
+        ("keda.sh", "ScaledObject"): _scaled_object,
+        ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="at most ", after=" away at once"),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
         ("scheduling.volcano.sh", "Queue"): _gang_queue,

@@ -1,13 +1,14 @@
 """A stack's objects as YAML files: one an object, the same bytes for the same stack."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import yaml
 
 from console.offline.manifests import KubernetesObject
+from console.offline.wire import Json
 
 _MARK: Final = "# Written by the offline preview; the next one overwrites it.\n"
 _CLUSTER: Final = "_cluster"  # an underscore cannot begin a namespace's name
@@ -45,8 +46,13 @@ _Dumper.add_representer(str, _represent_text)
 
 def to_yaml(one: KubernetesObject) -> str:
     """Returns one object as YAML, without its secrets."""
+    return as_yaml(one.shown)
+
+
+def as_yaml(content: Mapping[str, Json]) -> str:
+    """Returns plain data as YAML that every reader takes for the same."""
     return yaml.dump(
-        dict(one.shown),
+        dict(content),
         Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,
@@ -66,7 +72,17 @@ def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
         FileExistsError: a file in the way was not written by an earlier run.
         OSError: a file cannot be written.
     """
-    texts = {folder / path: _MARK + to_yaml(one) for path, one in _paths(objects).items()}
+    return write_texts({path: to_yaml(one) for path, one in _paths(objects).items()}, folder)
+
+
+def write_texts(found: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:
+    """Writes texts into a folder, as `write` does, and returns the files, sorted.
+
+    Raises:
+        FileExistsError: a file in the way was not written by an earlier run.
+        OSError: a file cannot be written.
+    """
+    texts = {folder / path: _MARK + text for path, text in found.items()}
     earlier = {path: text for path in folder.rglob("*.yaml") if (text := _own_text(path)) is not None}
     for path in sorted(texts):
         if path.exists() and path not in earlier:

@@ -9,6 +9,7 @@ from rich.tree import Tree
 from console.offline.details import details
 from console.offline.manifests import KubernetesObject, kubernetes_objects
 from console.offline.recording import Registration
+from console.offline.releases import helm_releases
 from console.offline.render import Rendered
 
 
@@ -24,6 +25,7 @@ class _Branches:
     def __init__(self, rendered: Rendered) -> None:
         self._rendered = rendered
         self._objects: Mapping[str, KubernetesObject] = {one.urn: one for one in kubernetes_objects(rendered)}
+        self._releases = {one.urn: one for one in helm_releases(rendered)}
         parents = {registration.urn: registration.parent for registration in rendered.registrations}
         shown = [registration for registration in rendered.registrations if _will_exist(registration)]
         listed = {registration.urn for registration in shown}
@@ -63,8 +65,10 @@ class _Branches:
         one = self._objects.get(registration.urn)
         if one is None:
             style = "cyan" if registration.custom else "bold"
-            words = (f"{_short_type(registration.type)} ", style), registration.name
-            return Text.assemble(*words, no_wrap=True, overflow="ellipsis")
+            release = self._releases.get(registration.urn)
+            words = (f"{_short_type(registration.type)} ", style), release.name if release else registration.name
+            more = ((f"  {release.version}", "green"),) if release else ()
+            return Text.assemble(*words, *more, no_wrap=True, overflow="ellipsis")
         name = one.name or f"({registration.name}: no name)"
         words = (f"{one.kind} ", "cyan"), name
         telling = details(one.shown)

@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -24,6 +24,10 @@ class Chart(BaseModel):
         chart: its name in the repository, or the whole `oci://` reference.
         repository: of an HTTP repository; None for an OCI reference, which holds its registry.
         version: one release, never a range.
+        namespace: where it is installed; None where the caller says.
+        privileged: whether its pods reach into the node: devices, drivers, the node's own metrics.
+        definitions: who keeps its definitions when the release goes: Helm does with those of a chart's `crds` folder
+            (`helm`) and those that a value of ours marks (`value`); others are templates and go (`nobody`).
         source: where the version was read.
         date: of the source.
     """
@@ -33,6 +37,9 @@ class Chart(BaseModel):
     chart: Annotated[str, Field(min_length=1)]
     repository: Url | None = None
     version: Version
+    namespace: Annotated[str, Field(min_length=1)] | None = None
+    privileged: bool = False
+    definitions: Literal["helm", "value", "nobody"] = "helm"
     source: Url
     date: dt.date
 

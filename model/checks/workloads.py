@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from model.plan.latency import metric_name, monitor
 from model.plan.pods import PodSize, choices, flavor_of, is_gang, limits, pod_size, pods_of
 from model.plan.shares import Tree, reachable
 from model.problems import Path, Problem
@@ -83,13 +84,25 @@ def _priority(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
 
 
 def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
-    wants = server.scale_on is not None and server.scale_on.latency_p99 is not None
-    if wants and tree.stack.metrics.latency_p99 is None:
+    seconds = server.scale_on.latency_p99 if server.scale_on else None
+    if seconds is not None and metric_name(tree.stack.metrics) is None:
         yield Problem(
             (*path, "scaleOn", "latencyP99"),
             "is a custom metric that no adapter serves, so the autoscaler would never act on it",
-            "name the pod metric that your adapter serves, in seconds, as metrics.latencyP99",
-            f"{server.scale_on.latency_p99:g}s" if server.scale_on and server.scale_on.latency_p99 else None,
+            "name the histogram in seconds that your servers expose as metrics.histogram, or the pod metric in"
+            " seconds that your adapter serves as metrics.latencyP99",
+            f"{seconds:g}s",
+            about=(("metrics",),),
+        )
+    if server.metrics_port is not None and monitor(tree.stack, server) is None:
+        missing = "the server scales on no latency" if seconds is None else "the stack names no histogram"
+        yield Problem(
+            (*path, "metricsPort"),
+            f"is scraped by nothing: {missing}",
+            "leave it out"
+            if seconds is None
+            else "name what your servers expose as metrics.histogram, or leave it out",
+            str(server.metrics_port),
             about=(("metrics",),),
         )
 

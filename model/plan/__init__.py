@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from model.observability import ObservabilityPlan, observability
 from model.plan.datasets import VolumePlan, volumes
 from model.plan.fleet import Fleet, fleet
 from model.plan.namespaces import NamespacePlan, namespace
+from model.plan.operators import ReleasePlan, operator_of, releases
 from model.plan.queues import (
     ClusterQueue,
     CohortQueue,
@@ -62,11 +64,17 @@ class Plan:
 
     Attributes:
         fleet: the cluster and its node pools.
+        operators: what is installed here, in the order in which it must come.
+        observability: dashboards and alerts; None where the stack says of no Prometheus that it is there.
+        monitoring: namespace of Prometheus.
         gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs needs.
     """
 
     environment: str
     fleet: Fleet
+    operators: tuple[ReleasePlan, ...]
+    observability: ObservabilityPlan | None
+    monitoring: str
     fairness: Literal["hierarchical", "even"]
     priorities: tuple[PriorityPlan, ...]
     queues: QueuesPlan
@@ -82,9 +90,15 @@ def plan(stack: Stack) -> Plan:
     """
     tree = Tree(stack)
     teams = _teams(tree)
+    installed = releases(stack)
+    here = any("monitoring.coreos.com" in release.serves for release in installed)
+    watched = here or operator_of(stack, "prometheus").install == "installed"
     return Plan(
         environment=stack.environment,
         fleet=fleet(stack),
+        operators=installed,
+        observability=observability(tree, tuple(each for team in teams for each in team.servers)) if watched else None,
+        monitoring=stack.metrics.prometheus.namespace,
         fairness=stack.fairness,
         priorities=tuple(
             PriorityPlan(name, each.value, each.preempts, each.default, each.description)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal
 
+from model.plan.latency import Monitor, monitor
 from model.plan.limits import container_defaults, ratios
 from model.plan.shares import Tree, admitted, gangs_of
 from model.quantity import CPU, MEMORY, Amounts, is_extended
@@ -92,11 +93,13 @@ class NetworkRules:
         ports: servers' ports by server.
         from_cluster: whether every namespace may call them, or the team's own pods alone.
         egress: CIDRs that the team's pods may reach over HTTPS.
+        monitors: how Prometheus scrapes servers, by server; those that it does not are left out.
     """
 
     ports: dict[str, int]
     from_cluster: bool
     egress: tuple[str, ...]
+    monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             ports={server: spec.port for server, spec in team.serving.items()},
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
+            monitors={server: found for server, spec in team.serving.items() if (found := monitor(tree.stack, spec))},
         ),
         queue=tree.queue_of(name),
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from model.plan.latency import Monitor, Query, metric_name, monitor, query, target
 from model.plan.pods import pod_size
 from model.plan.queues import gang_queue_name
 from model.plan.shares import Tree
@@ -43,12 +44,17 @@ class Scaling:
     Attributes:
         cpu: percent of the requested cpu, or None.
         latency: pod metric and its target in seconds, or None.
+        query: what KEDA asks for that metric, averaged over the pods; None where an adapter serves it for each pod.
+
+    Raises:
+        ValueError: no target, a metric without its unit, or a query without a target.
     """
 
     least: int
     most: int
     cpu: int | None
     latency: tuple[str, float] | None
+    query: Query | None = None
 
     def __post_init__(self) -> None:
         if self.cpu is None and self.latency is None:
@@ -56,6 +62,9 @@ class Scaling:
             raise ValueError(msg)
         if self.latency and not self.latency[0].endswith("_seconds"):
             msg = f"metric {self.latency[0]} does not say its unit; serve it in seconds, as …_seconds"
+            raise ValueError(msg)
+        if self.query and self.latency is None:
+            msg = "a query for a latency that has no target"
             raise ValueError(msg)
 
 
@@ -67,6 +76,7 @@ class ServerPlan:
         replicas: a fixed number; None where an autoscaler owns it.
         scaling: the autoscaler; None where the number is fixed.
         startup: seconds that the server may take before it counts as broken.
+        monitor: how Prometheus scrapes its pods; None where nothing of ours reads what they count.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, each of which would reset the other; or neither.
@@ -82,6 +92,7 @@ class ServerPlan:
     surge: int
     replicas: int | None
     scaling: Scaling | None
+    monitor: Monitor | None = None
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
@@ -94,6 +105,7 @@ class JobPlan:
     """A batch job through the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
 
     Attributes:
+        together: whether Volcano starts its pods at once or not at all.
         deadline: seconds after which it is ended, or None.
         keep: seconds that it stays after it finished.
     """
@@ -104,6 +116,7 @@ class JobPlan:
     framework: Literal["job", "pytorch"]
     pod: PodPlan
     workers: int
+    together: bool
     retries: int
     deadline: int | None
     keep: int
@@ -139,6 +152,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             framework=job.framework,
             pod=pod,
             workers=job.workers,
+            together=job.together,
             retries=job.retries,
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
@@ -200,16 +214,18 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         startup=int(server.startup),
         surge=server.surge,
         replicas=None if server.autoscaled else server.replicas.min,
-        scaling=_scaling(tree, server) if server.autoscaled else None,
+        scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
+        monitor=monitor(tree.stack, server),
     )
 
 
-def _scaling(tree: Tree, server: Server) -> Scaling:
-    on, metric = server.scale_on, tree.stack.metrics.latency_p99
-    target = on.latency_p99 if on else None
+def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
+    metric, seconds = metric_name(tree.stack.metrics), target(server)
+    latency = (metric, seconds) if metric and seconds else None
     return Scaling(
         least=server.replicas.min,
         most=server.replicas.max,
-        cpu=on.cpu if on else 70,
-        latency=(metric, target) if metric and target else None,
+        cpu=server.scale_on.cpu if server.scale_on else 70,
+        latency=latency,
+        query=query(tree.stack, team, name) if latency else None,
     )

@@ -6,6 +6,7 @@ from model.spec.base import Name, Section
 from model.spec.clouds.existing import ExistingCluster
 from model.spec.cluster import Cluster, Metrics
 from model.spec.machines import MachineEntry, PriceEntry
+from model.spec.operators import Operators
 from model.spec.pools import Pool
 from model.spec.teams import Team
 from model.spec.tenancy import Cohort, PriorityEntry
@@ -42,6 +43,8 @@ class Stack(Section):
     """Datasets by name: a bucket, or spelled out."""
     metrics: Metrics = Metrics()
     """Custom metrics that servers may scale on."""
+    operators: Operators = Operators()
+    """What runs in the cluster that the tenancy relies on, and who installs it."""
 
 
 __all__ = ["NAMESPACE", "Stack"]

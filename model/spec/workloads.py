@@ -51,7 +51,8 @@ class ScaleOn(Section):
     cpu: Annotated[int, Field(ge=1, le=100)] | None = 70
     """Percent of the requested cpu; null for none."""
     latency_p99: Annotated[Seconds, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
-    """Target for a pod's 99th percentile of latency, such as `100ms`; needs `metrics.latencyP99`."""
+    """Target for a pod's 99th percentile of latency, such as `100ms`; needs `metrics.histogram` or
+    `metrics.latencyP99`."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -69,6 +70,8 @@ class Server(Workload):
     """What the autoscaler looks at; left out, 70 % of the requested cpu."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
     """Port that the container listens on."""
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port of the container's /metrics; left out, `port`. Only for a server whose `metrics.histogram` is scraped."""
     health: str = Field(default="/health", pattern=r"^/")
     """Path that answers 200 when the server can work."""
     startup: Seconds = 600.0
@@ -101,6 +104,9 @@ class Training(Workload):
     """`kueue`: the job waits in the team's queue. `volcano`: a Volcano Job, all pods or none, from the team's gangs."""
     workers: Positive = 1
     """Pods that run side by side (for a gang, see `tasks`)."""
+    together: bool = False
+    """Whether Volcano starts the pods of a Job all at once or not at all, after the team's queue has admitted it: for
+    nodes that other schedulers' pods fill between admission and start. Needs Volcano in the cluster."""
     tasks: dict[Name, Positive] = {}
     """The pods of a gang by role, such as `{master: 1, worker: 3}`."""
     retries: Count = 3
@@ -116,6 +122,8 @@ class Training(Workload):
             raise refuse("has tasks, which only a gang has", "write scheduler: volcano, or workers in place of tasks")
         if self.framework != "job" and self.scheduler == "volcano":
             raise refuse("asks Volcano to schedule a TrainJob", "leave framework or scheduler out")
+        if self.together and (self.framework != "job" or self.scheduler == "volcano"):
+            raise refuse("starts together by other means, or cannot", "write together for an ordinary Job alone")
         return self
 
     @property

@@ -45,8 +45,8 @@ IN_A_STACK = {
         with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})}),
         (
             "teams.a.serving.s.scaleOn.latencyP99: 0.1s is a custom metric that no adapter serves, so the"
-            " autoscaler would never act on it; name the pod metric that your adapter serves, in seconds, as"
-            " metrics.latencyP99"
+            " autoscaler would never act on it; name the histogram in seconds that your servers expose as"
+            " metrics.histogram, or the pod metric in seconds that your adapter serves as metrics.latencyP99"
         ),
     ),
     "a latency target whose unit nobody wrote down": (
@@ -197,7 +197,7 @@ IN_A_STACK = {
         with_team(training={"j": job(gpuLimit=2)}),
         (
             "teams.a.training.j.gpuLimit: is no key here; known: args, command, cpu, deadline, env, flavor,"
-            " framework, gpus, image, keep, memory, priority, retries, scheduler, tasks, workers"
+            " framework, gpus, image, keep, memory, priority, retries, scheduler, tasks, together, workers"
         ),
     ),
 }

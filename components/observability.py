@@ -1,0 +1,49 @@
+"""Dashboards for Grafana's sidecar, and alerts for Prometheus' operator."""
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import ConfigMap
+
+from model.observability import ObservabilityPlan
+
+
+class Observability(pulumi.ComponentResource):
+    """A ConfigMap for each dashboard, and one PrometheusRule with all alerts.
+
+    Prometheus, its operator and Grafana are not installed here: make this depend on their release, whose definitions
+    the rule needs.
+
+    Example:
+        >>> Observability("observability", observability(tree, servers), namespace="monitoring")
+    """
+
+    def __init__(
+        self, name: str, plan: ObservabilityPlan, namespace: str, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:Observability", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.dashboards = {
+            file: ConfigMap(
+                f"{name}-{file.removesuffix('.json')}",
+                metadata={
+                    "name": f"dashboard-{file.removesuffix('.json')}",
+                    "namespace": namespace,
+                    "labels": {"grafana_dashboard": "1"},
+                },
+                data={file: text},
+                opts=own,
+            )
+            for file, text in plan.dashboards
+        }
+        self.rule = self._rule(f"{name}-rule", plan, namespace) if plan.rules else None
+        self.register_outputs({"dashboards": list(self.dashboards)})
+
+    def _rule(self, name: str, plan: ObservabilityPlan, namespace: str) -> CustomResource:
+        return CustomResource(
+            name,
+            api_version="monitoring.coreos.com/v1",
+            kind="PrometheusRule",
+            metadata={"name": "gpu-tenancy", "namespace": namespace},
+            spec={"groups": list(plan.rules)},
+            opts=pulumi.ResourceOptions(parent=self),
+        )

@@ -1,0 +1,124 @@
+"""Which values a chart takes, from the table beside this module: Helm accepts any other in silence.
+
+`described` makes a chart's entry of its `values.yaml`; tests hold the two together. Raises `pydantic.ValidationError`
+at the first look where the table is malformed.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+Keys: TypeAlias = tuple[str, ...]
+"""A place in a chart's values."""
+
+FREE: Final = "*"
+"""Behind a key of the table: anything may stand below it."""
+_FREE_MAPS: Final = frozenset(
+    {
+        "additionalLabels",
+        "affinity",
+        "annotations",
+        "containerSecurityContext",
+        "env",
+        "labels",
+        "nodeSelector",
+        "podAnnotations",
+        "podLabels",
+        "podSecurityContext",
+        "resources",
+        "securityContext",
+        "selector",
+    }
+)
+"""Maps of Kubernetes' own, in which a chart's defaults are examples of keys and not all of them."""
+_KNOWN: Final = 8
+"""Keys that an error lists: kube-prometheus-stack has hundreds."""
+
+
+class ChartValues(BaseModel):
+    """The values that one chart takes.
+
+    Attributes:
+        source: the `values.yaml` that they were read in.
+        date: when it was read.
+        contains: sections for charts within the chart, which take more than it names.
+        keys: keys of each section, by its dotted path (`.` for the outermost), separated by blanks.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    source: str
+    date: dt.date
+    contains: tuple[str, ...] = ()
+    keys: Mapping[str, str]
+
+    def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+        """Places that the chart does not have, each with a hint: the nearest key, or what is there in its stead."""
+        yield from self._unknown(values, ())
+
+    def _unknown(self, values: Mapping[str, Any], place: Keys) -> Iterator[tuple[Keys, str]]:
+        section = self.keys.get(".".join(place) or ".")
+        listed = section.split() if section else []
+        known = {key.removesuffix(FREE): key.endswith(FREE) for key in listed}
+        below = {path[len(place)] for each in self.keys if (path := _path(each)) and _starts(path, place)}
+        for key, value in values.items():
+            here = (*place, key)
+            if key in below:
+                if isinstance(value, Mapping):
+                    yield from self._unknown(cast("Mapping[str, Any]", value), here)
+                elif value is not None:  # null takes a section out, as Helm's own rule is.
+                    yield here, "it is a section: write its keys"
+            elif key in known:
+                if isinstance(value, Mapping) and value and not known[key]:
+                    yield here, "it takes one value, and no keys of its own"
+            elif not (place and place[0] in self.contains):
+                yield here, _hint(key, sorted({*known, *below}))
+
+
+def _path(dotted: str) -> Keys:
+    return () if dotted == "." else tuple(dotted.split("."))
+
+
+def _starts(path: Keys, place: Keys) -> bool:
+    return len(path) > len(place) and path[: len(place)] == place
+
+
+def _hint(key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, n=1)
+    some = ", ".join(known[:_KNOWN]) + (", …" if len(known) > _KNOWN else "")
+    return f"did you mean '{near[0]}'?" if near else f"known: {some}" if known else "leave it out"
+
+
+def described(values: Mapping[str, Any]) -> dict[str, str]:
+    """The table's `keys` for a chart with these default values."""
+    found: dict[str, str] = {}
+    _describe(values, (), found)
+    return found
+
+
+def _describe(values: Mapping[str, Any], place: Keys, found: dict[str, str]) -> None:
+    ends: list[str] = []
+    deeper: list[str] = []
+    for key, value in values.items():
+        is_map = isinstance(value, Mapping)
+        if is_map and value and key not in _FREE_MAPS and "." not in key:
+            deeper.append(key)
+        else:
+            ends.append(f"{key}{FREE}" if is_map or value is None else key)
+    if ends:
+        found[".".join(place) or "."] = " ".join(ends)
+    for key in deeper:
+        _describe(values[key], (*place, key), found)
+
+
+@cache
+def chart_values() -> Mapping[str, ChartValues]:
+    """What each chart takes, by the name of its row in the table of releases."""
+    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("chart_values.yaml").read_text(encoding="utf-8"))
+    return {name: ChartValues.model_validate(row, strict=False) for name, row in rows.items()}

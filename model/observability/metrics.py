@@ -1,0 +1,37 @@
+"""The metrics that expressions may name, from the table beside this module.
+
+Raises `pydantic.ValidationError` at the first look where the table is malformed.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Metric(BaseModel):
+    """One metric.
+
+    Attributes:
+        origin: the program that serves it.
+        labels: that it has, as Prometheus stores them.
+        source: where name and labels were read, and `date` when.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    origin: Annotated[str, Field(alias="from", min_length=1)]
+    labels: list[str]
+    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    date: dt.date
+
+
+@cache
+def metrics() -> Mapping[str, Metric]:
+    """Every metric by its name."""
+    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("metrics.yaml").read_text(encoding="utf-8"))
+    return {name: Metric.model_validate(row) for name, row in rows.items()}

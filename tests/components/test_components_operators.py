@@ -1,0 +1,147 @@
+"""Operators come before what they judge, go after it, and answer before anything is asked of them."""
+
+from functools import cache
+from typing import Any, Final, cast
+
+import pytest
+import yaml
+from builders import Data, pool, stack
+from components_builders import Program, program
+from dependency_graph import Graph, name_of
+
+from console.offline.recording import Registration
+from console.project import preview
+from model.plan.operators.probes import PROBES
+
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+JUDGES: Final = {
+    "kueue.x-k8s.io": "kueue",
+    "scheduling.volcano.sh": "volcano",
+    "batch.volcano.sh": "volcano",
+    "trainer.kubeflow.org": "kubeflow-trainer",
+    "monitoring.coreos.com": "kube-prometheus-stack",
+    "keda.sh": "keda",
+}
+"""The release by the API group of its objects."""
+STACKS: Final = ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"]
+
+
+@cache
+def graph(name: str) -> Graph:
+    return Graph(preview(name).rendered)
+
+
+def group_of(one: Registration) -> str:
+    return one.type.removeprefix("kubernetes:").partition("/")[0]
+
+
+def judged(found: Graph) -> list[Registration]:
+    return [one for one in found.known.values() if one.type.startswith("kubernetes:") and group_of(one) in JUDGES]
+
+
+def release(found: Graph, name: str) -> Registration:
+    (one,) = found.find(RELEASE, name)
+    return one
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_custom_resource_waits_for_the_release_of_its_operator(name: str) -> None:
+    found = graph(name)
+    resources = judged(found)
+    assert {group_of(one) for one in resources} >= {"kueue.x-k8s.io", "scheduling.volcano.sh"}
+    early = [one.urn for one in resources if release(found, JUDGES[group_of(one)]).urn not in found.all_needs(one)]
+    assert early == []
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_it_waits_for_the_webhook_too_and_not_for_its_pods_alone(name: str) -> None:
+    found = graph(name)
+    gates = {
+        name_of(one).rpartition("-gate-")[0]: one.urn
+        for one in found.find("kubernetes:batch/v1:Job")
+        if "-gate-" in name_of(one)
+    }
+    assert set(gates) == set(PROBES) & {JUDGES[group_of(one)] for one in judged(found)}
+    for one in judged(found):
+        gate = gates.get(JUDGES[group_of(one)])
+        assert gate is None or gate in found.all_needs(one), one.urn
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_on_the_way_down_what_holds_finalizers_goes_before_who_clears_them(name: str) -> None:
+    found = graph(name)
+    gone = {urn: number for number, urn in enumerate(reversed(found.order()))}
+    for one in judged(found):
+        assert gone[one.urn] < gone[release(found, JUDGES[group_of(one)]).urn], one.urn
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_nodes_come_before_the_operators_that_run_on_them(name: str) -> None:
+    found = graph(name)
+    nodes = [
+        one.urn for one in found.known.values() if one.type.rpartition(":")[2] in {"NodeGroup", "NodePool", "AgentPool"}
+    ]
+    assert nodes
+    assert set(nodes) <= found.all_needs(release(found, "kueue"))
+
+
+def test_a_stack_without_the_dependency_is_noticed() -> None:
+    """The graph sees what is missing: queues beside their operator, not after it."""
+    body = """
+    from components.operators import Operators
+    from components.queues import Queues
+    Operators("operators", made.operators)
+    Queues("queues", made.queues)
+    """
+    found = Graph(program(on_a_cloud(), body).rendered)
+    flavor = found.find("kubernetes:kueue.x-k8s.io/v1beta2:ResourceFlavor")[0]
+    assert release(found, "kueue").urn not in found.all_needs(flavor)
+
+
+def on_a_cloud(**sections: Any) -> Data:
+    cluster = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1"}
+    pools = {"cpu": pool("n2-standard-32", 3, labels={"node-type": "cpu"}), "h100": pool("a3-highgpu-8g")}
+    return stack(cluster=cluster, pools=pools, **sections)
+
+
+def operators(**sections: Any) -> Program:
+    return program(
+        on_a_cloud(**sections), 'from components.operators import Operators\nOperators("operators", made.operators)'
+    )
+
+
+def test_a_gate_asks_the_webhook_by_a_dry_run_of_one_object_until_it_is_let_pass() -> None:
+    made = operators()
+    (gate,) = (one for one in made.every("Job") if one.name.startswith("kueue-gate-"))
+    spec = cast("Any", gate.manifest)["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["args"] == ["create", "--dry-run=server", "--filename=/gate/object.yaml"]
+    assert spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert spec["backoffLimit"] > 10
+    words = cast("Any", made.only("ConfigMap", "kueue-gate").manifest)["data"]["object.yaml"]
+    assert yaml.safe_load(words)["kind"] == "ResourceFlavor"
+
+
+def test_a_gate_may_create_that_kind_and_nothing_else() -> None:
+    rules = cast("Any", operators().only("ClusterRole", "gpu-tenancy-kueue-gate").manifest)["rules"]
+    assert rules == [{"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["create"]}]
+
+
+def test_another_version_has_a_gate_of_its_own() -> None:
+    before, after = (
+        {one.name for one in operators(**more).every("Job") if one.name.startswith("kueue-gate-")}
+        for more in ({}, {"operators": {"kueue": {"version": "0.19.1"}}})
+    )
+    assert before.isdisjoint(after)
+
+
+def test_a_release_whose_definitions_would_go_with_it_is_never_deleted() -> None:
+    found = Graph(operators().rendered)
+    assert release(found, "kueue").retain_on_delete
+    assert not release(found, "kube-prometheus-stack").retain_on_delete
+
+
+def test_every_release_names_one_version() -> None:
+    for one in Graph(operators().rendered).find(RELEASE):
+        assert str(one.inputs["version"])[0] in "v0123456789"
+        assert one.inputs["atomic"] is True

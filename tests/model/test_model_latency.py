@@ -1,0 +1,305 @@
+"""Latency that servers scale on: one name in the stack, from which scraping, query and metric all follow."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import platformdirs
+import pytest
+import yaml
+from builders import Data, errors, planned, server, stack, team
+
+from model.load import load
+from model.plan.latency import Monitor, Query, adapter_rules, metric_name, prometheus_address
+from model.plan.workloads import Scaling, ServerPlan
+from model.source import Source
+from model.spec.cluster import Metrics, Prometheus
+
+HISTOGRAM = "inference_latency_seconds"
+SCALED = {"replicas": {"min": 2, "max": 4}, "scaleOn": {"cpu": 70, "latencyP99": "100ms"}}
+CHARTS = Path(__file__).parents[3] / "shared" / "upstream" / "charts"
+
+
+def measured(metrics: Data, **servers: Data) -> Data:
+    """A stack with one server that scales on latency, or others."""
+    serving = servers or {"s": server(**SCALED)}
+    return stack(metrics=metrics, teams={"a": team(gpus={"h100": {"guaranteed": 16}}, serving=serving)})
+
+
+def the_server(sections: Data) -> ServerPlan:
+    (found,) = planned(sections).teams[0].servers
+    return found
+
+
+def rules(sections: Data) -> list[dict[str, Any]]:
+    return adapter_rules(load(Source(sections)))
+
+
+def scaling(sections: Data) -> Scaling:
+    found = the_server(sections).scaling
+    assert found
+    return found
+
+
+def expression(sections: Data) -> str:
+    query = scaling(sections).query
+    assert query
+    return query.expression
+
+
+def test_a_metric_that_an_adapter_serves_already_is_scaled_on_and_nothing_is_made_for_it() -> None:
+    sections = measured({"latencyP99": "p99_seconds"})
+    assert scaling(sections) == Scaling(2, 4, 70, ("p99_seconds", 0.1))
+    assert the_server(sections).monitor is None
+    assert planned(sections).teams[0].namespace.network.monitors == {}
+    assert rules(sections) == []
+
+
+def test_a_histogram_is_scraped_and_asked_for_by_keda() -> None:
+    sections = measured({"histogram": HISTOGRAM})
+    found = scaling(sections)
+    assert found.latency == ("inference_latency_p99_seconds", 0.1)
+    assert found.query
+    assert found.query.address == "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"
+    assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")
+    assert planned(sections).teams[0].namespace.network.monitors == {
+        "s": Monitor(8080, "kube-prometheus-stack", "monitoring")
+    }
+    assert rules(sections) == []
+
+
+def test_a_histogram_by_an_adapter_is_scraped_and_served_under_the_name_that_the_autoscaler_asks_for() -> None:
+    sections = measured({"histogram": HISTOGRAM, "by": "adapter"})
+    assert scaling(sections).query is None
+    assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")
+    (rule,) = rules(sections)
+    assert rule["name"] == {"matches": f"^{HISTOGRAM}_count$", "as": "inference_latency_p99_seconds"}
+    assert scaling(sections).latency == (rule["name"]["as"], 0.1)
+    assert rule["seriesQuery"] == f'{HISTOGRAM}_count{{namespace!="",pod!=""}}'
+    assert rule["resources"] == {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
+
+
+@pytest.mark.parametrize("by", ["adapter", "keda"])
+def test_the_pod_metric_may_have_a_name_of_its_own(by: str) -> None:
+    sections = measured({"histogram": HISTOGRAM, "latencyP99": "slowest_seconds", "by": by})
+    assert scaling(sections).latency == ("slowest_seconds", 0.1)
+    assert [rule["name"]["as"] for rule in rules(sections)] == (["slowest_seconds"] if by == "adapter" else [])
+
+
+@pytest.mark.parametrize("by", ["adapter", "keda"])
+def test_only_a_server_that_scales_on_latency_is_scraped(by: str) -> None:
+    sections = measured(
+        {"histogram": HISTOGRAM, "by": by},
+        cpu=server(replicas={"min": 1, "max": 2}, scaleOn={"cpu": 70}),
+        fixed=server(replicas=1),
+        slow=server(**SCALED),
+    )
+    made = planned(sections).teams[0]
+    assert [one.name for one in made.servers if one.monitor] == ["slow"]
+    assert list(made.namespace.network.monitors) == ["slow"]
+    assert [one.name for one in made.servers if one.scaling and one.scaling.query] == (["slow"] if by == "keda" else [])
+
+
+def test_a_port_of_metrics_is_the_one_that_is_scraped() -> None:
+    found = the_server(measured({"histogram": HISTOGRAM}, s=server(**SCALED, metricsPort=9400)))
+    assert (found.port, found.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "address"),
+    [
+        ({}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"),
+        ({"namespace": "observe"}, "http://kube-prometheus-stack-prometheus.observe.svc:9090"),
+        ({"release": "kube-prometheus-stack"}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"),
+        ({"release": "kps"}, "http://kps-kube-prometheus-stack-prometheus.monitoring.svc:9090"),
+        ({"release": "metrics-of-all-the-teams-a"}, "http://metrics-of-all-the-teams-a-prometheus.monitoring.svc:9090"),
+        ({"release": "metrics-of-all-the-teams"}, "http://metrics-of-all-the-teams-k-prometheus.monitoring.svc:9090"),
+        ({"release": "metrics-of-all-the-team-a"}, "http://metrics-of-all-the-team-a-prometheus.monitoring.svc:9090"),
+        ({"address": "https://thanos.example.com/api"}, "https://thanos.example.com/api"),
+    ],
+)
+def test_prometheus_is_where_its_chart_puts_it(prometheus: Data, address: str) -> None:
+    assert prometheus_address(Prometheus(**prometheus)) == address
+
+
+def test_nothing_serves_a_metric_that_no_one_named() -> None:
+    assert metric_name(Metrics()) is None
+
+
+WRONG: Mapping[str, tuple[Data, str]] = {
+    "a histogram whose name does not say its unit": (
+        measured({"histogram": "inference_latency"}),
+        (
+            "metrics.histogram: inference_latency does not say its unit, and a latency target of 100ms is compared with"
+            " whatever it counts; measure seconds under a name that ends in _seconds, such as inference_latency_seconds"
+        ),
+    ),
+    "a histogram in milliseconds": (
+        measured({"histogram": "inference_latency_milliseconds"}),
+        (
+            "metrics.histogram: inference_latency_milliseconds does not say its unit, and a latency target of 100ms is"
+            " compared with whatever it counts; measure seconds under a name that ends in _seconds, such as"
+            " inference_latency_seconds"
+        ),
+    ),
+    "a histogram that is no metric's name": (
+        measured({"histogram": "inference-latency_seconds"}),
+        (
+            "metrics.histogram: inference-latency_seconds is no name of a Prometheus metric; use letters, digits, '_'"
+            " and ':', no digit first"
+        ),
+    ),
+    "somebody who brings nothing": (
+        measured({"latencyP99": "p99_seconds", "by": "keda"}),
+        (
+            "metrics: says by without a histogram, so nothing is measured; name the histogram that your servers expose,"
+            " such as histogram: inference_latency_seconds, or leave by out"
+        ),
+    ),
+    "a Prometheus that scrapes nothing": (
+        measured({"latencyP99": "p99_seconds", "prometheus": {"release": "kps"}}),
+        (
+            "metrics: says prometheus without a histogram, so nothing is measured; name the histogram that your servers"
+            " expose, such as histogram: inference_latency_seconds, or leave prometheus out"
+        ),
+    ),
+    "a target without any source": (
+        measured({}),
+        (
+            "teams.a.serving.s.scaleOn.latencyP99: 0.1s is a custom metric that no adapter serves, so the autoscaler"
+            " would never act on it; name the histogram in seconds that your servers expose as metrics.histogram, or"
+            " the pod metric in seconds that your adapter serves as metrics.latencyP99"
+        ),
+    ),
+    "a port of metrics that an adapter's metric leaves unread": (
+        measured({"latencyP99": "p99_seconds"}, s=server(**SCALED, metricsPort=9400)),
+        (
+            "teams.a.serving.s.metricsPort: 9400 is scraped by nothing: the stack names no histogram; name what your"
+            " servers expose as metrics.histogram, or leave it out"
+        ),
+    ),
+    "a port of metrics of a server that scales on cpu": (
+        measured({"histogram": HISTOGRAM}, s=server(replicas={"min": 1, "max": 2}, metricsPort=9400)),
+        "teams.a.serving.s.metricsPort: 9400 is scraped by nothing: the server scales on no latency; leave it out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sections", "said"), WRONG.values(), ids=WRONG.keys())
+def test_what_could_never_be_measured_is_refused(sections: Data, said: str) -> None:
+    assert errors(sections) == [said]
+
+
+def test_a_query_without_a_target_is_no_plan() -> None:
+    with pytest.raises(ValueError, match="a query for a latency that has no target"):
+        Scaling(1, 2, 70, None, Query("http://prometheus:9090", "avg(x)"))
+
+
+def values_of(chart: str) -> Any:
+    file = CHARTS / chart / "values.yaml"
+    if not file.exists():
+        pytest.skip(f"no copy of the values of {chart} beside the repository")
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def test_the_charts_have_what_we_rely_on() -> None:
+    prometheus = values_of("kube-prometheus-stack")
+    assert prometheus["prometheus"]["service"]["port"] == 9090
+    assert (prometheus["nameOverride"], prometheus["fullnameOverride"]) == ("", "")
+    assert prometheus["prometheus"]["prometheusSpec"]["serviceMonitorSelectorNilUsesHelmValues"] is True
+    assert values_of("prometheus-adapter")["rules"]["custom"] == []
+
+
+COUNTS: Mapping[str, tuple[int, int, int]] = {
+    # Requests in each scrape by bucket: up to 0.1 s, up to 0.2 s, all.
+    "slow": (0, 100, 100),  # 99 of 100 lie below 0.1 + 0.99 * 0.1 s
+    "fast": (99, 100, 100),  # 99 of 100 lie below 0.1 s
+    "idle": (0, 0, 0),
+}
+
+
+def series(pod: str, *, team: str = "a", service: str = "s", name: str = HISTOGRAM) -> list[Data]:
+    """What a pod exposes, scraped each 15 seconds for five minutes."""
+    labels, counts = f'namespace="{team}",service="{service}",pod="{service}-{pod}"', COUNTS[pod]
+    buckets = [
+        (f'{name}_bucket{{{labels},le="{le}"}}', step) for le, step in zip(("0.1", "0.2", "+Inf"), counts, strict=True)
+    ]
+    return [
+        {"series": one, "values": f"0+{step}x20"} for one, step in [*buckets, (f"{name}_count{{{labels}}}", counts[2])]
+    ]
+
+
+Answers = Callable[[str, list[Data], list[Data]], None]
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Answers:
+    """Checks what an expression yields on made-up series, by Prometheus' own promtool."""
+    cache = platformdirs.user_cache_path("gpu-tenancy")
+    kept = [file for file in (*cache.glob("promtool*"), *cache.glob("*/promtool")) if file.is_file()]
+    promtool = shutil.which("promtool") or next(iter(kept), None)
+    if promtool is None:
+        pytest.skip("promtool is neither on the PATH nor in the cache")
+
+    def check(expr: str, given: list[Data], samples: list[Data]) -> None:
+        # In tenths of a millisecond, since promtool compares to the last bit.
+        test = {"expr": f"round(10000 * ({expr}))", "eval_time": "5m", "exp_samples": samples}
+        case = {"interval": "15s", "input_series": given, "promql_expr_test": [test]}
+        file = tmp_path / "test.yaml"
+        file.write_text(yaml.safe_dump({"evaluation_interval": "15s", "tests": [case]}))
+        said = run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stdout + said.stderr
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("pods", "value"),
+    [
+        (["slow"], 1990),
+        (["fast"], 1000),
+        (["slow", "fast"], 1495),
+        (["slow", "fast", "idle"], 997),
+        (["idle"], 0),
+        ([], None),
+    ],
+    ids=str,
+)
+def test_keda_is_told_the_percentile_averaged_over_the_servers_pods_and_nothing_where_none_is_scraped(
+    answers: Answers, pods: list[str], value: int | None
+) -> None:
+    # Neither of a team, a server or a histogram of another name is asked for.
+    others = [*series("slow", team="b"), *series("slow", service="t"), *series("slow", name="other_seconds")]
+    samples = [] if value is None else [{"labels": "{}", "value": value}]
+    answers(
+        expression(measured({"histogram": HISTOGRAM})),
+        [*others, *(one for pod in pods for one in series(pod))],
+        samples,
+    )
+
+
+def test_a_pod_that_counts_requests_without_buckets_is_not_idle(answers: Answers) -> None:
+    counted = [one for one in series("slow") if "_count{" in one["series"]]
+    assert len(counted) == 1
+    expr = expression(measured({"histogram": HISTOGRAM}))
+    answers(expr, counted, [])
+    answers(expr, [*counted, *series("fast")], [{"labels": "{}", "value": 1000}])
+
+
+def test_the_adapter_is_told_the_same_percentile_of_each_pod(answers: Answers) -> None:
+    (rule,) = rules(measured({"histogram": HISTOGRAM, "by": "adapter"}))
+    # As the adapter fills its template in: docs/config.md of kubernetes-sigs/prometheus-adapter.
+    expr = rule["metricsQuery"].replace("<<.LabelMatchers>>", 'namespace="a",pod=~"s-slow|s-fast|s-idle"')
+    expr = expr.replace("<<.GroupBy>>", "pod")
+    given = [one for pod in COUNTS for one in series(pod)] + series("slow", team="b") + series("slow", service="t")
+    each = {"slow": 1990, "fast": 1000, "idle": 0}
+    answers(expr, given, [{"labels": f'{{pod="s-{pod}"}}', "value": value} for pod, value in each.items()])
+
+
+def test_both_queries_hold_the_same_expression() -> None:
+    (rule,) = rules(measured({"histogram": HISTOGRAM, "by": "adapter"}))
+    filled = rule["metricsQuery"].replace("<<.LabelMatchers>>", 'namespace="a",service="s"')
+    assert expression(measured({"histogram": HISTOGRAM})) == f"avg({filled.replace('<<.GroupBy>>', 'pod')})"
+    assert filled.count('{namespace="a",service="s"}[2m]') == 2

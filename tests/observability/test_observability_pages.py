@@ -1,0 +1,148 @@
+"""Dashboards, alerts and the table of metrics: that they hold together, and follow from the stack."""
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from builders import pool, stack
+from jsonschema import Draft7Validator
+from observability_builders import LATENCY, amd, observed, panels, watched
+
+from console.offline.manifests import kubernetes_objects
+from console.offline.render import render
+from model.observability import ObservabilityPlan
+from model.observability.metrics import metrics
+from model.source import Source, to_config
+
+UPSTREAM = Path(__file__).parents[3] / "shared" / "upstream"
+RULES = UPSTREAM / "crds" / "prometheus-operator" / "monitoring.coreos.com_prometheusrules.yaml"
+WORDS = {"and", "or", "on", "by", "unless", "group_left", "time", "vector", "sum", "max", "avg", "count", "increase"}
+PROGRAM = """
+import json
+import pulumi
+from model.load import load
+from model.plan import plan
+from model.source import read_config
+from components.observability import Observability
+from model.observability import observability
+from model.plan.shares import Tree
+config = pulumi.Config("gpu-tenancy")
+stack = load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))}))
+servers = tuple(each for team in plan(stack).teams for each in team.servers)
+Observability("observability", observability(Tree(stack), servers), namespace="monitoring")
+"""
+
+
+def _expressions(plan: ObservabilityPlan) -> list[str]:
+    boards = [json.loads(text) for _, text in plan.dashboards]
+    queries = [each["definition"] for board in boards for each in board["templating"]["list"] if "definition" in each]
+    shown = [expr for _, expr, _ in panels(plan)]
+    return [*shown, *queries, *(rule["expr"] for group in plan.rules for rule in group["rules"])]
+
+
+def _selectors(expr: str) -> list[tuple[str, list[str]]]:
+    """Every metric that an expression names, with the labels it is picked by."""
+    found = re.findall(r"\b((?:kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
+    return [(name, re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", labels)) for name, labels in found]
+
+
+def _selected() -> list[tuple[str, list[str]]]:
+    every = [each for expr in _expressions(observed(watched())) for each in _selectors(expr)]
+    # Parts of label names, such as kube_…_resource, are in quotes or lists of labels and never before a brace.
+    return [(name, labels) for name, labels in every if name != LATENCY and name not in WORDS]
+
+
+def test_every_metric_of_an_expression_is_in_the_table_and_each_of_the_table_is_used() -> None:
+    assert {name for name, _ in _selected()} == set(metrics())
+
+
+def test_every_metric_is_picked_by_labels_that_it_has() -> None:
+    strangers = [
+        (name, label) for name, labels in _selected() for label in labels if label not in metrics()[name].labels
+    ]
+    assert strangers == []
+
+
+@pytest.fixture(params=range(5))
+def board(request: pytest.FixtureRequest) -> Any:
+    number: int = request.param
+    return json.loads(observed(watched()).dashboards[number][1])
+
+
+def test_no_two_panels_share_an_id_or_a_place(board: Any) -> None:
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    for one, other in combinations([panel["gridPos"] for panel in board["panels"]], 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or above
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in board["panels"])
+
+
+def test_every_target_has_an_expression_a_letter_and_the_chosen_data_source(board: Any) -> None:
+    assert board["templating"]["list"][0]["type"] == "datasource"
+    for panel in board["panels"]:
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters
+        assert len(set(letters)) == len(letters)
+        assert all(target["expr"] for target in panel["targets"])
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+
+
+def test_every_variable_of_an_expression_is_one_of_its_page(board: Any) -> None:
+    there = {variable["name"] for variable in board["templating"]["list"]}
+    used = set(re.findall(r"\$([a-z]+)", json.dumps(board["panels"])))
+    assert used <= there
+
+
+def test_the_same_stack_gives_the_same_text_and_five_pages() -> None:
+    assert observed(watched()) == observed(watched())
+    names = [name for name, _ in observed(watched()).dashboards]
+    assert names == [f"gpu-tenancy-{page}.json" for page in ("cluster", "nodes", "training", "quota", "serving")]
+
+
+def test_another_vendors_gpus_are_asked_for_by_their_own_name() -> None:
+    text = " ".join(_expressions(observed(amd())))
+    assert 'resource=~"amd_com_gpu"' in text
+    assert 'resource=~"amd[.]com/gpu"' in text
+    assert "nvidia" not in text
+
+
+def test_a_fleet_without_gpus_has_nothing_to_look_at() -> None:
+    assert observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={})) == ObservabilityPlan()
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+    rules = [rule for group in observed(watched()).rules for rule in group["rules"]]
+    assert all(rule["labels"]["severity"] in {"critical", "warning", "info"} for rule in rules)
+    assert all(len(rule["annotations"]["description"]) > len(rule["annotations"]["summary"]) for rule in rules)
+
+
+def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_namespace(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "__main__.py").write_text(PROGRAM)
+    config = {**to_config(Source(watched())), "gpu-tenancy:keys": json.dumps(list(watched()))}
+    made = render(tmp_path, project="other", stack="x", config=config)
+    objects = kubernetes_objects(made)
+    assert sorted(one.kind for one in objects) == ["ConfigMap"] * 5 + ["PrometheusRule"]
+    assert {one.namespace for one in objects} == {"monitoring"}
+    labels = [cast("Any", one.manifest)["metadata"].get("labels") for one in objects if one.kind == "ConfigMap"]
+    assert labels == [{"grafana_dashboard": "1"}] * 5
+    (component,) = (one for one in made.registrations if one.type == "gpu-tenancy:tenancy:Observability")
+    assert len([one for one in made.registrations if one.parent == component.urn]) == 6
+
+
+@pytest.mark.skipif(not RULES.is_file(), reason="the operator's definitions are not beside the repository")
+def test_the_rule_is_one_that_prometheus_operator_takes() -> None:
+    definition = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rule = json.loads(json.dumps({"groups": list(observed(watched()).rules)}))
+    validator = cast("Any", Draft7Validator(schema))
+    assert list(validator.iter_errors(rule)) == []
+    rule["groups"][0]["rules"][0]["for"] = "ten minutes"
+    assert list(validator.iter_errors(rule))
