@@ -37,7 +37,7 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
     if not resources:
         return ObservabilityPlan()
     on = Expressions(resources, tuple(tree.stack.teams))
-    services = [pages.Service(s.team, s.name, s.scaling.latency if s.scaling else None) for s in servers]
+    services = [_service(server) for server in servers]
     with_gpus = [name for name, flavor in tree.flavors.items() if flavor.resource]
     boards = (
         pages.cluster(on),
@@ -47,6 +47,13 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
         pages.serving(on, services),
     )
     return ObservabilityPlan(tuple((f"{each.uid}.json", to_json(each)) for each in boards), groups(on))
+
+
+def _service(server: "ServerPlan") -> pages.Service:
+    scaling = server.scaling
+    if scaling is None:
+        return pages.Service(server.team, server.name, None)
+    return pages.Service(server.team, server.name, scaling.latency, scaling.per_pod)
 
 
 __all__ = ["ObservabilityPlan", "observability"]

@@ -19,11 +19,13 @@ class Service:
 
     Attributes:
         latency: its metric and the target in seconds; None where it has none.
+        per_pod: PromQL of the latency of each pod; None where the metric itself is that.
     """
 
     team: str
     name: str
     latency: tuple[str, float] | None
+    per_pod: str | None = None
 
 
 def cluster(on: Expressions) -> Dashboard:
@@ -224,7 +226,8 @@ def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
     if server.latency is None:
         return gpus, many
     metric, target = server.latency
-    worst = f'max({metric}{{namespace="{server.team}", {pod}}})'
+    each = server.per_pod or f'{metric}{{namespace="{server.team}", {pod}}}'
+    worst = f"max({each})"
     targets = (Target(worst, "slowest pod, p99"), Target(f"vector({target:g})", "target"))
     return Panel(f"{title}: latency", targets, unit="s"), gpus, many
 

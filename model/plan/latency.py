@@ -73,18 +73,23 @@ def metric_name(metrics: Metrics) -> str | None:
     return f"{metrics.histogram.removesuffix('_seconds')}_p99_seconds"
 
 
+def per_pod(stack: Stack, team: str, server: str) -> str | None:
+    """PromQL of each pod's percentile; None without a histogram, where only the adapter's own metric has it."""
+    # The labels that a ServiceMonitor gives to all that is scraped through it.
+    matchers = f'namespace="{team}",service="{server}"'
+    return pod_p99(stack.metrics.histogram, matchers, "pod") if stack.metrics.histogram else None
+
+
 def query(stack: Stack, team: str, server: str) -> Query | None:
     """What KEDA asks for a server: the percentile averaged over its pods, as an autoscaler does with a pod metric.
 
     Returns:
         None where KEDA is not the one to scale on latency.
     """
-    metrics = stack.metrics
-    if metrics.histogram is None or metrics.by == "adapter":
+    each = per_pod(stack, team, server)
+    if each is None or stack.metrics.by == "adapter":
         return None
-    # The labels that a ServiceMonitor gives to all that is scraped through it.
-    pods = f'namespace="{team}",service="{server}"'
-    return Query(prometheus_address(metrics.prometheus), f"avg({pod_p99(metrics.histogram, pods, 'pod')})")
+    return Query(prometheus_address(stack.metrics.prometheus), f"avg({each})")
 
 
 def pod_p99(histogram: str, matchers: str, by: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from model.plan.latency import Monitor, Query, metric_name, monitor, query, target
+from model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from model.plan.pods import pod_size
 from model.plan.queues import gang_queue_name
 from model.plan.shares import Tree
@@ -44,6 +44,7 @@ class Scaling:
     Attributes:
         cpu: percent of the requested cpu, or None.
         latency: pod metric and its target in seconds, or None.
+        per_pod: PromQL of the latency of each pod; None where only an adapter has it, as the metric.
         query: what KEDA asks for that metric, averaged over the pods; None where an adapter serves it for each pod.
 
     Raises:
@@ -55,6 +56,7 @@ class Scaling:
     cpu: int | None
     latency: tuple[str, float] | None
     query: Query | None = None
+    per_pod: str | None = None
 
     def __post_init__(self) -> None:
         if self.cpu is None and self.latency is None:
@@ -228,4 +230,5 @@ def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
         cpu=server.scale_on.cpu if server.scale_on else 70,
         latency=latency,
         query=query(tree.stack, team, name) if latency else None,
+        per_pod=per_pod(tree.stack, team, name) if latency else None,
     )

@@ -1,15 +1,14 @@
 """Latency that servers scale on: one name in the stack, from which scraping, query and metric all follow."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import run
 from typing import Any
 
-import platformdirs
 import pytest
 import yaml
 from builders import Data, errors, planned, server, stack, team
+from prometheus_tool import promtool
 
 from model.load import load
 from model.plan.latency import Monitor, Query, adapter_rules, metric_name, prometheus_address
@@ -237,11 +236,7 @@ Answers = Callable[[str, list[Data], list[Data]], None]
 @pytest.fixture
 def answers(tmp_path: Path) -> Answers:
     """Checks what an expression yields on made-up series, by Prometheus' own promtool."""
-    cache = platformdirs.user_cache_path("gpu-tenancy")
-    kept = [file for file in (*cache.glob("promtool*"), *cache.glob("*/promtool")) if file.is_file()]
-    promtool = shutil.which("promtool") or next(iter(kept), None)
-    if promtool is None:
-        pytest.skip("promtool is neither on the PATH nor in the cache")
+    tool = promtool()
 
     def check(expr: str, given: list[Data], samples: list[Data]) -> None:
         # In tenths of a millisecond, since promtool compares to the last bit.
@@ -249,7 +244,7 @@ def answers(tmp_path: Path) -> Answers:
         case = {"interval": "15s", "input_series": given, "promql_expr_test": [test]}
         file = tmp_path / "test.yaml"
         file.write_text(yaml.safe_dump({"evaluation_interval": "15s", "tests": [case]}))
-        said = run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+        said = run([tool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
         assert said.returncode == 0, said.stdout + said.stderr
 
     return check

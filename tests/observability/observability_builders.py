@@ -1,19 +1,14 @@
 """A stack's dashboards and alerts, and Prometheus' own promtool to try them."""
 
 import json
-import os
-import platform
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
 from builders import Data, planned, pool, server, stack, team
+from prometheus_tool import promtool
 
-from console.embedded.platform import Platform
 from model.load import load
 from model.observability import ObservabilityPlan, observability
 from model.plan.shares import Tree
@@ -56,34 +51,6 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
         for panel in board["panels"]:
             for target in panel["targets"]:
                 yield f"{board['uid']}/{panel['title']}/{target['refId']}", target["expr"], target
-
-
-def promtool() -> Path:
-    """Prometheus' promtool: on the path, kept in the cache, or out of Debian's package.
-
-    Raises:
-        RuntimeError: on a Debian machine whose package cannot be had. Elsewhere, the test is skipped.
-    """
-    found = shutil.which("promtool")
-    kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / "promtool"
-    if found or kept.is_file():
-        return Path(found) if found else kept
-    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        pytest.skip("promtool is not on the PATH, and there is no apt-get to fetch it with")
-    with TemporaryDirectory() as folder:
-        said = subprocess.run(
-            ["apt-get", "download", "prometheus"], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-        )
-        packages = list(Path(folder).glob("prometheus_*.deb"))
-        if not packages:
-            msg = f"promtool cannot be had: apt-get download prometheus: {said.stderr}; install Prometheus"
-            raise RuntimeError(msg)
-        subprocess.run(["dpkg-deb", "-x", str(packages[0]), f"{folder}/all"], check=True, timeout=300)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = kept.with_suffix(f".{os.getpid()}")
-        shutil.copy2(f"{folder}/all/usr/bin/promtool", unfinished)
-        unfinished.replace(kept)
-    return kept
 
 
 def tried(tests: list[Data], rules: Data, folder: Path) -> tuple[bool, str]:

@@ -222,6 +222,26 @@ def test_every_expression_of_a_dashboard_gives_the_answer_worked_out_by_hand(tmp
     assert passed, said
 
 
+def test_latency_of_a_histogram_is_that_of_the_slowest_pod_in_seconds(tmp_path: Path) -> None:
+    sections = watched() | {"metrics": {"histogram": "latency_seconds"}}
+    name = "gpu-tenancy-serving/b/api: latency/A"
+    (expr,) = (expr for found, expr, _ in panels(observed(sections)) if found == name)
+    world = {
+        f'latency_seconds_{kind}{{namespace="b", service="api", pod="api-5f-{pod}"{le}}}': f"0+{step}x120"
+        for pod, below in (("x1", 100), ("x2", 0))
+        for kind, le, step in (
+            ("bucket", ', le="0.1"', below),
+            ("bucket", ', le="0.2"', 100),
+            ("bucket", ', le="+Inf"', 100),
+            ("count", "", 100),
+        )
+    }
+    check = _asks(f"round(1000 * ({expr}))", "90m", {"{}": 199})
+    case = {"interval": "1m", "input_series": _series(world, 120), "promql_expr_test": [check]}
+    passed, said = tried([case], {"groups": []}, tmp_path)
+    assert passed, said
+
+
 @pytest.mark.parametrize("wrong", [("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USE"), ("cluster_queue=", "clusterqueue=")])
 def test_another_name_of_a_metric_or_label_is_noticed(tmp_path: Path, wrong: tuple[str, str]) -> None:
     passed, said = tried(_board({key.replace(*wrong): value for key, value in WORLD.items()}), {"groups": []}, tmp_path)

@@ -1,0 +1,55 @@
+"""Prometheus' own promtool, by which tests try expressions and alerts."""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from console.embedded.platform import Platform
+
+
+def promtool() -> Path:
+    """Promtool on the path, kept in the cache, or out of Debian's package, for which no root is needed.
+
+    Raises:
+        RuntimeError: on a Debian machine whose package cannot be had. Elsewhere, the test is skipped.
+    """
+    found = shutil.which("promtool")
+    kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / "promtool"
+    if found or kept.is_file():
+        return Path(found) if found else kept
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        pytest.skip("promtool is not on the PATH, and there is no apt-get to fetch it with")
+    with TemporaryDirectory() as text:
+        folder = Path(text)
+        package = _package(folder)
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=300)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy2(folder / "all/usr/bin/promtool", unfinished)
+        unfinished.replace(kept)
+    return kept
+
+
+def _package(folder: Path) -> Path:
+    """The package, by the machine's own lists, or where it has none yet by lists in the folder."""
+    lists = folder / "lists"
+    lists.mkdir()
+    own = ["-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}", "-o", "Debug::NoLocking=true"]
+    words = _apt(folder, "download", "prometheus")
+    if not list(folder.glob("prometheus_*.deb")):
+        words += _apt(folder, *own, "update") + _apt(folder, *own, "download", "prometheus")
+    packages = list(folder.glob("prometheus_*.deb"))
+    if not packages:
+        msg = f"promtool cannot be had: apt-get download prometheus: {words}; install Prometheus"
+        raise RuntimeError(msg)
+    return packages[0]
+
+
+def _apt(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["apt-get", *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return done.stdout[-500:] + done.stderr[-500:]
