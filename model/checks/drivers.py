@@ -6,6 +6,7 @@ from model.catalogue import find_gpu
 from model.catalogue.clouds import CloudRules, SharingRule, driver_mode, rules_of
 from model.plan.gpu_operator import clashes, nvidia_pools
 from model.plan.gpus import machine_of, sharing_rule
+from model.plan.operators.needs import installed_by
 from model.plan.shares import Tree
 from model.plan.supply import Flavor
 from model.problems import Problem, nearest
@@ -19,8 +20,11 @@ def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
     for name in tree.stack.pools:
         yield from _driver(tree.stack, name, rules)
         yield from _cut(tree.stack, name, rules)
-    for first, other in clashes(tree.stack):
+    apart = list(clashes(tree.stack))
+    for first, other in apart:
         yield _clash(tree.stack, first, other)
+    if not apart:
+        yield from _approved(tree.stack, rules)
     for flavor in tree.flavors.values():
         yield from _trust(tree, flavor)
 
@@ -46,6 +50,26 @@ def _clash(stack: Stack, first: str, other: str) -> Problem:
     )
     mend = f"give both pools one driver, or the second a cluster of its own ({names[0]}: {modes[names[0]].means})"
     return Problem(("pools", other, "driver"), rule, mend, names[1], about=(("pools", first, "driver"),))
+
+
+def _approved(stack: Stack, rules: CloudRules) -> Iterator[Problem]:
+    """Another set of the GPU Operator's values takes the driver off nodes that run, so the stack says it twice."""
+    said = stack.operators.driver
+    place = ("operators", "driver")
+    if said is not None and said not in rules.drivers:
+        rule = f"is no way to bring the driver on {rules.title}"
+        yield Problem(place, rule, nearest(said, rules.drivers), said)
+        return
+    pool = next(nvidia_pools(stack), None)
+    usual = next(iter(rules.drivers))
+    mode = driver_mode(service_of(stack.cluster), stack.pools[pool].driver) if pool else None
+    if pool is None or mode is None or not stack.cluster.NODES_MADE or installed_by(stack, "gpu_operator") != "here":
+        return
+    if mode.operator != rules.drivers[said or usual].operator:
+        name = stack.pools[pool].driver or usual
+        rule = f"sets the GPU Operator up otherwise than {said or usual}, which takes the driver off nodes that run so"
+        mend = f"approve the change: write operators.driver: {name}; drain the nodes first"
+        yield Problem(("pools", pool, "driver"), rule, mend, name, about=(place,))
 
 
 def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from model.spec.base import Section, Shorthand, refuse
+from model.spec.pools import Driver
 
 
 def _off(value: Any) -> Any:
@@ -53,6 +54,9 @@ OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), Bef
 class Operators(Section):
     """What the tenancy relies on, by name: a word (`here`, `installed`, `off`), or `{install, version, values}`."""
 
+    driver: Driver | None = None
+    """The pools' driver mode for which the GPU Operator is set up; left out, the cloud's usual one. A second word for
+    it, since a change takes the driver off nodes that run."""
     prometheus: OperatorEntry = Operator()
     """kube-prometheus-stack: Prometheus with Grafana, for all metrics and dashboards."""
     gpu_operator: OperatorEntry = Operator()

@@ -41,6 +41,7 @@ def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields
     """One pool of two nodes of eight H100s, half of which belong to a team."""
     return stack(
         cluster=CLUSTERS[cloud],
+        operators={"driver": fields["driver"]} if "driver" in fields else {},
         pools={"h100": pool(H100[cloud], nodes, **fields)},
         teams=teams if teams is not None else {"a": team(gpus={"h100": {"guaranteed": 8}})},
     )
@@ -333,6 +334,36 @@ def test_drivers_that_exclude_each_other_cannot_be_in_one_cluster() -> None:
 def test_drivers_that_agree_on_the_operator_can_be_in_one_cluster() -> None:
     pools = {"a": pool(), "b": pool("p4de.24xlarge", driver="bottlerocket")}
     assert errors(stack(cluster=AWS, pools=pools, teams={})) == []
+
+
+def test_another_driver_than_the_usual_is_approved_by_a_second_word() -> None:
+    sections = on("azure", driver="operator")
+    assert errors(sections) == []
+    assert errors(sections | {"operators": {}}) == [
+        (
+            "pools.h100.driver: operator sets the GPU Operator up otherwise than managed, which takes the driver off"
+            " nodes that run so; approve the change: write operators.driver: operator; drain the nodes first"
+        )
+    ]
+
+
+def test_the_way_back_is_approved_too() -> None:
+    (found,) = errors(on("azure") | {"operators": {"driver": "operator"}})
+    assert found.startswith("pools.h100.driver: managed sets the GPU Operator up otherwise than operator")
+
+
+def test_modes_that_want_the_same_of_the_operator_need_no_approval() -> None:
+    assert errors(on("aws", driver="bottlerocket") | {"operators": {}}) == []
+
+
+def test_whoever_installs_the_operator_elsewhere_approves_there() -> None:
+    assert errors(on("azure", driver="operator") | {"operators": {"gpuOperator": "installed"}}) == []
+
+
+def test_what_is_approved_is_a_mode_of_the_cloud() -> None:
+    assert errors(on("azure") | {"operators": {"driver": "bottlerocket"}}) == [
+        "operators.driver: bottlerocket is no way to bring the driver on AKS; known: managed, operator"
+    ]
 
 
 # What a pool's driver mode becomes, on both of its sides.

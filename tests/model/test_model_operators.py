@@ -323,7 +323,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
     "an unknown operator": (
         made_here(operators={"kueu": "here"}),
         (
-            "operators.kueu: is no key here; did you mean 'kueue'? Known: amdGpuOperator, draDriver, fluid,"
+            "operators.kueu: is no key here; did you mean 'kueue'? Known: amdGpuOperator, draDriver, driver, fluid,"
             " gpuOperator, intelDevicePlugin, keda, kueue, prometheus, prometheusAdapter, trainer, volcano"
         ),
     ),

@@ -53,7 +53,9 @@ def creation(**more: Any) -> Data:
 def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) -> Data:
     """Nodes without GPUs, eight A100s that may become 32, and a team that is guaranteed eight."""
     own = {"cpu": {"machine": "Standard_D32s_v5", "nodes": 3}, "gpu": pool(labels={"example.com/whole": "yes"})}
+    driver = next((each["driver"] for each in pools.values() if "driver" in each), None)
     return {
+        "operators": {"driver": driver} if driver else {},
         "environment": environment,
         "cluster": cluster or section(),
         "pools": own | pools,

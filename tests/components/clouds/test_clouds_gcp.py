@@ -39,7 +39,10 @@ def new(**fields: Any) -> Data:
 def opened(pool: Data | None = None, environment: str = "dev", stack: Data | None = None, **cluster: Any) -> Program:
     """A cluster that exists with one pool of L4s, unless it is said otherwise."""
     section = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1", **cluster}
+    pools = {"gpus": pool or {}, **(stack or {}).get("pools", {})}
+    driver = next((each["driver"] for each in pools.values() if "driver" in each), None)
     sections: Data = {
+        "operators": {"driver": driver} if driver else {},
         "environment": environment,
         "cluster": section,
         "pools": {"gpus": {"machine": "g2-standard-48", "nodes": {"min": 0, "max": 4}, **(pool or {})}},
