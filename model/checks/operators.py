@@ -35,6 +35,7 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
         if operator_of(stack, name).install == "off" and (lacking := _LACKING.get(name)):
             yield from _lacking(name, lacking(stack))
     yield from _one_metrics_server(stack)
+    yield from _served(stack)
     yield from _one_advertiser(stack)
     yield from _intel_labels(stack)
     yield from _taken_namespaces(stack)
@@ -42,6 +43,16 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
 
 def _place(name: str) -> Path:
     return ("operators", to_camel(name))
+
+
+def _served(stack: Stack) -> Iterator[Problem]:
+    """A metric that is only named, where this program installs what there is: nobody serves it."""
+    named = stack.metrics.latency_p99 is not None and stack.metrics.histogram is None
+    if not named or not stack.cluster.NODES_MADE or installed_by(stack, "prometheus_adapter") == "installed":
+        return
+    rule = "is a metric that nothing here serves, so an autoscaler would never act on it"
+    mend = "write metrics.histogram in its place, or operators.prometheusAdapter: installed, where one serves it"
+    yield Problem(("metrics", "latencyP99"), rule, mend, stack.metrics.latency_p99, (("operators",),))
 
 
 def _said_in_vain(stack: Stack, name: str) -> Iterator[Problem]:

@@ -537,3 +537,30 @@ def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
 def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None:
     values = {"a": 1, "b": {"c": [1], "d": {}, "nodeSelector": {"x": "y"}}, "e": None}
     assert described(values) == {".": f"a e{FREE}", "b": f"c d{FREE} nodeSelector{FREE}"}
+
+
+LATENCY: Data = {
+    "metrics": {"latencyP99": "latency_p99_seconds"},
+    "teams": {
+        "a": team(
+            gpus={"h100": {"guaranteed": 8}},
+            serving={"s": server(replicas={"min": 1, "max": 4}, scaleOn={"latencyP99": "100ms"})},
+        )
+    },
+}
+
+
+def test_a_metric_that_is_only_named_is_refused_where_nothing_serves_it() -> None:
+    assert errors(made_here(**LATENCY)) == [
+        (
+            "metrics.latencyP99: latency_p99_seconds is a metric that nothing here serves, so an autoscaler would never"
+            " act on it; write metrics.histogram in its place, or operators.prometheusAdapter: installed, where one"
+            " serves it"
+        )
+    ]
+    assert errors(made_here(**LATENCY, operators={"prometheusAdapter": "installed"})) == []
+    assert errors(made_here(**LATENCY | {"metrics": {"histogram": "latency_seconds"}})) == []
+
+
+def test_in_a_cluster_that_exists_its_adapter_is_its_owners() -> None:
+    assert errors(stack(**LATENCY)) == []
