@@ -18,7 +18,8 @@ if planned.operators:
     operators = Operators("operators", planned.operators, within)
     within = pulumi.ResourceOptions(providers=[cluster.kubernetes], depends_on=[operators])
 if planned.observability:
-    Observability("observability", planned.observability, planned.monitoring, within)
+    of_others = planned.monitoring not in {release.namespace for release in planned.operators}
+    Observability("observability", planned.observability, planned.monitoring, within, of_others=of_others)
 tenancy = Tenancy("tenancy", planned, within)
 
 pulumi.export("environment", planned.environment)

@@ -2,7 +2,7 @@
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.core.v1 import ConfigMap
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace
 
 from model.observability import ObservabilityPlan
 
@@ -11,17 +11,25 @@ class Observability(pulumi.ComponentResource):
     """A ConfigMap for each dashboard, and one PrometheusRule with all alerts.
 
     Prometheus, its operator and Grafana are not installed here: make this depend on their release, whose definitions
-    the rule needs.
+    the rule needs. Where somebody else installed it (`of_others`), the namespace is theirs.
 
     Example:
         >>> Observability("observability", observability(tree, servers), namespace="monitoring")
     """
 
     def __init__(
-        self, name: str, plan: ObservabilityPlan, namespace: str, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        plan: ObservabilityPlan,
+        namespace: str,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        of_others: bool = False,
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:Observability", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
+        if of_others:  # Read, so that a preview says at once where it is not there.
+            Namespace.get(f"{name}-namespace", namespace, opts=own)
         self.dashboards = {
             file: ConfigMap(
                 f"{name}-{file.removesuffix('.json')}",

@@ -9,9 +9,12 @@ from builders import Data, pool, stack
 from components_builders import Program, program
 from dependency_graph import Graph, name_of
 
+from console.offline.checks import problems
 from console.offline.recording import Registration
-from console.project import preview
+from console.offline.render import render
+from console.project import ROOT, preview
 from model.plan.operators.probes import PROBES
+from model.source import Source, to_config
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 JUDGES: Final = {
@@ -145,3 +148,21 @@ def test_every_release_names_one_version() -> None:
     for one in Graph(operators().rendered).find(RELEASE):
         assert str(one.inputs["version"])[0] in "v0123456789"
         assert one.inputs["atomic"] is True
+
+
+@pytest.mark.parametrize("said", ["here", "installed"])
+def test_dashboards_go_where_prometheus_is_whoever_installed_it(said: str) -> None:
+    config = to_config(Source(on_a_cloud(operators={"prometheus": said})))
+    rendered = render(ROOT, project="gpu-tenancy", stack="x", config=config)
+    assert problems(rendered) == ()
+    pages = [one for one in rendered.registrations if name_of(one).startswith("dashboard-")]
+    assert len(pages) == 5
+    read = [one.external_id for one in rendered.registrations if one.type == "kubernetes:core/v1:Namespace"]
+    assert ("monitoring" in read) == (said == "installed")
+
+
+def test_a_cluster_that_exists_gets_dashboards_only_where_the_stack_says_that_prometheus_is_there() -> None:
+    for operators, count in (({}, 0), ({"prometheus": "installed"}, 5)):
+        rendered = render(ROOT, project="gpu-tenancy", stack="x", config=to_config(Source(stack(operators=operators))))
+        pages = [one for one in rendered.registrations if name_of(one).startswith("dashboard-")]
+        assert len(pages) == count
