@@ -30,7 +30,7 @@ lint: ready-clouds
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
 	@$(RUN) basedpyright
-	@$(RUN) lint-imports
+	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports
 
 bench: ready ## The offline preview of 1 to 1,000 teams: time, memory, growth
 	@$(RUN) python -m benchmarks.preview

@@ -1,0 +1,1 @@
+"""Rules for clusters and node pools on AWS, GCP and Azure."""

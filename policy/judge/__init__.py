@@ -1,0 +1,34 @@
+"""What policy packs share: reading resources, judging them by rules, answering Pulumi's engine.
+
+Each pack has this folder by a link, so that it can be published alone: `pulumi policy publish` follows links.
+"""
+
+from pulumi_policy import EnforcementLevel, Severity
+
+from judge.quantities import quantity, shown
+from judge.reading import CannotTellError, View
+from judge.resources import Resource, Stack, Subject, kubernetes, typed
+from judge.rules import AnyRule, Pack, Rule, Settings
+
+ADVICE = EnforcementLevel.ADVISORY
+MUST = EnforcementLevel.MANDATORY
+
+__all__ = [
+    "ADVICE",
+    "MUST",
+    "AnyRule",
+    "CannotTellError",
+    "EnforcementLevel",
+    "Pack",
+    "Resource",
+    "Rule",
+    "Settings",
+    "Severity",
+    "Stack",
+    "Subject",
+    "View",
+    "kubernetes",
+    "quantity",
+    "shown",
+    "typed",
+]

@@ -1,0 +1,30 @@
+"""Kubernetes quantities, read exactly: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d+)?")
+_UNITS: Final = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+
+
+def quantity(text: str) -> Decimal | None:
+    """The number in its base unit (cores, bytes, pieces); None where the text is none."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, unit = found[1], found[2] or ""
+    if unit[:1] in {"e", "E"} and unit not in _UNITS:
+        return Decimal(number + unit)
+    return Decimal(number) * _UNITS[unit]
+
+
+def shown(number: Decimal) -> str:
+    """A number as people write it: `8`, `0.5`, never `8.0`."""
+    return str(int(number)) if number == number.to_integral_value() else str(number.normalize())

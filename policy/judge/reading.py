@@ -1,0 +1,238 @@
+"""A resource's properties as rules read them: plain values, with the place of each and what cannot be known."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from google.protobuf.struct_pb2 import Struct, Value
+from pulumi_policy import proxy
+
+from judge.quantities import quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that only a cloud or a cluster will decide, after a preview."""
+
+
+Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"
+Path: TypeAlias = tuple[str, ...]
+
+# Published constants of Pulumi's protocol: sdk/go/common/resource/properties.go in pulumi/pulumi.
+SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
+_OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
+_UNKNOWN: Final = Unknown()
+UNKNOWNS: Final = frozenset(
+    {
+        proxy.UNKNOWN_ARCHIVE_VALUE,
+        proxy.UNKNOWN_ARRAY_VALUE,
+        proxy.UNKNOWN_ASSET_VALUE,
+        proxy.UNKNOWN_BOOLEAN_VALUE,
+        proxy.UNKNOWN_NUMBER_VALUE,
+        proxy.UNKNOWN_OBJECT_VALUE,
+        proxy.UNKNOWN_STRING_VALUE,
+    }
+)
+
+
+class CannotTellError(Exception):
+    """A rule needs a value that nobody knows yet, or that is not of the kind that its API wants.
+
+    Args:
+        path: where the value is in its resource's properties.
+        why: what is the matter with it, never the value itself.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{'.'.join(path)} {why}")
+
+
+class Reader:
+    """Makes a Struct plain, in one pass, and keeps the secrets it meets.
+
+    Attributes:
+        secrets: texts and numbers that no message may show.
+    """
+
+    def __init__(self) -> None:
+        self.secrets: set[str] = set()
+
+    def read(self, struct: Struct) -> dict[str, Plain]:
+        """Returns the properties; unknown values become `Unknown`, secrets their value."""
+        return {key: self._value(value) for key, value in struct.fields.items()}
+
+    def _value(self, value: Value) -> Plain:
+        match value.WhichOneof("kind"):
+            case "string_value":
+                text = value.string_value
+                return _UNKNOWN if text in UNKNOWNS else text
+            case "number_value":
+                return value.number_value
+            case "bool_value":
+                return value.bool_value
+            case "struct_value":
+                return self._struct(value.struct_value)
+            case "list_value":
+                return [self._value(item) for item in value.list_value.values]
+            case _:
+                return None
+
+    def _struct(self, struct: Struct) -> Plain:
+        fields = struct.fields
+        if SIGNATURE not in fields:
+            return self.read(struct)
+        signature = fields[SIGNATURE].string_value
+        if signature in {SECRET, _OUTPUT}:
+            found = self._value(fields["value"]) if "value" in fields else _UNKNOWN
+            if signature == SECRET or ("secret" in fields and fields["secret"].bool_value):
+                self.secrets.update(texts_in(found))
+            return found
+        return None  # assets, archives and references to resources: no rule reads them
+
+
+def texts_in(value: Plain) -> Iterator[str]:
+    """Every text and number within a value, as a message would show it."""
+    match value:
+        case str():
+            yield value
+        case bool() | None | Unknown():
+            return
+        case float() | int():
+            yield f"{value:g}"
+        case list():
+            for item in value:
+                yield from texts_in(item)
+        case dict():
+            for item in value.values():
+                yield from texts_in(item)
+
+
+class View:
+    """One value and its place. What is not there reads as empty; what cannot be known raises.
+
+    All methods take the keys of the way down, and raise `CannotTellError` where something on that way is unknown or of
+    another kind.
+
+    Example:
+        >>> View({"spec": {"replicas": 3.0}}).number("spec", "replicas")
+        Decimal('3')
+    """
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Plain, path: Path = ()) -> None:
+        self.value = value
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and (self.path, self.value) == (other.path, other.value)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - it holds dicts
+
+    def at(self, *keys: str) -> "View":
+        """What is under these keys; a view of None where one of them is missing."""
+        value, path = self.value, self.path
+        for key in keys:
+            mapping = _mapping(value, path)
+            value, path = mapping.get(key), (*path, key)
+        if isinstance(value, Unknown):
+            raise CannotTellError(path, "is not known before it is deployed")
+        return View(value, path)
+
+    def has(self, *keys: str) -> bool:
+        """Whether something is there, known or not."""
+        if not keys:
+            return self.value is not None
+        return _mapping(self.at(*keys[:-1]).value, self.path).get(keys[-1]) is not None
+
+    def text(self, *keys: str, default: str = "") -> str:
+        """A text; a number or a flag as it would be written."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return default
+            case str():
+                return view.value
+            case bool():
+                return str(view.value).lower()
+            case float() | int():
+                return f"{view.value:g}"
+            case _:
+                raise CannotTellError(view.path, "is no text")
+
+    def flag(self, *keys: str, default: bool = False) -> bool:
+        """A truth value; the texts `true` and `false` are taken too."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return default
+            case bool():
+                return view.value
+            case "true" | "True":
+                return True
+            case "false" | "False":
+                return False
+            case _:
+                raise CannotTellError(view.path, "is neither true nor false")
+
+    def number(self, *keys: str) -> Decimal | None:
+        """A number or a Kubernetes quantity (`500m`, `2Ti`), in its base unit; None where it is not there."""
+        view = self.at(*keys)
+        if view.value is None:
+            return None
+        found = quantity(self.text(*keys)) if isinstance(view.value, (str, float, int)) else None
+        if found is None or isinstance(view.value, bool):
+            raise CannotTellError(view.path, "is no number")
+        return found
+
+    def items(self, *keys: str) -> list["View"]:
+        """The items of a list."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return []
+            case list():
+                return [View(item, (*view.path, str(index))) for index, item in enumerate(view.value)]
+            case _:
+                raise CannotTellError(view.path, "is no list")
+
+    def texts(self, *keys: str) -> list[str]:
+        """The items of a list of texts."""
+        return [item.text() for item in self.items(*keys)]
+
+    def entries(self, *keys: str) -> dict[str, "View"]:
+        """The entries of a map; each is read, and may be unknown, by itself."""
+        view = self.at(*keys)
+        return {key: View(item, (*view.path, key)) for key, item in _mapping(view.value, view.path).items()}
+
+    def words(self, *keys: str) -> dict[str, str]:
+        """The entries of a map of texts, such as labels."""
+        return {key: item.text() for key, item in self.entries(*keys).items()}
+
+
+def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:
+    match value:
+        case None:
+            return {}
+        case dict():
+            return value
+        case Unknown():
+            raise CannotTellError(path, "is not known before it is deployed")
+        case _:
+            raise CannotTellError(path, "is no map")
+
+
+def plain_texts(values: Iterable[str], secrets: Iterable[str]) -> list[str]:
+    """Sentences with every secret taken out of them, the longest first."""
+    hidden = sorted((each for each in secrets if each), key=lambda each: (-len(each), each))
+    found: list[str] = []
+    for value in values:
+        text = value
+        for each in hidden:
+            text = text.replace(each, "[secret]")
+        found.append(text)
+    return found

@@ -1,0 +1,26 @@
+"""Rules for GPU workloads on Kubernetes, whoever wrote them and in whatever language."""
+
+from typing import Final
+
+from judge import Pack, Resource
+from workload_rules import gpus
+
+ANNOTATION: Final = "exempt.gpu-rules/"
+"""An annotation of this prefix and a rule's name exempts an object: `exempt.gpu-rules/image-pinned: 2027-01-31 why`."""
+
+
+def exemptions(resource: Resource) -> dict[str, str]:
+    """What an object's annotations say of exemptions, by the name of the rule."""
+    annotations = resource.props.entries("metadata", "annotations")
+    return {
+        key.removeprefix(ANNOTATION): each.text() for key, each in annotations.items() if key.startswith(ANNOTATION)
+    }
+
+
+PACK: Final = Pack(
+    name="gpu-workloads",
+    version="0.1.0",
+    description="What an organisation wants of GPU workloads on Kubernetes.",
+    rules=(*gpus.RULES,),
+    exemptions=exemptions,
+)

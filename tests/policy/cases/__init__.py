@@ -1,0 +1,1 @@
+"""Cases for every rule, a module for each module of rules."""

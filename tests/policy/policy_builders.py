@@ -1,0 +1,167 @@
+"""Cases for rules: something that passes, and what happens when one part of it is broken, or cannot be known."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Final
+
+import yaml
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import analyzer_pb2
+
+from judge.resources import Resource, Stack, read
+from judge.rules import AnyRule, Pack
+from judge.verdicts import Court, Finding
+
+UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""What Pulumi's engine sends for a text that a preview cannot know."""
+TODAY: Final = date(2026, 11, 21)
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """In place of a value: it is not there."""
+
+
+GONE: Final = Gone()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A resource of a program."""
+
+    type: str
+    props: dict[str, Any]
+    name: str = "it"
+    protect: bool = False
+    ignored: tuple[str, ...] = ()
+
+    def asked(self) -> analyzer_pb2.AnalyzeRequest:
+        """As the engine sends it: numbers as floats, names in camelCase."""
+        props = Struct()
+        props.update(self.props)
+        options = analyzer_pb2.AnalyzerResourceOptions(protect=self.protect, ignoreChanges=list(self.ignored))
+        urn = f"urn:pulumi:prod::any::{self.type}::{self.name}"
+        return analyzer_pb2.AnalyzeRequest(type=self.type, urn=urn, name=self.name, properties=props, options=options)
+
+    def resource(self) -> Resource:
+        """As rules see it."""
+        return read(self.asked())
+
+
+def manifest(text: str) -> Given:
+    """A Kubernetes object from YAML, with the type token that the SDKs give it."""
+    props: dict[str, Any] = yaml.safe_load(text)
+    version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"
+    return Given(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One part changed, and what the rule then says.
+
+    Attributes:
+        at: `pod: spec.containers.0.image`; `pod` for the whole resource; `pool! protect` for an option.
+        to: the new value; `GONE` takes the part away.
+        says: the exact messages, place included.
+    """
+
+    at: str
+    to: Any
+    says: str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Resources that keep a rule, and ways to break it.
+
+    Attributes:
+        given: resources by a short name; the rule says nothing of them.
+        also: further changes with which the rule still says nothing: where, and what is there instead.
+        breaks: changes with which it says something.
+        unknown: places whose value a preview does not know, and what is then said.
+        settings: of the rule.
+    """
+
+    name: str
+    rule: AnyRule
+    given: Mapping[str, Given]
+    breaks: Sequence[Break]
+    unknown: Mapping[str, str | tuple[str, ...]]
+    also: Sequence[tuple[str, Any]] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def changed(given: Mapping[str, Given], at: str, to: object) -> dict[str, Given]:
+    """The same resources with one part changed."""
+    found = dict(given)
+    if "! " in at:
+        which, option = at.split("! ", 1)
+        found[which] = replace(found[which], **{option: to})
+        return found
+    which, _, path = at.partition(": ")
+    if not path:
+        if isinstance(to, Gone):
+            del found[which]
+        else:
+            assert isinstance(to, Given)
+            found[which] = to
+        return found
+    props = deepcopy(found[which].props)
+    *way, last = _keys(path)
+    part: Any = props
+    for key in way:
+        part = _below(part, key)
+    if isinstance(to, Gone):
+        del part[int(last) if isinstance(part, list) else last]
+    elif isinstance(part, list):
+        index = int(last)
+        part[index : index + 1] = [to]
+    else:
+        part[last] = to
+    found[which] = replace(found[which], props=props)
+    return found
+
+
+def _below(part: list[Any] | dict[str, Any], key: str) -> Any:
+    return part[int(key)] if isinstance(part, list) else part.setdefault(key, {})
+
+
+def _keys(path: str) -> list[str]:
+    """`a.b.'c.d/e'.0` in its parts; quotes keep dots."""
+    keys: list[str] = []
+    rest = path
+    while rest:
+        if rest.startswith("'"):
+            key, _, rest = rest[1:].partition("'")
+            rest = rest.removeprefix(".")
+        else:
+            key, _, rest = rest.partition(".")
+        keys.append(key)
+    return keys
+
+
+def findings(
+    rule: AnyRule, given: Mapping[str, Given], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
+) -> list[Finding]:
+    """What one rule finds in resources, judged as the pack's process does."""
+    court = Court(pack or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
+    court.configure({}, {rule.name: settings or {}})
+    resources = [each.resource() for each in given.values()]
+    found = court.judge_stack(Stack(resources)) if rule.whole else [f for each in resources for f in court.judge(each)]
+    return [each for each in found if each.rule.name == rule.name]
+
+
+def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
+    """The messages of one outcome."""
+    return tuple(each.message for each in found if each.outcome == outcome)
+
+
+def doubt(place: str, path: str, why: str = "is not known before it is deployed") -> str:
+    """What is said of a value that cannot be known; of another resource, `path` begins with that one's place."""
+    return f"{place}: cannot be told, since {path} {why}; look at it again when it is deployed, or write the value down"
+
+
+def as_tuple(says: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (says,) if isinstance(says, str) else says

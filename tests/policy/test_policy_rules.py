@@ -1,0 +1,58 @@
+"""Every rule of every pack: what keeps it, what breaks it and the words for that, and what cannot be known."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from policy_builders import UNKNOWN, Break, Case, as_tuple, changed, findings, messages
+
+import workload_rules
+from judge.rules import AnyRule
+
+MODULES = sorted(file.stem for file in (Path(__file__).parent / "cases").glob("case_*.py"))
+CASES: list[Case] = [case for module in MODULES for case in import_module(f"cases.{module}").CASES]
+RULES: list[AnyRule] = [*workload_rules.PACK.rules]
+
+
+def of_cases() -> list[object]:
+    return [pytest.param(case, id=f"{case.rule.name}: {case.name}") for case in CASES]
+
+
+def of_breaks() -> list[object]:
+    return [
+        pytest.param(case, each, id=f"{case.rule.name}: {case.name}: {each.at} {each.to}"[:120])
+        for case in CASES
+        for each in case.breaks
+    ]
+
+
+def of_unknowns() -> list[object]:
+    return [pytest.param(case, at, id=f"{case.rule.name}: {case.name}: {at}") for case in CASES for at in case.unknown]
+
+
+@pytest.mark.parametrize("case", of_cases())
+def test_what_keeps_a_rule_passes_in_silence(case: Case) -> None:
+    assert findings(case.rule, case.given, case.settings) == []
+    for at, to in case.also:
+        assert findings(case.rule, changed(case.given, at, to), case.settings) == [], (at, to)
+
+
+@pytest.mark.parametrize(("case", "broken"), of_breaks())
+def test_one_part_broken_is_named_with_place_value_and_mend(case: Case, broken: Break) -> None:
+    found = findings(case.rule, changed(case.given, broken.at, broken.to), case.settings)
+    assert messages(found, "broken") == as_tuple(broken.says)
+    assert {each.outcome for each in found} == {"broken"}
+
+
+@pytest.mark.parametrize(("case", "at"), of_unknowns())
+def test_what_a_preview_cannot_know_is_said_and_never_passes_in_silence(case: Case, at: str) -> None:
+    found = findings(case.rule, changed(case.given, at, UNKNOWN), case.settings)
+    assert messages(found, "unknown") == as_tuple(case.unknown[at])
+    assert {each.outcome for each in found} == {"unknown"}
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])
+def test_a_rule_has_cases_that_pass_that_break_and_that_cannot_be_known(rule: AnyRule) -> None:
+    cases = [case for case in CASES if case.rule is rule]
+    assert any(case.breaks for case in cases)
+    assert any(case.unknown for case in cases)
