@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from model.observability import pages
+from model.observability import pages, promises
 from model.observability.alerts import Group, groups
 from model.observability.dashboards import to_json
 from model.observability.expressions import Expressions
@@ -43,17 +43,17 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
         pages.cluster(on),
         pages.nodes(on),
         pages.training(on),
-        pages.quota(on, with_gpus),
-        pages.serving(on, services),
+        promises.quota(on, with_gpus),
+        promises.serving(on, services),
     )
     return ObservabilityPlan(tuple((f"{each.uid}.json", to_json(each)) for each in boards), groups(on))
 
 
-def _service(server: "ServerPlan") -> pages.Service:
+def _service(server: "ServerPlan") -> promises.Service:
     scaling = server.scaling
     if scaling is None:
-        return pages.Service(server.team, server.name, None)
-    return pages.Service(server.team, server.name, scaling.latency, scaling.per_pod)
+        return promises.Service(server.team, server.name, None, scaled=False)
+    return promises.Service(server.team, server.name, scaling.latency, scaling.per_pod)
 
 
 __all__ = ["ObservabilityPlan", "observability"]

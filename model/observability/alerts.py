@@ -65,7 +65,7 @@ def _fleet(on: Expressions) -> list[Rule]:
             on.broken_gpus,
             lasting="0m",
             severity="critical",
-            summary="GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported XID {{ $value }}",
+            summary="GPU {{ $labels.gpu }} of {{ $labels.node }} reported XID {{ $value }}",
             description="Look XID {{ $value }} up in NVIDIA's list (https://docs.nvidia.com/deploy/xid-errors/)."
             " Cordon the node, let its jobs end or be evicted, reset the GPU ({{ $labels.UUID }}) or reboot; if the"
             " XID comes back, replace the node. The value stays until the driver is loaded anew.",
@@ -82,11 +82,21 @@ def _teams(on: Expressions) -> list[Rule]:
             on.broken_promise,
             lasting="10m",
             severity="critical",
-            summary=f"{queue} waits with only {{{{ $value }}}} {what}, less than it is guaranteed",
+            summary=f"{queue} waits for GPUs with only {{{{ $value }}}} {what}, less than it is guaranteed",
             description=f"Read why its first workload waits: `kubectl describe workloads -n {queue}`. Borrowers that"
             " are not preempted: check reclaimWithinCohort and Kueue's log. Nodes that are not there: check the"
-            " autoscaler and the pool. A workload larger than what is left of the guarantee waits rightly; so does"
-            " one that asks for another flavor.",
+            " autoscaler and the pool. A workload larger than what is left of the guarantee waits rightly: Kueue says"
+            " how many GPUs are waited for, not by how large a workload.",
+        ),
+        _rule(
+            "GuaranteeInDoubt",
+            on.doubted_promise,
+            lasting="30m",
+            severity="info",
+            summary=f"{queue} waits for GPUs and has only {{{{ $value }}}} {what}, less than it is guaranteed",
+            description=f"Another flavor of {queue} is used up, and Kueue's metrics do not say which one is waited for."
+            f" `kubectl describe workloads -n {queue}`: one that asks for the other flavor waits rightly; one that asks"
+            " for {{ $labels.flavor }} waits as in GuaranteeNotHonoured.",
         ),
         _rule(
             "QueueStuck",

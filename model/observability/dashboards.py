@@ -7,50 +7,25 @@ Everything is in a fixed order under fixed ids, so the same stack gives the same
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-_SCHEMA: Final = 41
-"""Grafana 12's; newer ones migrate it as they load it."""
+from model.observability.panels import SOURCE, Panel, to_data
+
+_SCHEMA: Final = 42
+"""Grafana 13.2's (`defaultDashboard.schemaVersion` of `@grafana/schema` 13.2.2 on npm, read 2026-11-21), which
+kube-prometheus-stack brings. What 41 and 42 changed, `time_options` and `hideFrom`, no page of ours has
+(apps/dashboard/pkg/migration/schemaversion in grafana/grafana)."""
 _COLUMNS: Final = 24
-_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One expression of a panel, with the legend of its series (`{{label}}` stands for a label)."""
-
-    expr: str
-    legend: str
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One picture.
-
-    Attributes:
-        unit: Grafana's name: `short`, `percent`, `mbytes` (of 2^20), `s`.
-        help: what the picture means, where its title does not say it.
-    """
-
-    title: str
-    targets: tuple[Target, ...]
-    kind: Literal["stat", "timeseries"] = "timeseries"
-    unit: str = "short"
-    help: str = ""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows of the grid."""
-        return (4, 4) if self.kind == "stat" else (12, 8)
+_TAG: Final = "gpu-tenancy"
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a reader may choose.
+    """What a reader may choose, one or several.
 
     Attributes:
-        values: to choose from; empty where `query` finds them.
-        query: `label_values(…)` of the data source.
+        values: to choose from, all of which `All` stands for; empty where `query` finds them.
+        query: `label_values(…)` of the data source; `All` stands for whatever there is.
     """
 
     name: str
@@ -74,7 +49,7 @@ def to_json(dashboard: Dashboard) -> str:
     data: dict[str, Any] = {
         "uid": dashboard.uid,
         "title": dashboard.title,
-        "tags": ["gpu-tenancy"],
+        "tags": [_TAG],
         "schemaVersion": _SCHEMA,
         "version": 1,
         "editable": False,
@@ -83,7 +58,7 @@ def to_json(dashboard: Dashboard) -> str:
         "refresh": "1m",
         "timezone": "",
         "annotations": {"list": []},
-        "links": [],
+        "links": [_to_the_others()],
         "templating": {"list": [_data_source(), *(_variable(each) for each in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
@@ -97,33 +72,23 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         wide, high = panel.size
         if x + wide > _COLUMNS or high != height:
             x, y, height = 0, y + height, high
-        yield _panel(number, panel, {"x": x, "y": y, "w": wide, "h": high})
-        x += wide
+        yield to_data(panel, number, {"x": x, "y": y, "w": wide, "h": high})
+        x = _COLUMNS if panel.repeat else x + wide
 
 
-def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    stat = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}
-    graph = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull"], "showLegend": True}}
+def _to_the_others() -> dict[str, Any]:
+    """A link to each page of the same tag, at the same time and with the same choice."""
     return {
-        "id": number,
-        "type": panel.kind,
-        "title": panel.title,
-        "description": panel.help,
-        "gridPos": place,
-        "datasource": _SOURCE,
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": stat if panel.kind == "stat" else graph,
-        "targets": [
-            {
-                "refId": chr(ord("A") + position) if position < 26 else f"A{position}",  # noqa: PLR2004 - letters
-                "datasource": _SOURCE,
-                "expr": target.expr,
-                "legendFormat": target.legend,
-                "instant": panel.kind == "stat",
-                "range": panel.kind != "stat",
-            }
-            for position, target in enumerate(panel.targets)
-        ],
+        "type": "dashboards",
+        "title": "GPU pages",
+        "tags": [_TAG],
+        "icon": "external link",
+        "tooltip": "",
+        "url": "",
+        "asDropdown": False,
+        "includeVars": True,
+        "keepTime": True,
+        "targetBlank": False,
     }
 
 
@@ -136,7 +101,6 @@ def _variable(variable: Variable) -> dict[str, Any]:
         "name": variable.name,
         "label": variable.label,
         "includeAll": True,
-        "allValue": ".*",
         "multi": True,
         "hide": 0,
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
@@ -144,4 +108,5 @@ def _variable(variable: Variable) -> dict[str, Any]:
     if variable.values:
         return {**shown, "type": "custom", "query": ",".join(variable.values)}
     query = {"query": variable.query, "refId": variable.name}
-    return {**shown, "type": "query", "datasource": _SOURCE, "definition": variable.query, "query": query, "refresh": 2}
+    found = {"datasource": SOURCE, "query": query, "refresh": 2, "sort": 1}
+    return {**shown, "type": "query", "allValue": ".*", **found}

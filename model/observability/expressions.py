@@ -86,6 +86,19 @@ class Expressions:
         return f'label_replace({spaces}, "pod", "$1", "exported_pod", "(.+)")'
 
     @staticmethod
+    def with_node(series: str) -> str:
+        """Dcgm-exporter's series with the node under the label of kube-state-metrics.
+
+        Up to 4.5.3, which GPU Operator 26.3.3 brings, it is `Hostname`, and `hostname` on the main branch after it
+        (https://github.com/NVIDIA/dcgm-exporter/pull/655, 2026-05-12). A label that is not there is empty.
+        """
+        return f'label_join({series}, "node", "", "Hostname", "hostname")'
+
+    def by_node(self, metric: str, how: str, more: str = "") -> str:
+        """A metric of dcgm-exporter by node, of GPU nodes that `more` picks."""
+        return f"{how} by (node) ({self.with_node(metric)}) and on (node) {self.capacity(more)}"
+
+    @staticmethod
     def by_job(of_pods: str, how: str) -> str:
         """What pods have, by the Job that made them."""
         made = 'max by (namespace, pod, created_by_name) (kube_pod_info{created_by_kind="Job"})'
@@ -113,11 +126,32 @@ class Expressions:
         """Workloads that wait, by queue."""
         return f"sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{{{more}}}))"
 
+    def wanted(self, more: str = "") -> str:
+        """What the waiting workloads of each queue ask for together: which flavor they want, Kueue does not say."""
+        return f"max by (cluster_queue, resource) (kueue_cluster_queue_resource_pending{{{self.raw}{more}}})"
+
     @property
     def broken_promise(self) -> str:
-        """Queues with something waiting and less reserved than they are guaranteed."""
-        reserved = self.quota("kueue_cluster_queue_resource_reservation")
-        return f"{reserved} < {self.nominal()} and on (cluster_queue) {self.pending()} > 0"
+        """Queues where GPUs are waited for, with less reserved than guaranteed of every flavor that has such GPUs."""
+        return f"{self._short} unless on (cluster_queue, resource) {self._full}"
+
+    @property
+    def doubted_promise(self) -> str:
+        """The same where another flavor of the queue's is used up: what waits may want that one."""
+        return f"{self._short} and on (cluster_queue, resource) {self._full}"
+
+    @property
+    def _short(self) -> str:
+        waits = f"{self.wanted()} > 0"
+        return f"({self._reserved} < {self.nominal()}) and on (cluster_queue, resource) ({waits})"
+
+    @property
+    def _full(self) -> str:
+        return f"({self._reserved} >= {self.nominal()})"
+
+    @property
+    def _reserved(self) -> str:
+        return self.quota("kueue_cluster_queue_resource_reservation")
 
     @property
     def stuck(self) -> str:
@@ -143,4 +177,4 @@ class Expressions:
     def broken_gpus(self) -> str:
         """The last XID of each GPU where it speaks of the GPU."""
         others = "".join(f" != {xid}" for xid in _APPLICATION_XIDS)
-        return f"max by (Hostname, gpu, UUID) (DCGM_FI_DEV_XID_ERRORS) > 0{others}"
+        return f"max by (node, gpu, UUID) ({self.with_node('DCGM_FI_DEV_XID_ERRORS')}) > 0{others}"

@@ -20,6 +20,7 @@ class Metric(BaseModel):
         origin: the program that serves it.
         labels: that it has, as Prometheus stores them.
         source: where name and labels were read, and `date` when.
+        scrape: where it was read what a scrape makes of labels that its target has too; None where there is none such.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -28,6 +29,7 @@ class Metric(BaseModel):
     labels: list[str]
     source: Annotated[str, Field(pattern=r"^https://\S+$")]
     date: dt.date
+    scrape: Annotated[str | None, Field(pattern=r"^https://\S+$")] = None
 
 
 @cache

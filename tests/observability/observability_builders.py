@@ -38,6 +38,12 @@ def amd(**sections: Any) -> Data:
     )
 
 
+def two_vendors() -> Data:
+    """A team on GPUs of two vendors."""
+    both = team(gpus={"mi": {"guaranteed": 8}, "h100": {"guaranteed": 4}})
+    return amd() | {"pools": amd()["pools"] | {"h100": pool("p5.48xlarge", 2)}, "teams": {"a": both}}
+
+
 def observed(sections: Data) -> ObservabilityPlan:
     """The dashboards and alerts of a stack."""
     servers = tuple(each for one in planned(sections).teams for each in one.servers)
@@ -49,7 +55,7 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
     for _, text in plan.dashboards:
         board = json.loads(text)
         for panel in board["panels"]:
-            for target in panel["targets"]:
+            for target in panel.get("targets", []):
                 yield f"{board['uid']}/{panel['title']}/{target['refId']}", target["expr"], target
 
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import pool, stack
+from builders import pool, server, stack, team
 from jsonschema import Draft7Validator
-from observability_builders import LATENCY, amd, observed, panels, watched
+from observability_builders import LATENCY, amd, observed, panels, two_vendors, watched
 
 from console.offline.manifests import kubernetes_objects
 from console.offline.render import render
@@ -39,7 +39,9 @@ Observability("observability", observability(Tree(stack), servers), namespace="m
 
 def _expressions(plan: ObservabilityPlan) -> list[str]:
     boards = [json.loads(text) for _, text in plan.dashboards]
-    queries = [each["definition"] for board in boards for each in board["templating"]["list"] if "definition" in each]
+    queries = [
+        each["query"]["query"] for board in boards for each in board["templating"]["list"] if each["type"] == "query"
+    ]
     shown = [expr for _, expr, _ in panels(plan)]
     return [*shown, *queries, *(rule["expr"] for group in plan.rules for rule in group["rules"])]
 
@@ -67,6 +69,10 @@ def test_every_metric_is_picked_by_labels_that_it_has() -> None:
     assert strangers == []
 
 
+def _asking(board: Any) -> list[Any]:
+    return [panel for panel in board["panels"] if panel["type"] not in {"row", "text"}]
+
+
 @pytest.fixture(params=range(5))
 def board(request: pytest.FixtureRequest) -> Any:
     number: int = request.param
@@ -85,7 +91,7 @@ def test_no_two_panels_share_an_id_or_a_place(board: Any) -> None:
 
 def test_every_target_has_an_expression_a_letter_and_the_chosen_data_source(board: Any) -> None:
     assert board["templating"]["list"][0]["type"] == "datasource"
-    for panel in board["panels"]:
+    for panel in _asking(board):
         letters = [target["refId"] for target in panel["targets"]]
         assert letters
         assert len(set(letters)) == len(letters)
@@ -97,6 +103,55 @@ def test_every_variable_of_an_expression_is_one_of_its_page(board: Any) -> None:
     there = {variable["name"] for variable in board["templating"]["list"]}
     used = set(re.findall(r"\$([a-z]+)", json.dumps(board["panels"])))
     assert used <= there
+
+
+def test_all_teams_are_those_of_the_stack_and_not_every_namespace(board: Any) -> None:
+    named = [each for each in board["templating"]["list"] if each["type"] == "custom"]
+    assert all("allValue" not in variable for variable in named)
+    assert [variable["query"] for variable in named if variable["name"] == "team"] in ([], ["a,b"])
+
+
+def test_no_number_is_coloured_by_the_thresholds_that_grafana_would_fill_in(board: Any) -> None:
+    fields = [panel["fieldConfig"]["defaults"] for panel in _asking(board) if panel["type"] != "timeseries"]
+    assert all(field["thresholds"]["steps"][0]["value"] is None for field in fields)
+    red = [panel["title"] for panel in _asking(board) if "red" in json.dumps(panel["fieldConfig"]["defaults"])]
+    assert set(red) <= {"Unhealthy GPU nodes"}
+
+
+def test_a_table_names_each_column_of_its_targets_and_gives_it_a_place_of_its_own(board: Any) -> None:
+    for panel in (each for each in board["panels"] if each["type"] == "table"):
+        merged, organised = panel["transformations"]
+        assert merged == {"id": "merge", "options": {}}
+        names, places = organised["options"]["renameByName"], organised["options"]["indexByName"]
+        letters = [target["refId"] for target in panel["targets"]]
+        assert [name for name in names if name.startswith("Value")] == [f"Value #{letter}" for letter in letters]
+        assert list(places) == list(names)
+        assert list(places.values()) == list(range(len(names)))
+        assert len(set(names.values())) == len(names)
+        styled = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+        assert styled <= set(names.values())
+        assert all(target["format"] == "table" and target["instant"] for target in panel["targets"])
+
+
+def test_resources_have_a_column_where_there_are_several() -> None:
+    def columns(sections: Any) -> list[str]:
+        (quota,) = (json.loads(text) for name, text in observed(sections).dashboards if "quota" in name)
+        (table,) = (panel for panel in quota["panels"] if panel["title"] == "GPUs now")
+        return list(table["transformations"][1]["options"]["renameByName"].values())[:3]
+
+    assert columns(watched()) == ["Team", "GPU model", "Guaranteed"]
+    assert columns(two_vendors()) == ["Team", "GPU model", "Resource"]
+
+
+def test_a_server_that_no_autoscaler_has_gets_no_panel_of_replicas() -> None:
+    def titles(served: Any) -> list[str]:
+        sections = watched() | {"teams": {"b": team(gpus={"h100": {"guaranteed": 4}}, serving={"api": served})}}
+        (page,) = (json.loads(text) for name, text in observed(sections).dashboards if "serving" in name)
+        return [panel["title"] for panel in page["panels"]][2:]
+
+    assert titles(server(replicas=2)) == ["b/api", "GPUs", "GPU utilisation"]
+    scaled = server(replicas={"min": 1, "max": 4}, scaleOn={"cpu": 70})
+    assert titles(scaled) == ["b/api", "Replicas", "GPUs", "GPU utilisation"]
 
 
 def test_the_same_stack_gives_the_same_text_and_five_pages() -> None:

@@ -1,0 +1,182 @@
+"""A made-up cluster as series, and what every expression of the dashboards says of it, worked out by hand."""
+
+from observability_builders import LATENCY
+
+# What Grafana puts for variables with all chosen: of the teams their names, elsewhere what matches all that is there.
+CHOSEN = {"$node": ".+", "$team": "(a|b)", "$flavor": "(h100)", "$job": ".+"}
+
+# Three GPU nodes: n1 whole, n2 with one GPU withheld, n3 not ready; c1 has none. One job runs, one waits, one is
+# done, one failed; b serves. In each pair of Kueue's series a second replica says the same. The exporters of n1 and n2
+# are of two versions.
+WORLD = {
+    **{f'kube_node_status_capacity{{node="n{n}", resource="nvidia_com_gpu", unit="integer"}}': 8 for n in (1, 2, 3)},
+    'kube_node_status_capacity{node="c1", resource="cpu", unit="core"}': 32,
+    'kube_node_status_allocatable{node="n1", resource="nvidia_com_gpu", unit="integer"}': 8,
+    'kube_node_status_allocatable{node="n2", resource="nvidia_com_gpu", unit="integer"}': 7,
+    'kube_node_status_allocatable{node="n3", resource="nvidia_com_gpu", unit="integer"}': 8,
+    **{
+        f'kube_node_status_condition{{node="{node}", condition="Ready", status="true"}}': ready
+        for node, ready in {"n1": 1, "n2": 1, "n3": 0, "c1": 0}.items()
+    },
+    'kube_pod_container_resource_requests{namespace="a", pod="train-1", node="n1", resource="nvidia_com_gpu"}': 4,
+    'kube_pod_container_resource_requests{namespace="a", pod="old-1", node="n1", resource="nvidia_com_gpu"}': 8,
+    'kube_pod_container_resource_requests{namespace="a", pod="wait-1", node="", resource="nvidia_com_gpu"}': 8,
+    'kube_pod_container_resource_requests{namespace="b", pod="api-5f-x1", node="n2", resource="nvidia_com_gpu"}': 2,
+    'kube_pod_container_resource_requests{namespace="b", pod="api-5f-x1", node="n2", resource="cpu"}': 64,
+    'kube_pod_status_phase{namespace="a", pod="train-1", phase="Running"}': 1,
+    'kube_pod_status_phase{namespace="a", pod="train-1", phase="Pending"}': 0,
+    'kube_pod_status_phase{namespace="a", pod="old-1", phase="Running"}': 0,
+    'kube_pod_status_phase{namespace="a", pod="old-1", phase="Succeeded"}': 1,
+    'kube_pod_status_phase{namespace="a", pod="wait-1", phase="Pending"}': 1,
+    'kube_pod_status_phase{namespace="b", pod="api-5f-x1", phase="Running"}': 1,
+    'kube_pod_info{namespace="a", pod="train-1", node="n1", created_by_kind="Job", created_by_name="train"}': 1,
+    'kube_pod_info{namespace="a", pod="old-1", node="n1", created_by_kind="Job", created_by_name="old"}': 1,
+    'kube_pod_info{namespace="b", pod="api-5f-x1", node="n2", created_by_kind="ReplicaSet"}': 1,
+    **{
+        f'DCGM_FI_DEV_{field}{{{node}, gpu="{gpu}"{pod}}}': value
+        for node, gpu, pod, values in (
+            ('Hostname="n1"', 0, ', exported_namespace="a", exported_pod="train-1"', (80, 30000, 50000, 79)),
+            ('Hostname="n1"', 1, "", (0, 0, 80000, 31)),
+            ('hostname="n2"', 0, ', exported_namespace="b", exported_pod="api-5f-x1"', (40, 10000, 70000, 0)),
+        )
+        for field, value in zip(("GPU_UTIL", "FB_USED", "FB_FREE", "XID_ERRORS"), values, strict=True)
+    },
+    'kube_job_created{namespace="a", job_name="train"}': 0,
+    'kube_job_created{namespace="a", job_name="wait"}': 600,
+    'kube_job_status_active{namespace="a", job_name="train"}': 2,
+    'kube_job_status_active{namespace="a", job_name="wait"}': 0,
+    'kube_job_status_active{namespace="kube-system", job_name="clean"}': 1,
+    'kube_job_status_suspended{namespace="a", job_name="train", condition="true"}': 0,
+    'kube_job_status_suspended{namespace="a", job_name="wait", condition="true"}': 1,
+    'kube_job_complete{namespace="a", job_name="old", condition="true"}': 1,
+    'kube_job_failed{namespace="a", job_name="bad", condition="true"}': 1,
+    'kube_job_status_failed{namespace="a", job_name="bad", reason="BackoffLimitExceeded"}': 3,
+    **{
+        f'kueue_cluster_queue_{name}{{cohort="org", cluster_queue="{queue}", flavor="h100",'
+        f' resource="nvidia.com/gpu", replica_role="{role}"}}': value
+        for role in ("leader", "follower")
+        for queue, values in {"a": (8, 4, 11), "b": (4, 0, 2)}.items()
+        for name, value in zip(("nominal_quota", "borrowing_limit", "resource_usage"), values, strict=True)
+    },
+    'kueue_cluster_queue_nominal_quota{cluster_queue="a", flavor="h100", resource="cpu", replica_role="leader"}': 99,
+    **{
+        f'kueue_cluster_queue_resource_pending{{cluster_queue="a", resource="{asked}", replica_role="{role}"}}': value
+        for role in ("leader", "follower")
+        for asked, value in {"nvidia.com/gpu": 24, "cpu": 200}.items()
+    },
+    'kueue_pending_workloads{cluster_queue="a", status="active", replica_role="leader"}': 2,
+    'kueue_pending_workloads{cluster_queue="a", status="inadmissible", replica_role="leader"}': 1,
+    'kueue_evicted_workloads_total{cluster_queue="a", reason="Preempted", replica_role="leader"}': "0+1x120",
+    'kueue_cluster_queue_status{cluster_queue="a", status="active", replica_role="leader"}': 1,
+    'kueue_cluster_queue_status{cluster_queue="a", status="pending", replica_role="leader"}': 0,
+    'kueue_cluster_queue_status{cluster_queue="b", status="pending", replica_role="leader"}': 1,
+    'kube_resourcequota{namespace="a", resource="requests.nvidia.com/gpu", type="hard"}': 12,
+    'kube_resourcequota{namespace="a", resource="requests.nvidia.com/gpu", type="used"}': 9,
+    'kube_resourcequota{namespace="a", resource="requests.cpu", type="hard"}': 64,
+    'volcano_queue_deserved_scalar_resources{queue_name="a-h100", resource="nvidia.com/gpu"}': 4000,
+    'volcano_queue_capacity_scalar_resources{queue_name="a-h100", resource="nvidia.com/gpu"}': 8000,
+    'volcano_queue_allocated_scalar_resources{queue_name="a-h100", resource="nvidia.com/gpu"}': 3000,
+    **{
+        f'kube_horizontalpodautoscaler_{name}{{namespace="b", horizontalpodautoscaler="api"}}': value
+        for name, value in {
+            "status_current_replicas": 3,
+            "status_desired_replicas": 4,
+            "spec_min_replicas": 1,
+            "spec_max_replicas": 5,
+        }.items()
+    },
+    'keda_scaler_detail_errors_total{exported_namespace="b", scaledObject="api", scaler="prometheus"}': "0+1x120",
+    f'{LATENCY}{{namespace="b", pod="api-5f-x1"}}': 0.08,
+    f'{LATENCY}{{namespace="b", pod="api-5f-x2"}}': 0.12,
+    f'{LATENCY}{{namespace="b", pod="api-two-5f-x2"}}': 9,
+}
+
+
+def _share(queue: str) -> str:
+    return f'{{cluster_queue="{queue}", flavor="h100", resource="nvidia.com/gpu"}}'
+
+
+def _hpa(value: float) -> dict[str, float]:
+    return {'{namespace="b", horizontalpodautoscaler="api"}': value}
+
+
+def _gang(value: float) -> dict[str, float]:
+    return {'{queue_name="a-h100", resource="nvidia.com/gpu"}': value}
+
+
+def _job(name: str) -> str:
+    return f'{{namespace="a", job_name="{name}"}}'
+
+
+def _nodes(*values: float) -> dict[str, float]:
+    return {f'{{node="n{number}"}}': value for number, value in enumerate(values, start=1)}
+
+
+def _queues(a: float, b: float) -> dict[str, float]:
+    return {_share("a"): a, _share("b"): b}
+
+
+ANSWERS: dict[str, dict[str, float]] = {
+    "cluster/GPU nodes/A": {"{}": 3},
+    "cluster/Unhealthy GPU nodes/A": {"{}": 2},
+    "cluster/GPUs/A": {"{}": 23},
+    "cluster/GPUs/B": {"{}": 6},
+    "cluster/GPUs allocated/A": {"{}": 6},
+    "cluster/GPU utilisation/A": {"{}": 40},
+    "cluster/Workloads waiting/A": {"{}": 3},
+    **{
+        f"cluster/GPU memory/{letter}": {"{}": value}
+        for letter, value in {"A": 240000, "B": 160000, "C": 40000}.items()
+    },
+    **{f"cluster/Training jobs/{letter}": {"{}": 1} for letter in "ABCD"},
+    "nodes/Nodes/A": _nodes(0, 1, 1),
+    "nodes/Nodes/B": _nodes(79),
+    "nodes/Nodes/C": _nodes(8, 8, 8),
+    "nodes/Nodes/D": _nodes(8, 7, 8),
+    "nodes/Nodes/E": _nodes(4, 2, 0),
+    "nodes/Nodes/F": _nodes(40, 40),
+    "nodes/Nodes/G": _nodes(30000, 10000),
+    "nodes/Nodes/H": _nodes(160000, 80000),
+    "nodes/Nodes/I": _nodes(1, 0, 0),
+    "nodes/GPUs allocated/A": _nodes(4, 2),
+    "nodes/GPU utilisation/A": _nodes(40, 40),
+    "training/Jobs/A": {_job("train"): 2, _job("wait"): 1, _job("old"): 3, _job("bad"): 4},
+    "training/Jobs/B": {_job("train"): 2, _job("wait"): 0},
+    "training/Jobs/C": {_job("bad"): 3},
+    "training/Jobs/D": {_job("train"): 4},
+    "training/Jobs/E": {_job("train"): 80},
+    "training/Jobs/F": {_job("train"): 30000},
+    "training/Jobs/G": {_job("wait"): 4800},
+    "training/GPUs/A": {_job("train"): 4},
+    "training/GPU utilisation/A": {_job("train"): 80},
+    "training/GPU memory used/A": {_job("train"): 30000},
+    "training/Failed pods/A": {_job("bad"): 3},
+    "quota/GPUs now/A": _queues(8, 4),
+    "quota/GPUs now/B": _queues(12, 4),
+    "quota/GPUs now/C": _queues(11, 2),
+    "quota/GPUs now/D": _queues(3, 0),
+    "quota/GPUs now/E": _queues(0, 2),
+    "quota/GPUs now/F": _queues(1, 2),
+    "quota/What waits, and why/A": {'{cluster_queue="a"}': 2},
+    "quota/What waits, and why/B": {'{cluster_queue="a"}': 1},
+    "quota/What waits, and why/C": {'{cluster_queue="a"}': 24},
+    "quota/Budget of the namespace/A": {'{namespace="a", resource="requests.nvidia.com/gpu"}': 12},
+    "quota/Budget of the namespace/B": {'{namespace="a", resource="requests.nvidia.com/gpu"}': 9},
+    "quota/$team/A": _queues(11, 2),
+    "quota/$team/B": _queues(8, 4),
+    "quota/$team/C": _queues(12, 4),
+    "quota/GPUs that are waited for/A": {'{cluster_queue="a", resource="nvidia.com/gpu"}': 24},
+    "quota/Workloads evicted within the hour/A": {'{cluster_queue="a", reason="Preempted"}': 60},
+    "quota/Queues that admit nothing/A": {'{cluster_queue="b", status="pending"}': 1},
+    **{f"quota/Gangs/{letter}": _gang(value) for letter, value in {"A": 4, "B": 8, "C": 3}.items()},
+    **{
+        f"serving/{panel}/{letter}": _hpa(value)
+        for panel in ("Autoscalers", "Replicas")
+        for letter, value in {"A": 3, "B": 4, "C": 1, "D": 5}.items()
+    },
+    "serving/Failures of KEDA's triggers within the hour/A": {'{exported_namespace="b", scaledObject="api"}': 60},
+    "serving/Latency/A": {"{}": 0.12},
+    "serving/Latency/B": {"{}": 0.1},
+    "serving/GPU utilisation/A": {"{}": 40},
+    "serving/GPUs/A": {"{}": 2},
+}
