@@ -48,14 +48,13 @@ class Tenancy(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(parent=self)
         self.priorities = Priorities("priorities", plan.priorities, own)
         self.queues = Queues("queues", plan.queues, own)
-        self.guards = Guards("guards", plan.gpu_defaults, own) if plan.gpu_defaults else None
+        self.guards = Guards("guards", plan.guards, own)
         self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
         self.register_outputs({"teams": list(self.teams)})
 
     def _team(self, team: TeamPlan) -> Team:
         # Its own queues and no others: with all of them, a thousand teams would make a million dependencies.
         gangs = [self.queues.gang_queues[gang.queue] for gang in team.gangs]
-        guards = [self.guards] if self.guards else []
         own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
-        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, *guards, *own])
+        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.guards, *own])
         return Team(team.namespace.name, team, options)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from model.checks.budgets import budget_problems
+from model.checks.guards import guard_problems
 from model.checks.nodes import node_problems
 from model.checks.operators import operator_problems
 from model.checks.peaks import peak_problems
@@ -26,7 +27,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     for stage in (
         (pool_problems, node_problems),
         (reference_problems,),
-        (promise_problems, budget_problems, workload_problems, operator_problems, peak_problems),
+        (promise_problems, budget_problems, workload_problems, operator_problems, guard_problems, peak_problems),
     ):
         if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
             return  # No sum over a tree that is none.

@@ -14,6 +14,7 @@ from model.plan.operators.needs import (
     AMD,
     INTEL,
     NVIDIA,
+    certified,
     gpu_pools,
     has_gangs,
     installed_by,
@@ -117,6 +118,11 @@ def _vendor(vendor: str) -> Callable[[Stack], tuple[Path, str] | None]:
     return lacking
 
 
+def _cert_manager(stack: Stack) -> tuple[Path, str] | None:
+    name = next(certified(stack), None)
+    return (_place(name), f"{to_camel(name)}, installed here, has its webhooks' certificates from it") if name else None
+
+
 def _measuring(*operators: str) -> Callable[[Stack], tuple[Path, str] | None]:
     """What brings a histogram of latency to the autoscalers, where a server scales on it."""
 
@@ -137,6 +143,7 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "kueue": _kueue,
     "volcano": _volcano,
     "trainer": _trainer,
+    "cert_manager": _cert_manager,
     "gpu_operator": _gpu_operator,
     "amd_gpu_operator": _vendor(AMD),
     "intel_device_plugin": _vendor(INTEL),

@@ -6,6 +6,7 @@ from typing import Literal
 from model.observability import ObservabilityPlan, observability
 from model.plan.datasets import VolumePlan, volumes
 from model.plan.fleet import Fleet, fleet
+from model.plan.guards import GuardsPlan, guards
 from model.plan.namespaces import NamespacePlan, namespace
 from model.plan.operators import ReleasePlan, operator_of, releases
 from model.plan.queues import (
@@ -67,7 +68,7 @@ class Plan:
         operators: what is installed here, in the order in which it must come.
         observability: dashboards and alerts; None where the stack says of no Prometheus that it is there.
         monitoring: namespace of Prometheus.
-        gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs needs.
+        guards: what the API server judges of what tenants make.
     """
 
     environment: str
@@ -79,7 +80,7 @@ class Plan:
     priorities: tuple[PriorityPlan, ...]
     queues: QueuesPlan
     teams: tuple[TeamPlan, ...]
-    gpu_defaults: tuple[str, ...]
+    guards: GuardsPlan
 
 
 def plan(stack: Stack) -> Plan:
@@ -108,7 +109,7 @@ def plan(stack: Stack) -> Plan:
             resource_flavors(tree), provisioning_checks(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)
         ),
         teams=teams,
-        gpu_defaults=tuple(sorted(each.namespace.name for each in teams if each.namespace.limits.gives_gpus)),
+        guards=guards(tree, tuple(each.namespace for each in teams)),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 from model.spec.base import Name, Section
 from model.spec.clouds.existing import ExistingCluster
 from model.spec.cluster import Cluster, Metrics
+from model.spec.guards import Guards, GuardsEntry
 from model.spec.machines import MachineEntry, PriceEntry
 from model.spec.operators import Operators
 from model.spec.pools import Pool
@@ -45,6 +46,8 @@ class Stack(Section):
     """Custom metrics that servers may scale on."""
     operators: Operators = Operators()
     """What runs in the cluster that the tenancy relies on, and who installs it."""
+    guards: GuardsEntry = Guards()
+    """What the API server refuses of what tenants make after the deployment."""
 
 
 __all__ = ["NAMESPACE", "Stack"]

@@ -17,7 +17,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster) -> Iterator[str]:
     """The namespace of `local` that has a default of 0 GPUs, bare of all else, with the policies in force."""
-    guards = [each.manifest for each in preview("local").objects if each.kind.startswith("ValidatingAdmissionPolicy")]
+    guards = [each.manifest for each in preview("local").objects if each.name == "gpu-tenancy-gpu-requests"]
     assert len(guards) == 2
     for manifest in guards:
         cluster.apply(manifest)

@@ -58,6 +58,7 @@ def test_after_an_edit_only_what_it_changes_is_changed_and_what_left_is_gone(clu
     assert keys(changes, "changed") == {
         "ResourceQuota ml-research/budget",
         "HorizontalPodAutoscaler ml-serving/model-server",
+        "ValidatingAdmissionPolicy /gpu-tenancy-scheduling",  # it lists the classes, of which one is new
     }
     assert (
         keys(changes, "created")

@@ -296,5 +296,5 @@ def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_e
     (expression,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
     assert expression["values"] == ["ml-research"]
     unbound = tenancy(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
-    assert unbound.every("ValidatingAdmissionPolicy") == unbound.every("ValidatingAdmissionPolicyBinding")
-    assert len(unbound.every("ValidatingAdmissionPolicy")) == 0
+    assert unbound.every("ValidatingAdmissionPolicy", "gpu-tenancy-gpu-requests") == []
+    assert unbound.every("ValidatingAdmissionPolicyBinding", "gpu-tenancy-gpu-requests") == []

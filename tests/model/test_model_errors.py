@@ -29,7 +29,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(team={}),
         (
             "team: is no key here; did you mean 'teams'? Known: cluster, cohorts, datasets, environment,"
-            " fairness, machines, metrics, operators, pools, prices, priorities, teams"
+            " fairness, guards, machines, metrics, operators, pools, prices, priorities, teams"
         ),
     ),
     "a missing section": ({"teams": {}}, "pools: is missing; write it: Node pools by name"),

@@ -1,0 +1,78 @@
+"""What keeps work out that a queue would count wrongly."""
+
+from typing import Final
+
+import pulumi
+from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+
+from components.conventions import QUEUE
+
+NAME: Final = "gpu-tenancy-gpu-requests"
+
+_SPEC: Final = "object.spec.template.spec"
+_EACH_ASKS: Final = (
+    "!has(c.resources) || !has(c.resources.limits) || c.resources.limits.all(r, !r.contains('/') ||"
+    " (has(c.resources.requests) && r in c.resources.requests))"
+)
+
+
+def gpu_requests(name: str, namespaces: tuple[str, ...], opts: pulumi.ResourceOptions) -> None:
+    """Refuses queued Jobs that state GPUs as limits without requests, in namespaces with a default of GPUs.
+
+    A pod's requests follow its limits, but Kueue 0.19 counts a queued job before that happens and takes a LimitRange's
+    default of 0 for the request: it would admit the job for nothing
+    (https://github.com/kubernetes-sigs/kueue/issues/15020). Pods of no queue are not judged here, and the action of the
+    other rules does not concern this one: it always denies.
+
+    Args:
+        name: of the policy's resource; its binding's is made of it.
+        namespaces: that have such a default.
+        opts: with the parent.
+    """
+    policy = ValidatingAdmissionPolicy(
+        name,
+        metadata={"name": NAME},
+        spec={
+            "failure_policy": "Fail",
+            "match_constraints": {
+                "resource_rules": [
+                    {
+                        "api_groups": ["batch"],
+                        "api_versions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["jobs"],
+                    }
+                ]
+            },
+            "match_conditions": [
+                {
+                    "name": "queued",
+                    "expression": f"has(object.metadata.labels) && '{QUEUE}' in object.metadata.labels",
+                }
+            ],
+            "validations": [
+                {
+                    "expression": f"{_SPEC}.containers.all(c, {_EACH_ASKS})",
+                    "message": "a container states GPUs as limits without requests, and the queue would count none;"
+                    " write the same number under requests",
+                },
+            ],
+        },
+        opts=opts,
+    )
+    ValidatingAdmissionPolicyBinding(
+        f"{name}-binding",
+        metadata={"name": NAME},
+        spec={
+            "policy_name": NAME,
+            "validation_actions": ["Deny"],
+            "match_resources": {
+                "namespace_selector": {
+                    "match_expressions": [
+                        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
+                    ]
+                }
+            },
+        },
+        opts=pulumi.ResourceOptions(parent=opts.parent, depends_on=[policy]),
+    )

@@ -1,0 +1,118 @@
+"""What becomes of what breaks a rule: refused, warned of or written down; and a stack of a thousand teams."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance_builders import declared, sections_of
+from acceptance_guards import Door, Person, job, pod_of
+from builders import pool, stack, team
+
+from console.cluster.client import Cluster
+from console.cluster.references import Reference
+from console.embedded.platform import Platform
+from console.offline.objects import kubernetes_objects
+from console.offline.render import render
+from model.source import Source, to_config
+
+TEAM = "guards-team"
+BROKEN = job(TEAM, None)
+WORDS = (
+    "asks for GPUs and names no queue, so that no share would count them; write kueue.x-k8s.io/queue-name:"
+    " guards-team under metadata.labels"
+)
+
+
+@pytest.fixture(scope="module")
+def person(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    folder: Path = tmp_path_factory.mktemp("people")
+    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+    home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": label}}
+    cluster.apply(home)
+    with Door(cluster, platform.kubeconfig, folder).let_in("bob", "edit", TEAM) as bob:
+        cluster.wait_for(lambda: bob.said(BROKEN) is None, what="his rights")
+        yield bob
+    cluster.delete(Reference.of(home), wait=0)
+
+
+def guards_of(sections: Any) -> list[Any]:
+    """Policies and bindings of a stack, but the one that always denies."""
+    return [
+        dict(one.manifest)
+        for one in declared(sections)
+        if one.kind.startswith("ValidatingAdmissionPolicy") and one.name != "gpu-tenancy-gpu-requests"
+    ]
+
+
+@contextmanager
+def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
+    for manifest in guards:
+        cluster.apply(manifest, force=True)
+    yield
+    for manifest in reversed(guards):
+        cluster.delete(Reference.of(manifest))
+
+
+def test_outside_production_what_breaks_a_rule_is_admitted_with_the_same_words_as_a_warning(
+    cluster: Cluster, person: Person
+) -> None:
+    guards = guards_of(sections_of("local"))
+    with in_force(cluster, guards):
+        cluster.wait_for(lambda: person.warnings(BROKEN)[1] or None, what="the policies to be in force")
+        status, warnings = person.warnings(BROKEN)
+        assert status == 201
+        (said,) = warnings
+        assert WORDS in said
+        assert person.warnings(job(TEAM, TEAM)) == (201, [])
+
+
+def test_the_same_is_refused_where_the_stack_says_deny_and_passes_silently_where_it_says_audit(
+    cluster: Cluster, person: Person
+) -> None:
+    denying, auditing = (guards_of({**sections_of("local"), "guards": action}) for action in ("deny", "audit"))
+    with in_force(cluster, denying):
+        assert WORDS in cluster.wait_for(lambda: person.said(BROKEN), what="the policies to be in force")
+        for manifest in auditing:
+            cluster.apply(manifest)
+        cluster.wait_for(lambda: person.said(BROKEN) is None, what="the other action")
+        assert person.warnings(BROKEN) == (201, [])
+
+
+PROGRAM = """
+from components.config import configured_stack
+from components.guards import Guards
+from model.plan import plan
+from pathlib import Path
+
+Guards("guards", plan(configured_stack(Path(__file__).parent)).guards)
+"""
+
+
+def test_a_stack_of_a_thousand_teams_that_all_differ_is_judged(
+    cluster: Cluster, person: Person, tmp_path: Path
+) -> None:
+    bounds = {"requests": {"cpu": 1000, "memory": "8000Gi"}, "limits": {"cpu": 1500, "memory": "9000Gi"}}
+    own = {
+        "gpus": {"h100": {"guaranteed": 1}},
+        "gangs": {"a100": {"guaranteed": 1}},
+        "compute": {**bounds, "priorities": ["high"]},
+        "priority": "high",
+    }
+    names = [TEAM, *(f"team-with-quite-a-long-name-{n}" for n in range(999))]
+    large = stack(
+        pools={"cpu": pool("m7i.8xlarge", 1000), "h100": pool(nodes=1000), "a100": pool("p4de.24xlarge", 1000)},
+        priorities={"high": 10, "low": 1},
+        teams={name: team(**own) for name in names},
+        guards="deny",
+    )
+    (tmp_path / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+    made = render(tmp_path, project="gpu-tenancy", stack="large", config=to_config(Source(large)))
+    with in_force(cluster, [dict(one.manifest) for one in kubernetes_objects(made)]):
+        broken = job(TEAM, None, pod_of(priorityClassName="high"))
+        assert WORDS in cluster.wait_for(lambda: person.said(broken), what="the policies to be in force")
+        other = job(TEAM, TEAM, pod_of(priorityClassName="low"))
+        words = cluster.wait_for(lambda: person.said(other), what="the other policies")
+        assert "has the priority class low, which this namespace may not name; write one of high" in words
+        assert person.said(job(TEAM, TEAM, pod_of(priorityClassName="high"))) is None

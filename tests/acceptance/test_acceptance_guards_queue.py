@@ -1,0 +1,141 @@
+"""GPU work in a team's namespace is counted by one of its queues, whatever kind it is and whoever it says made it."""
+
+from typing import Any
+
+import pytest
+from acceptance_guards import (
+    EXPERIMENTS,
+    NO_QUEUE,
+    RESEARCH,
+    Person,
+    cron_job,
+    gang,
+    job,
+    job_set,
+    pod,
+    pod_group,
+    pod_of,
+    replicas,
+    train_job,
+)
+
+from console.cluster.client import Cluster
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+from console.offline.wire import text_at
+
+UNCOUNTED = (
+    "asks for GPUs and names {}, so that no share would count them; write kueue.x-k8s.io/queue-name: ml-research"
+)
+OTHERS_QUEUE = NO_QUEUE.replace("no queue", "the queue ml-serving, which this namespace does not have")
+AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metadata.labels"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    {
+        "pod": (pod(RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "pod in another's": (pod(RESEARCH, "ml-serving"), OTHERS_QUEUE + AT_METADATA),
+        "job": (job(RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "job in another's": (job(RESEARCH, "ml-serving"), OTHERS_QUEUE + AT_METADATA),
+        "cron job": (cron_job(RESEARCH, None), NO_QUEUE + AT_JOBS),
+        "deployment": (replicas("Deployment", RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "stateful set": (replicas("StatefulSet", RESEARCH, None, inside=RESEARCH), NO_QUEUE + AT_METADATA),
+        "replica set": (replicas("ReplicaSet", RESEARCH, RESEARCH), NO_QUEUE + AT_METADATA),
+        "daemon set": (replicas("DaemonSet", RESEARCH, RESEARCH), NO_QUEUE + AT_METADATA),
+        "job set": (job_set(RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "train job": (train_job(RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "train job of a runtime's GPUs": (train_job(RESEARCH, None, 0), NO_QUEUE + AT_METADATA),
+    }.values(),
+)
+def test_gpu_work_without_its_namespaces_queue_is_refused_with_the_label_to_write(
+    tenant: Person, manifest: Any, words: str
+) -> None:
+    assert (tenant.said(manifest) or "").endswith(f"denied request: {words}")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pod(RESEARCH, RESEARCH),
+        job(RESEARCH, RESEARCH),
+        cron_job(RESEARCH, RESEARCH),
+        replicas("Deployment", RESEARCH, RESEARCH),
+        replicas("Deployment", RESEARCH, None, inside=RESEARCH),
+        replicas("StatefulSet", RESEARCH, RESEARCH),
+        replicas("ReplicaSet", RESEARCH, None, inside=RESEARCH),
+        replicas("DaemonSet", RESEARCH, None, inside=RESEARCH),
+        job_set(RESEARCH, RESEARCH),
+        train_job(RESEARCH, RESEARCH),
+        pod(RESEARCH, None, pod_of(0)),
+        job(RESEARCH, None, pod_of(0)),
+        gang(RESEARCH, "ml-research-l4"),
+        pod_group(RESEARCH, "ml-research-l4"),
+        pod(
+            RESEARCH,
+            None,
+            pod_of(schedulerName="volcano"),
+            annotations={"scheduling.volcano.sh/queue-name": "ml-research-l4"},
+        ),
+        job(RESEARCH, RESEARCH, pod_of(schedulerName="volcano")),
+    ],
+    ids=lambda one: one["kind"],
+)
+def test_work_in_its_queue_or_without_gpus_passes_every_rule(tenant: Person, manifest: Any) -> None:
+    assert tenant.said(manifest) is None
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (
+            gang(RESEARCH, None),
+            "is in Volcano's queue default, which is none of this namespace's; write spec.queue: ml-research-l4",
+        ),
+        (
+            pod(RESEARCH, None, pod_of(schedulerName="volcano")),
+            (
+                "is in Volcano's queue default, which is none of this namespace's; write the annotation"
+                " scheduling.volcano.sh/queue-name: ml-research-l4"
+            ),
+        ),
+        (
+            pod_group(RESEARCH, "default"),
+            "is in Volcano's queue default, which is none of this namespace's; write spec.queue: ml-research-l4",
+        ),
+        (
+            gang(EXPERIMENTS, "ml-research-l4", schedulerName="default-scheduler"),
+            (
+                "is in Volcano's queue ml-research-l4, which is none of this namespace's; the team has no gangs: queue"
+                " a Job with the label kueue.x-k8s.io/queue-name: ml-experiments"
+            ),
+        ),
+    ],
+)
+def test_a_gang_passes_only_in_a_queue_of_its_teams(tenant: Person, manifest: Any, words: str) -> None:
+    assert words in (tenant.said(manifest) or "")
+
+
+def test_an_owner_that_a_tenant_wrote_himself_is_no_way_round_the_queue(cluster: Cluster, tenant: Person) -> None:
+    running = cluster.get("batch/v1", "Job", "nightly", RESEARCH) or {}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": text_at(running, "metadata", "uid")}
+    said = tenant.said(pod(RESEARCH, None, ownerReferences=[{**owner, "controller": True}]))
+    assert NO_QUEUE in (said or "")
+    said = tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
+    assert (
+        "says that Job nightly made it, and the queue would not count it; only the controllers of that kind make such"
+        " an owner, so leave metadata.ownerReferences out" in (said or "")
+    )
+    # An owner that only deletes with itself, and one that Kueue does not know, change nothing of what is counted.
+    assert tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[owner])) is None
+    other = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "1", "controller": True}
+    assert tenant.said(job(RESEARCH, RESEARCH, ownerReferences=[other])) is None
+
+
+def test_a_gang_that_was_in_its_queue_may_not_leave_it(cluster: Cluster, tenant: Person) -> None:
+    own = pod_group(RESEARCH, "ml-research-l4")
+    cluster.apply(own)
+    elsewhere: Any = {"spec": {"queue": "default"}}
+    with pytest.raises(ApiError, match="is in Volcano's queue default"):
+        tenant.cluster.patch(Reference.of(own), elsewhere)
+    cluster.delete(Reference.of(own))

@@ -1,0 +1,133 @@
+"""Of whom the guards judge what: of tenants all, of controllers nothing twice, elsewhere nothing."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from acceptance_builders import Waves, flat
+from acceptance_guards import (
+    EXPERIMENTS,
+    NO_QUEUE,
+    POLICIES,
+    QUEUE,
+    RESEARCH,
+    Door,
+    Person,
+    job,
+    job_set,
+    labels,
+    pod,
+    pod_of,
+    replicas,
+)
+
+from console.cluster.client import Cluster
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+from console.offline.wire import at, text_at
+
+
+def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_may_not_be_changed(
+    cluster: Cluster, tenant: Person
+) -> None:
+    # The administrator is in system:masters, whom no rule judges: as if this were older than they.
+    old = replicas("Deployment", EXPERIMENTS, None)
+    old["spec"]["replicas"] = 0
+    cluster.apply(old)
+    reference = Reference.of(old)
+    tenant.cluster.patch(reference, {"spec": {"replicas": 1}})
+    tenant.cluster.patch(reference, {"metadata": {"annotations": {"note": "x"}}})
+    with pytest.raises(ApiError, match="asks for GPUs and names no queue"):
+        tenant.cluster.patch(reference, {"spec": {"template": {"metadata": {"labels": {"changed": "yes"}}}}})
+    tenant.cluster.patch(reference, {"metadata": {"labels": {QUEUE: EXPERIMENTS}}})
+    cluster.delete(reference)
+
+
+def test_what_controllers_make_of_what_was_judged_appears(cluster: Cluster, tenant: Person) -> None:
+    tenant.cluster.apply({**replicas("Deployment", EXPERIMENTS, EXPERIMENTS), "metadata": metadata("web")})
+    tenant.cluster.apply({**job(EXPERIMENTS, EXPERIMENTS), "metadata": metadata("batch")})
+    for name in ("web", "batch"):
+        (made, *_) = cluster.wait_for(lambda name=name: pods_of(cluster, name) or None, what=f"the pod of {name}")
+        assert at(made, "metadata", "labels", QUEUE) is None, "its owner has the queue; here no Kueue passes it on"
+    for api, kind, name in (("apps/v1", "Deployment", "web"), ("batch/v1", "Job", "batch")):
+        tenant.cluster.delete(Reference(api, kind, name, EXPERIMENTS))
+
+
+def pods_of(cluster: Cluster, name: str) -> list[Any]:
+    pods = cluster.list("v1", "Pod", namespace=EXPERIMENTS)
+    return [one for one in pods if text_at(one, "metadata", "name").startswith(f"{name}-")]
+
+
+def metadata(name: str) -> Any:
+    return {"name": name, "namespace": EXPERIMENTS, "labels": labels(EXPERIMENTS)}
+
+
+def test_every_object_of_the_stack_passed_and_its_pods_were_made(cluster: Cluster, deployed: Waves) -> None:
+    for manifest in flat(deployed):
+        assert cluster.exists(*Reference.of(manifest)), manifest["metadata"]
+    for namespace, name, count in (("ml-serving", "model-server", 3), (RESEARCH, "nightly", 4)):
+        chosen = f"app.kubernetes.io/name={name}"
+        cluster.wait_for(
+            lambda namespace=namespace, chosen=chosen, count=count: (
+                len(cluster.list("v1", "Pod", namespace=namespace, labels=chosen)) >= count
+            ),
+            what=f"the pods of {name}",
+        )
+
+
+OTHERS = {
+    "kubeflow-system": [
+        (job_set(RESEARCH, None), ""),
+        (job(RESEARCH, None), ""),
+        (job_set(RESEARCH, None, pod_of(schedulerName="mine")), "wants the scheduler mine"),
+    ],
+    "volcano-system": [(pod(RESEARCH, None, pod_of(schedulerName="volcano")), "")],
+    "guards-others": [(pod(RESEARCH, None), NO_QUEUE)],
+    "guards-exempt": [(pod(RESEARCH, None), "")],
+}
+
+
+@pytest.mark.parametrize("home", OTHERS)
+def test_operators_make_what_follows_from_an_owner_that_was_judged_and_others_only_where_exempt(
+    cluster: Cluster, door: Door, deployed: Waves, home: str
+) -> None:
+    assert deployed
+    with door.let_in("operator", "cluster-admin", home=home) as operator:
+        cluster.wait_for(lambda: operator.said(job(RESEARCH, RESEARCH)) is None, what="rights")
+        for manifest, words in OTHERS[home]:
+            said = operator.said(manifest)
+            assert words in (said or "") if words else said is None, said
+
+
+def test_system_namespaces_and_those_of_nobodys_team_are_never_judged(
+    cluster: Cluster, door: Door, namespace: str, deployed: Waves
+) -> None:
+    assert deployed
+    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+    teams: Any = {"metadata": {"labels": label}}
+    nobodys: Any = {"metadata": {"labels": dict.fromkeys(label)}}
+    system = Reference("v1", "Namespace", "kube-system")
+    for name in ("kube-system", namespace):
+        cluster.wait_for(lambda name=name: cluster.exists("v1", "ServiceAccount", "default", name), what="accounts")
+    broken = pod_of(
+        0,
+        tolerations=[{"operator": "Exists"}],
+        schedulerName="mine",
+        nodeName="n",
+        priorityClassName="system-node-critical",
+    )
+    with door.let_in("visitor", "cluster-admin") as visitor:
+        cluster.wait_for(lambda: visitor.said(job("kube-system", None)) is None, what="rights")
+        cluster.patch(system, teams)
+        assert visitor.said(job("kube-system", None, broken)) is None
+        cluster.patch(system, nobodys)
+        assert visitor.said(job(namespace, None, broken)) is None
+        cluster.patch(Reference("v1", "Namespace", namespace), teams)
+        words = cluster.wait_for(lambda: visitor.said(job(namespace, None)), what="the label to count")
+        assert "asks for GPUs and names no queue" in words
+
+
+def test_only_the_policys_own_spec_says_who_may_what(deployed: Waves) -> None:
+    policies: list[Any] = [deepcopy(one) for one in flat(deployed) if one["kind"] == "ValidatingAdmissionPolicy"]
+    assert {one["metadata"]["name"].removeprefix("gpu-tenancy-") for one in policies} == {*POLICIES, "gpu-requests"}
+    assert [one["metadata"]["name"] for one in policies if "paramKind" in one["spec"]] == []

@@ -1,0 +1,224 @@
+"""What work in a team's namespace may tolerate, name and ask for, beside its queue."""
+
+from typing import Any
+
+import pytest
+from acceptance_guards import (
+    EXPERIMENTS,
+    GPU,
+    NO_QUEUE,
+    PRODUCTION,
+    RESEARCH,
+    TOLERATION,
+    Person,
+    bounded,
+    gang,
+    job,
+    job_set,
+    pod,
+    pod_of,
+    replicas,
+    train_job,
+)
+
+from console.cluster.client import Cluster
+from console.cluster.errors import ApiError
+from console.cluster.references import Reference
+
+ANY = {"operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "words"),
+    [
+        (
+            TOLERATION,
+            (
+                "tolerates nvidia.com/gpu in a pod that asks for no GPU, and would take cpus and memory that belong to"
+                " GPUs; leave the toleration out"
+            ),
+        ),
+        (
+            ANY,
+            (
+                "tolerates every taint in a pod that asks for no GPU, and would take cpus and memory that belong to"
+                " GPUs; name the keys that it needs, none of a GPU"
+            ),
+        ),
+    ],
+)
+def test_work_without_gpus_that_tolerates_their_taint_is_refused_in_every_kind(
+    tenant: Person, toleration: Any, words: str
+) -> None:
+    spec = pod_of(0, tolerations=[{"key": "dedicated", "operator": "Exists"}, toleration])
+    for manifest in (
+        pod(RESEARCH, None, spec),
+        job(RESEARCH, RESEARCH, spec),
+        replicas("Deployment", RESEARCH, RESEARCH, spec=spec),
+        job_set(RESEARCH, RESEARCH, spec),
+        gang(RESEARCH, "ml-research-l4", spec),
+    ):
+        assert (tenant.said(manifest) or "").endswith(f"denied request: {words}")
+    assert tenant.said(pod(RESEARCH, RESEARCH, pod_of(1, tolerations=[toleration]))) is None
+    assert tenant.said(pod(RESEARCH, None, pod_of(0, tolerations=spec["tolerations"][:1]))) is None
+
+
+def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) -> None:
+    spec = pod_of(0, tolerations=[TOLERATION])
+    spec["containers"][0]["resources"]["limits"][GPU] = "0"
+    assert "asks for no GPU" in (tenant.said(job(RESEARCH, RESEARCH, spec)) or "")
+    claiming = pod_of(0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    assert NO_QUEUE in (tenant.said(job(RESEARCH, None, claiming)) or "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (
+            pod(RESEARCH, None, pod_of(0, schedulerName="mine")),
+            (
+                "wants the scheduler mine, which knows nothing of the queues; write schedulerName: default-scheduler or"
+                " volcano, or leave it out"
+            ),
+        ),
+        (
+            job(EXPERIMENTS, EXPERIMENTS, pod_of(schedulerName="volcano")),
+            (
+                "wants the scheduler volcano, which knows nothing of the queues; write schedulerName:"
+                " default-scheduler, or leave it out"
+            ),
+        ),
+        (
+            pod(RESEARCH, None, pod_of(0, nodeName="l4-0")),
+            (
+                "puts itself on the node l4-0, past every scheduler and taint; leave nodeName out, and choose nodes by"
+                " nodeSelector"
+            ),
+        ),
+        (
+            gang(RESEARCH, "ml-research-l4", schedulerName="mine"),
+            "wants the scheduler mine",
+        ),
+    ],
+)
+def test_a_scheduler_that_no_queue_knows_is_refused(tenant: Person, manifest: Any, words: str) -> None:
+    assert words in (tenant.said(manifest) or "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (
+            job(RESEARCH, RESEARCH, pod_of(priorityClassName="system-cluster-critical")),
+            (
+                "has the priority class system-cluster-critical, which this namespace may not name; write one of"
+                " ml-critical, ml-high, ml-low"
+            ),
+        ),
+        (
+            job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-low")),
+            "has the priority class ml-low, which this namespace may not name; write one of ml-critical, ml-high",
+        ),
+        (
+            job(PRODUCTION, PRODUCTION),
+            (
+                "names no priority class, and the namespace's quota refuses such pods for ever; write"
+                " priorityClassName: ml-critical or ml-high"
+            ),
+        ),
+        (
+            gang(RESEARCH, "ml-research-l4", priorityClassName="theirs"),
+            "has the priority class theirs, which this namespace may not name",
+        ),
+    ],
+)
+def test_a_class_that_the_namespace_may_not_name_is_refused_before_the_queue_admits_it(
+    tenant: Person, manifest: Any, words: str
+) -> None:
+    assert words in (tenant.said(manifest) or "")
+
+
+def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:
+    jumping = job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-high"))
+    assert tenant.said(jumping) is None
+    jumping["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "ml-low"
+    assert "has the priority class ml-low, which this namespace may not name" in (tenant.said(jumping) or "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (
+            job(EXPERIMENTS, EXPERIMENTS, pod_of(16)),
+            (
+                "asks for 16 nvidia.com/gpu in one pod, and the largest node has 8; ask for that many at most, in more"
+                " pods"
+            ),
+        ),
+        (
+            job(RESEARCH, RESEARCH, pod_of(9)),
+            "asks for 9 nvidia.com/gpu in one pod, and the largest node has 8",
+        ),
+        (train_job(RESEARCH, RESEARCH, 16), "asks for 16 nvidia.com/gpu in one pod"),
+        (
+            job(
+                EXPERIMENTS,
+                EXPERIMENTS,
+                pod_of(5, initContainers=[{**pod_of(4)["containers"][0], "name": "beside", "restartPolicy": "Always"}]),
+            ),
+            "asks for 9 nvidia.com/gpu in one pod",
+        ),
+    ],
+)
+def test_more_gpus_in_one_pod_than_any_node_has_are_refused(tenant: Person, manifest: Any, words: str) -> None:
+    assert words in (tenant.said(manifest) or "")
+
+
+def test_more_gpus_in_one_container_than_the_teams_may_have_are_refused(tenant: Person) -> None:
+    within = pod_of(4, priorityClassName="ml-high")
+    assert tenant.said(job(PRODUCTION, PRODUCTION, within)) is None
+    beyond = pod_of(6, priorityClassName="ml-high")
+    said = tenant.said(job(PRODUCTION, PRODUCTION, beyond))
+    words = (
+        "asks for 6 nvidia.com/gpu in one container, and one of this namespace may have 4; ask for that many at most"
+    )
+    assert words in (said or "")
+
+
+def test_init_containers_that_end_are_not_added_up(tenant: Person) -> None:
+    before = [{**pod_of(8)["containers"][0], "name": "before"}]
+    assert tenant.said(job(EXPERIMENTS, EXPERIMENTS, pod_of(8, initContainers=before))) is None
+
+
+def test_gpus_that_no_node_has_are_refused(tenant: Person) -> None:
+    spec = pod_of(0)
+    part = "nvidia.com/mig-1g.10gb"
+    for amounts in spec["containers"][0]["resources"].values():
+        amounts[part] = "1"
+    said = tenant.said(job(EXPERIMENTS, EXPERIMENTS, spec))
+    assert f"asks for {part}, which no node has; ask for nvidia.com/gpu" in (said or "")
+
+
+def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_it(tenant: Person) -> None:
+    # ml-research has requests of 64 cpus and limits of 128.
+    assert tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("2", "4")))) is None
+    assert tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("1500m", None)))) is None
+    words = (
+        "limits cpu to 4 for a request of 1, and a limit of this namespace may be 2 times its request, so the queue"
+        " would admit what no pod may be; raise the request or lower the limit"
+    )
+    assert words in (tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("1", "4")))) or "")
+    words = "limits cpu to 2 for a request of 500m"
+    assert words in (tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("500m", None)))) or "")
+
+
+def test_a_running_pod_may_not_come_to_tolerate_what_it_must_not(cluster: Cluster, tenant: Person) -> None:
+    cluster.create(pod(EXPERIMENTS, None, pod_of(0)))
+    reference = Reference("v1", "Pod", "p", EXPERIMENTS)
+    now: Any = cluster.get(*reference)
+    tolerating: Any = {"spec": {"tolerations": [*now["spec"]["tolerations"], TOLERATION]}}
+    noted: Any = {"metadata": {"labels": {"note": "x"}}}
+    with pytest.raises(ApiError, match=r"tolerates nvidia\.com/gpu in a pod that asks for no GPU"):
+        tenant.cluster.patch(reference, tolerating)
+    tenant.cluster.patch(reference, noted)
+    cluster.delete(reference, grace=0)

@@ -1,0 +1,119 @@
+"""The admission policies of a stack, as they are declared."""
+
+import json
+from typing import Any
+
+import pytest
+from builders import Data, stack, team
+from components_builders import Program, tenancy
+
+from components.guards.expressions import by_namespace, literal
+
+RULES = ["amount", "queue", "ratio", "scheduling", "toleration"]
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+
+
+def made(**sections: object) -> Program:
+    budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 512}}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, compute=budget, containers={"max": {"gpu": 4}})}
+    return tenancy(stack(**{"teams": teams, **sections}))
+
+
+def names(program: Program, kind: str) -> list[str]:
+    return sorted(one.name.removeprefix("gpu-tenancy-") for one in program.every(kind))
+
+
+def spec(program: Program, kind: str, name: str) -> Any:
+    return program.spec(kind, f"gpu-tenancy-{name}")
+
+
+def test_each_rule_is_a_policy_with_a_binding() -> None:
+    program = made()
+    assert names(program, POLICY) == names(program, BINDING) == sorted([*RULES, "gpu-requests"])
+
+
+@pytest.mark.parametrize(
+    ("action", "in_the_apis_words"), {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}.items()
+)
+def test_the_action_is_each_bindings_but_of_what_the_queue_would_count_wrongly(
+    action: str, in_the_apis_words: list[str]
+) -> None:
+    program = made(guards=action)
+    for name in RULES:
+        assert spec(program, BINDING, name)["validationActions"] == in_the_apis_words
+    assert spec(program, BINDING, "gpu-requests")["validationActions"] == ["Deny"]
+
+
+def test_where_they_are_off_only_what_the_queue_would_count_wrongly_is_refused() -> None:
+    program = made(guards="off")
+    assert names(program, POLICY) == names(program, BINDING) == ["gpu-requests"]
+
+
+def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
+    without = made(
+        pools={"cpu": {"machine": "m7i.8xlarge", "nodes": 1}}, teams={"a": team(quota={"cpu": {"cpu": {"limit": 1}}})}
+    )
+    assert names(without, POLICY) == ["amount", "queue", "scheduling"]
+    assert names(made(teams={}), POLICY) == []
+
+
+def test_they_are_bound_to_the_teams_namespaces_by_the_label_that_these_carry() -> None:
+    program = made()
+    labels: Any = program.only("Namespace").manifest["metadata"]
+    for name in RULES:
+        selector = spec(program, BINDING, name)["matchResources"]["namespaceSelector"]
+        assert selector["matchLabels"].items() <= labels["labels"].items()
+        (spared,) = selector["matchExpressions"]
+        assert spared["operator"] == "NotIn"
+        assert {"kube-system", "kueue-system"} <= set(spared["values"])
+
+
+def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() -> None:
+    program = made()
+    for name in RULES:
+        policy = spec(program, POLICY, name)
+        assert policy["failurePolicy"] == "Fail"
+        assert "paramKind" not in policy
+        assert "paramRef" not in spec(program, BINDING, name)
+
+
+def test_subresources_are_never_judged() -> None:
+    for name in RULES:
+        rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
+        assert [one for rule in rules for one in rule["resources"] if "/" in one or "*" in one] == []
+        assert {operation for rule in rules for operation in rule["operations"]} == {"CREATE", "UPDATE"}
+
+
+def test_every_refusal_speaks_of_its_own_fault() -> None:
+    for name in RULES:
+        policy = spec(made(), POLICY, name)
+        known = {one["name"] for one in policy["variables"]}
+        for one in policy["validations"]:
+            fault = one["messageExpression"].removeprefix("variables.").removesuffix("[0]")
+            assert fault in known
+            assert one["expression"] == f"!variables.touched || size(variables.{fault}) == 0"
+
+
+def test_teams_come_after_the_guards() -> None:
+    program = made()
+    guards = {one.urn for kind in (POLICY, BINDING) for one in program.every(kind)}
+    assert guards <= set(program.component("Team").dependencies)
+
+
+@pytest.mark.parametrize("sections", [{}, {"guards": {"action": "deny", "exempt": ["ci"]}}])
+def test_the_same_stack_gives_the_same_policies(sections: Data) -> None:
+    first, second = (
+        json.dumps([dict(one.manifest) for one in made(**sections).objects if one.kind.startswith(POLICY)])
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_plain_values_become_cel() -> None:
+    assert literal({"a's": ["x\\y", 1, 1.5, True]}) == r"{'a\'s': ['x\\y', 1, 1.5, true]}"
+    assert literal([]) == "[]"
+
+
+def test_what_most_namespaces_share_is_said_once() -> None:
+    assert by_namespace({"a": ["x"], "b": ["x"]}, ["x"]) == "['x']"
+    assert by_namespace({"a": ["x"], "b": []}, ["x"]) == "{'b': []}[?request.namespace].orValue(['x'])"

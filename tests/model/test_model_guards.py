@@ -1,0 +1,140 @@
+"""What the guards are told of a stack, and which exemptions are none."""
+
+import pytest
+from builders import GPU, Data, errors, job, planned, pool, stack, team
+
+from model.plan.guards import Bounds, GuardsPlan
+
+
+def guards(**sections: object) -> GuardsPlan:
+    return planned(stack(**sections)).guards
+
+
+@pytest.mark.parametrize(
+    ("sections", "action"),
+    [
+        ({"environment": "prod"}, "deny"),
+        ({"environment": "staging"}, "warn"),
+        ({}, "warn"),
+        ({"environment": "prod", "guards": "warn"}, "warn"),
+        ({"guards": {"action": "deny"}}, "deny"),
+        ({"guards": "off"}, "off"),
+        ({"guards": False}, "off"),
+        ({"environment": "prod", "guards": {"exempt": ["ci"]}}, "deny"),
+    ],
+)
+def test_production_denies_and_others_warn_unless_the_stack_says_otherwise(sections: Data, action: str) -> None:
+    assert guards(**sections).action == action
+
+
+@pytest.mark.parametrize("account", ["", " ci", "system:*"])
+def test_an_exemption_that_names_no_account_is_refused(account: str) -> None:
+    (said,) = errors(stack(guards={"exempt": [account]}))
+    assert "names no account; write a user, a group or a service account as the API server calls it" in said
+
+
+@pytest.mark.parametrize("account", ["system:authenticated", "system:serviceaccounts", "system:unauthenticated"])
+def test_an_exemption_of_everybody_is_refused(account: str) -> None:
+    (said,) = errors(stack(guards={"exempt": ["ci", account]}))
+    assert said == (
+        f"guards.exempt[1]: {account} is everybody; name the accounts that must not be judged, or write action: off"
+    )
+
+
+@pytest.mark.parametrize("account", ["system:serviceaccounts:a", "system:serviceaccount:a:builder"])
+def test_an_exemption_of_a_tenants_own_accounts_is_refused(account: str) -> None:
+    (said,) = errors(stack(guards={"exempt": [account]}))
+    assert said == (
+        f"guards.exempt[0]: {account} is in the namespace of team a, as which whoever may edit it can act; exempt an"
+        " account of a namespace that no team has"
+    )
+
+
+def test_an_exemption_of_others_is_taken_and_where_nothing_is_judged_any() -> None:
+    others = ["system:serviceaccounts:argo", "system:serviceaccount:ab:builder", "ci@example.com"]
+    assert guards(guards={"exempt": others}).exempt == ("system:masters", "system:nodes", *others)
+    assert errors(stack(guards={"action": "off", "exempt": ["system:authenticated"]})) == []
+
+
+def test_a_team_is_judged_whatever_its_name() -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}})
+    found = guards(teams={"fluid-system": own, "volcano-system": team(gangs={"a100": {"guaranteed": 8}})})
+    assert not {"fluid-system", "volcano-system"} & set(found.spared)
+    assert "system:serviceaccounts:volcano-system" not in found.makers
+
+
+def test_only_makers_that_are_there_go_unjudged() -> None:
+    usual = (
+        "system:kube-controller-manager",
+        "system:serviceaccounts:kube-system",
+        "system:serviceaccounts:kueue-system",
+    )
+    assert guards().makers == usual
+    assert guards().trainer is None
+    with_gangs = guards(teams={"a": team(gangs={"h100": {"guaranteed": 8}})})
+    assert set(with_gangs.makers) == {*usual, "system:serviceaccounts:volcano-system"}
+    training = {"t": job(framework="pytorch")}
+    with_trainer = guards(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training=training)})
+    assert with_trainer.trainer == "system:serviceaccounts:kubeflow-system"
+
+
+def test_system_namespaces_and_all_operators_are_spared() -> None:
+    assert {"kube-system", "default", "kueue-system", "gpu-operator", "monitoring"} <= set(guards().spared)
+    assert "watch" in guards(metrics={"histogram": "x_seconds", "prometheus": {"namespace": "watch"}}).spared
+
+
+def test_the_gpus_of_the_largest_node_count_under_each_name() -> None:
+    parts = {
+        "small": pool("g6.12xlarge", 1),
+        "large": pool("p5.48xlarge", 1),
+        "cut": pool("p4de.24xlarge", 1, sharing={"mig": {"profile": "1g.10gb"}}),
+        "cpu": pool("m7i.8xlarge", 1),
+        "own": {
+            "gpu": "npu",
+            "gpusPerNode": 2,
+            "resource": "example.com/npu",
+            "cpu": 8,
+            "memory": "64Gi",
+            "nodes": 1,
+            "labels": {"x": "y"},
+        },
+    }
+    found = guards(pools=parts, teams={})
+    assert found.most == {"example.com/npu": 2, GPU: 8, "nvidia.com/mig-1g.10gb": 56}
+    assert set(found.taints) == {GPU, "example.com/npu"}
+    assert found.names == ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/", "example.com/npu")
+
+
+def bounds(**sections: object) -> Bounds:
+    priorities = {"high": 10, "low": {"value": 1, "default": True}}
+    own = {"gpus": {"h100": {"guaranteed": 8}}, **sections}
+    return guards(priorities=priorities, teams={"a": team(**own)}).teams["a"]
+
+
+def test_a_team_may_name_the_stacks_classes_or_those_that_its_budget_counts() -> None:
+    assert (bounds().classes, bounds().must_name) == (("high", "low"), False)
+    counted = bounds(compute={"priorities": ["high"]})
+    assert (counted.classes, counted.must_name) == (("high",), True)
+    with_default = bounds(compute={"priorities": ["low"]})
+    assert (with_default.classes, with_default.must_name) == (("low",), False)
+
+
+def test_volcano_is_for_teams_with_gangs_or_jobs_that_start_together() -> None:
+    assert (bounds().gangs, bounds().volcano) == ((), False)
+    with_gangs = bounds(gangs={"a100": {"guaranteed": 1}})
+    assert (with_gangs.gangs, with_gangs.volcano) == (("a-a100",), True)
+    together = bounds(training={"t": job(workers=2, together=True)})
+    assert (together.gangs, together.volcano) == ((), True)
+
+
+def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
+    assert (bounds().gpus, bounds().ratios) == ({}, {})
+    assert bounds(containers={"max": {"gpu": 4}}).gpus == {GPU: 4}
+    budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 384}}
+    found = bounds(compute=budget)
+    assert (found.ratios, found.defaults) == ({"cpu": 1.5}, {"cpu": 1500})
+
+
+def test_only_namespaces_with_a_default_of_gpus_need_requests_beside_limits() -> None:
+    two = {"b": team(gpus={"a100": {"guaranteed": 8}}, containers={"max": {"gpu": 4}}), "a": team()}
+    assert guards(teams=two).gpu_defaults == ("b",)
