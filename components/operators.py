@@ -38,8 +38,9 @@ class Operator(pulumi.ComponentResource):
     every object until then would be refused. Whoever makes objects of the operator depends on this component.
 
     Where a chart brings its definitions as templates, Helm would delete them with the release, and every object of
-    theirs. So Pulumi never deletes such a release: taken out of a stack it stays as it is, for somebody else to keep or
-    to `helm uninstall`. Its namespace is given.
+    theirs. So Pulumi never deletes such a release, nor its namespace: taken out of a stack it stays as it is, for
+    somebody else to keep (the stack then says `installed`) or to `helm uninstall`. Where it is still there, making it
+    anew fails, since its namespace and its name are taken. Its namespace is given.
 
     Example:
         >>> Operator("kueue", plan(stack).operators[0])
@@ -112,9 +113,11 @@ class Operator(pulumi.ComponentResource):
         words = ConfigMap(f"{name}-object", metadata=place, data={"object.yaml": text}, opts=own)
         # A Job is never changed, so one that asks for something else, or of another version, has another name.
         mark = sha256(f"{plan.version}\n{text}".encode()).hexdigest()[:8]
+        # One that gave up would stay failed, whatever was mended since: the next `up` makes it anew.
+        again = {"pulumi.com/replaceUnready": "true"}
         return Job(
             name,
-            metadata={"name": f"{called}-{mark}", "namespace": plan.namespace},
+            metadata={"name": f"{called}-{mark}", "namespace": plan.namespace, "annotations": again},
             spec={
                 "backoff_limit": 30,
                 "active_deadline_seconds": _SECONDS,

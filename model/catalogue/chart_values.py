@@ -1,7 +1,9 @@
-"""Which values a chart takes, from the table beside this module: Helm accepts any other in silence.
+"""Which values a chart takes, from the tables beside this module: Helm accepts any other in silence.
 
-`described` makes a chart's entry of its `values.yaml`; tests hold the two together. Raises `pydantic.ValidationError`
-at the first look where the table is malformed.
+`described` makes a chart's entry of its `values.yaml`; tests hold the two together. The keys of a chart within a chart
+are checked too, each against the version that the chart around it pins. Not checked is what a chart takes whole: below
+a free key anything may stand. A stack that names another version of a chart is held to the keys of the catalogue's.
+Raises `pydantic.ValidationError`, or `KeyError` for a contained chart without a row, where a table is malformed.
 """
 
 import datetime as dt
@@ -39,6 +41,8 @@ _FREE_MAPS: Final = frozenset(
 """Maps of Kubernetes' own, in which a chart's defaults are examples of keys and not all of them."""
 _KNOWN: Final = 8
 """Keys that an error lists: kube-prometheus-stack has hundreds."""
+_Sections: TypeAlias = dict[Keys, dict[str, bool]]
+"""Keys of each section, and whether anything may stand below them."""
 
 
 class ChartValues(BaseModel):
@@ -47,8 +51,9 @@ class ChartValues(BaseModel):
     Attributes:
         source: the `values.yaml` that they were read in.
         date: when it was read.
-        contains: sections for charts within the chart, which take more than it names.
+        contains: charts within the chart, by their rows in the table of those: each has the section of its name.
         keys: keys of each section, by its dotted path (`.` for the outermost), separated by blanks.
+        also: keys that are no less the chart's, but of which its `values.yaml` has no default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -57,28 +62,41 @@ class ChartValues(BaseModel):
     date: dt.date
     contains: tuple[str, ...] = ()
     keys: Mapping[str, str]
+    also: Mapping[str, str] = {}
 
     def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
         """Places that the chart does not have, each with a hint: the nearest key, or what is there in its stead."""
-        yield from self._unknown(values, ())
+        sections: _Sections = {}
+        self._gather(sections, ())
+        yield from _unknown(sections, values, ())
 
-    def _unknown(self, values: Mapping[str, Any], place: Keys) -> Iterator[tuple[Keys, str]]:
-        section = self.keys.get(".".join(place) or ".")
-        listed = section.split() if section else []
-        known = {key.removesuffix(FREE): key.endswith(FREE) for key in listed}
-        below = {path[len(place)] for each in self.keys if (path := _path(each)) and _starts(path, place)}
-        for key, value in values.items():
-            here = (*place, key)
-            if key in below:
-                if isinstance(value, Mapping):
-                    yield from self._unknown(cast("Mapping[str, Any]", value), here)
-                elif value is not None:  # null takes a section out, as Helm's own rule is.
-                    yield here, "it is a section: write its keys"
-            elif key in known:
-                if isinstance(value, Mapping) and value and not known[key]:
-                    yield here, "it takes one value, and no keys of its own"
-            elif not (place and place[0] in self.contains):
-                yield here, _hint(key, sorted({*known, *below}))
+    def _gather(self, sections: _Sections, place: Keys) -> None:
+        for table in (self.keys, self.also):
+            for path, listed in table.items():
+                section = sections.setdefault((*place, *_path(path)), {})
+                for key in listed.split():
+                    name = key.removesuffix(FREE)
+                    section[name] = section.get(name, False) or key.endswith(FREE)
+        for name in self.contains:
+            contained_values()[name]._gather(sections, (*place, name))
+
+
+def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Iterator[tuple[Keys, str]]:
+    known = sections.get(place, {})
+    below = {path[len(place)] for path in sections if _starts(path, place)}
+    for key, value in values.items():
+        here = (*place, key)
+        if known.get(key):
+            continue
+        if isinstance(value, Mapping) and key in below:
+            yield from _unknown(sections, cast("Mapping[str, Any]", value), here)
+        elif key in known:
+            if isinstance(value, Mapping) and value:
+                yield here, "it takes one value, and no keys of its own"
+        elif key not in below:
+            yield here, _hint(key, sorted({*known, *below}))
+        elif value is not None:  # null takes a section out, as Helm's own rule is.
+            yield here, "it is a section: write its keys"
 
 
 def _path(dotted: str) -> Keys:
@@ -120,5 +138,15 @@ def _describe(values: Mapping[str, Any], place: Keys, found: dict[str, str]) -> 
 @cache
 def chart_values() -> Mapping[str, ChartValues]:
     """What each chart takes, by the name of its row in the table of releases."""
-    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("chart_values.yaml").read_text(encoding="utf-8"))
+    return _rows("chart_values.yaml")
+
+
+@cache
+def contained_values() -> Mapping[str, ChartValues]:
+    """What each chart within another takes, by its name, which is that of its section."""
+    return _rows("contained_values.yaml")
+
+
+def _rows(file: str) -> Mapping[str, ChartValues]:
+    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     return {name: ChartValues.model_validate(row, strict=False) for name, row in rows.items()}

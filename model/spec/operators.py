@@ -59,23 +59,31 @@ class Operators(Section):
     it, since a change takes the driver off nodes that run."""
     prometheus: OperatorEntry = Operator()
     """kube-prometheus-stack: Prometheus with Grafana, for all metrics and dashboards."""
+    cert_manager: OperatorEntry = Operator()
+    """cert-manager: certificates of other operators' webhooks. Left out, it is installed here where amdGpuOperator or
+    intelDevicePlugin is; in a cluster that has one, write `installed`."""
     gpu_operator: OperatorEntry = Operator()
     """NVIDIA's GPU Operator: what the pools' drivers leave to it; needed where a pool has NVIDIA's GPUs."""
     dra_driver: OperatorEntry = Operator()
     """NVIDIA's driver for dynamic resource allocation, in place of the operator's device plugin; off if left out."""
     amd_gpu_operator: OperatorEntry = Operator()
-    """AMD's GPU Operator; needed where a pool has AMD's GPUs."""
+    """AMD's GPU Operator; needed where a pool has AMD's GPUs. It wants cert-manager."""
     intel_device_plugin: OperatorEntry = Operator()
-    """Intel's device plugin for GPUs; needed where a pool has Intel's."""
+    """Intel's device plugin for GPUs; needed where a pool has Intel's. It wants cert-manager."""
     kueue: OperatorEntry = Operator()
     """Kueue: the teams' queues."""
     volcano: OperatorEntry = Operator()
     """Volcano; needed where a team has gangs."""
     keda: OperatorEntry = Operator()
-    """KEDA, for servers that scale on latency; off where prometheusAdapter takes its place."""
+    """KEDA, for servers that scale on latency; off where prometheusAdapter takes its place. Back from it to the
+    adapter, or to cpu alone, a server goes by way of fixed `replicas` in an update of their own: both autoscalers have
+    the server's name, and the new one would be made before KEDA's goes."""
     prometheus_adapter: OperatorEntry = Operator()
     """prometheus-adapter, in place of KEDA; off if left out."""
     trainer: OperatorEntry = Operator()
     """Kubeflow Trainer with JobSet; needed where a job's framework is pytorch."""
     fluid: OperatorEntry = Operator()
-    """Fluid, which caches datasets; off if left out."""
+    """Fluid, which caches datasets; off if left out. Masters and workers of a cache in a team's namespace, and the jobs
+    that load it once, wait in no queue: the namespace's quota alone bounds them. FUSE pods would wait there, and want
+    more than pod security gives a team: keep the Dataset in a namespace of no team, and refer to it from the team's as
+    `dataset://<namespace>/<name>`."""

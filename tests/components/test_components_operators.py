@@ -121,6 +121,8 @@ def test_a_gate_asks_the_webhook_by_a_dry_run_of_one_object_until_it_is_let_pass
     assert container["args"] == ["create", "--dry-run=server", "--filename=/gate/object.yaml"]
     assert spec["template"]["spec"]["restartPolicy"] == "OnFailure"
     assert spec["backoffLimit"] > 10
+    # One that gave up must not fail every later `up`, whatever was mended since.
+    assert cast("Any", gate.manifest)["metadata"]["annotations"] == {"pulumi.com/replaceUnready": "true"}
     words = cast("Any", made.only("ConfigMap", "kueue-gate").manifest)["data"]["object.yaml"]
     assert yaml.safe_load(words)["kind"] == "ResourceFlavor"
 

@@ -6,11 +6,12 @@ from typing import Any, Final, TypeAlias
 
 from model.catalogue.releases import charts
 from model.plan.gpu_operator import Values, merged
+from model.plan.operators.certificates import cert_manager_values
 from model.plan.operators.gpus import amd_values, dra_values, intel_operator_values, intel_values, nvidia_values
 from model.plan.operators.jobs import trainer_values, volcano_values
-from model.plan.operators.kueue import GANG_READS, kueue_values
+from model.plan.operators.kueue import kueue_reads, kueue_values
 from model.plan.operators.metrics import adapter_values, keda_values, prometheus_values
-from model.plan.operators.needs import installed_by, there
+from model.plan.operators.needs import installed_by
 from model.plan.operators.probes import PROBES, Probe
 from model.spec import Stack
 from model.spec.operators import Operator
@@ -60,6 +61,8 @@ class _Part:
 _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
     # First: the others make ServiceMonitors, whose definition it brings.
     "prometheus": (_Part("kube-prometheus-stack", prometheus_values, ("monitoring.coreos.com",)),),
+    # Before AMD's and Intel's, whose charts make objects of it.
+    "cert_manager": (_Part("cert-manager", cert_manager_values, ("cert-manager.io", "acme.cert-manager.io")),),
     "gpu_operator": (_Part("gpu-operator", nvidia_values, ("nvidia.com",)),),
     "dra_driver": (_Part("dra-driver-nvidia-gpu", dra_values, ("resource.nvidia.com",)),),
     "amd_gpu_operator": (_Part("gpu-operator-charts", amd_values, ("amd.com",)),),
@@ -119,5 +122,5 @@ def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
             privileged=row.privileged,
             definitions_go=row.definitions == "nobody",
             probe=PROBES.get(part.row),
-            reads=GANG_READS if name == "kueue" and there(stack, "volcano") else (),
+            reads=kueue_reads(stack) if name == "kueue" else (),
         )

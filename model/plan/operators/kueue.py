@@ -32,9 +32,26 @@ GANG: Final = "Job.v1alpha1.batch.volcano.sh"
 """Volcano's Job as Kueue names kinds that others manage: its pods are left to Volcano. With
 `manageJobsWithoutQueueName` every other pod without a queue is gated, so a gang would never start
 (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/pod/pod_webhook.go)."""
-GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
+_GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
 """What Kueue must be allowed to get, list and watch to find that out; its chart grants none of it, and refused it
 rejects the gang's pods."""
+_FLUID: Final = "data.fluid.io"
+_CACHES: Final = {
+    "AlluxioRuntime": "alluxioruntimes",
+    "DataLoad": "dataloads",
+    "DataMigrate": "datamigrates",
+    "EFCRuntime": "efcruntimes",
+    "JindoRuntime": "jindoruntimes",
+    "JuiceFSRuntime": "juicefsruntimes",
+    "ThinRuntime": "thinruntimes",
+    "VineyardRuntime": "vineyardruntimes",
+}
+"""Kinds of Fluid's whose masters, workers and loaders are left to it, with their plurals. Those are StatefulSets and
+Jobs of such an owner, without a queue, and nothing in a runtime puts the queue's label on a StatefulSet: they would
+wait for ever. Not here: GooseFS, whose objects name no owner; DataProcess, which is anybody's work; loads by a
+timetable, whose owner is a CronJob; FUSE pods, since any DaemonSet beside the queue could ask for GPUs.
+https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/charts,
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go"""
 
 
 def kueue_values(stack: Stack) -> Values:
@@ -48,6 +65,13 @@ def kueue_values(stack: Stack) -> Values:
         "controllerManager": {"featureGates": [{"name": "DisableWaitForPodsReady", "enabled": True}]},
         "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(_configuration(stack), sort_keys=False)},
     }
+
+
+def kueue_reads(stack: Stack) -> tuple[tuple[str, str], ...]:
+    """What Kueue must be allowed to get, list and watch beyond what its chart grants: API group and resource."""
+    gangs = _GANG_READS if there(stack, "volcano") else ()
+    caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(stack, "fluid") else ()
+    return (*gangs, *caches)
 
 
 def _configuration(stack: Stack) -> dict[str, Any]:
@@ -102,8 +126,10 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
 
 def _integrations(stack: Stack) -> dict[str, list[str]]:
     trainer = ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob") if there(stack, "trainer") else ()
-    gangs = {"externalFrameworks": [GANG]} if there(stack, "volcano") else {}
-    return {"frameworks": [*_FRAMEWORKS, *trainer], **gangs}
+    gangs = [GANG] if there(stack, "volcano") else []
+    caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []
+    others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
+    return {"frameworks": [*_FRAMEWORKS, *trainer], **others}
 
 
 def _excluded(stack: Stack) -> list[str]:

@@ -11,6 +11,10 @@ AMD: Final = "amd.com/"
 INTEL: Final = "gpu.intel.com/"
 NVIDIA: Final = "nvidia.com/"
 """Vendors by the domain of their GPUs' resource."""
+CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
+"""Operators, by field, whose charts make a Certificate and an Issuer of cert-manager's for their webhooks:
+https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (in a chart within AMD's),
+https://github.com/intel/helm-charts/blob/main/charts/device-plugin-operator/templates/operator.yaml."""
 
 
 def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
@@ -46,6 +50,8 @@ def needed(stack: Stack, name: str) -> bool:
     if name in {"gpu_operator", "amd_gpu_operator", "intel_device_plugin"}:
         vendor = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}[name]
         return next(gpu_pools(stack, vendor), None) is not None
+    if name == "cert_manager":
+        return next(certified(stack), None) is not None
     if name == "keda":
         return measured_by(stack) == "keda" or not there(stack, "prometheus_adapter")
     if name == "prometheus_adapter":
@@ -55,10 +61,16 @@ def needed(stack: Stack, name: str) -> bool:
     return (name == "volcano" and has_gangs(stack)) or (name == "trainer" and trains_pytorch(stack))
 
 
+def certified(stack: Stack) -> Iterator[str]:
+    """The operators installed here that have their certificates from cert-manager, by field."""
+    return (name for name in CERTIFIED if installed_by(stack, name) == "here")
+
+
 def installed_by(stack: Stack, name: str) -> Install:
     """Who installs an operator, said or not, by its field in `Operators`.
 
-    Where the nodes are somebody else's, so is what runs on them, unless the stack says otherwise.
+    Where the nodes are somebody else's, so is what runs on them, unless the stack says otherwise. cert-manager comes
+    from whoever installs the operators that want it: the stack that says so of one of them need not say it twice.
     """
     operators: Operators = stack.operators
     said: Install | None = getattr(operators, name).install
@@ -66,7 +78,7 @@ def installed_by(stack: Stack, name: str) -> Install:
         return said
     if not needed(stack, name):
         return "off"
-    return "here" if stack.cluster.NODES_MADE else "installed"
+    return "here" if stack.cluster.NODES_MADE or name == "cert_manager" else "installed"
 
 
 def there(stack: Stack, name: str) -> bool:

@@ -2,7 +2,10 @@
 
 Kueue's and Volcano's webhooks judge what they are asked; Trainer's refuses a job of a runtime that is not there, so its
 object waits for the runtimes too, which a hook of the chart makes. Webhooks of KEDA, Prometheus and the GPU operators
-let pass what they cannot judge yet (`failurePolicy: Ignore`), or there are none.
+of NVIDIA and AMD let pass what they cannot judge yet (`failurePolicy: Ignore`), or judge nothing that is made here.
+cert-manager's fail closed, but its chart asks them itself, in a hook that the release waits for
+(https://github.com/cert-manager/cert-manager/blob/v1.21.1/pkg/util/cmapichecker/cmapichecker.go). Intel's, which fail
+closed too, are not asked yet.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,87 @@
+"""A Helm repository on the loopback, with charts that a test writes."""
+
+import io
+import tarfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import yaml
+
+LOOPBACK = "127.0.0.1"
+_FOUND, _NOT_FOUND = 200, 404
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A chart in place of an operator's own.
+
+    Attributes:
+        name: under which a release asks for it.
+        version: the one that is asked for.
+        files: text by path within the chart, such as `templates/deployment.yaml`; `Chart.yaml` is written here.
+    """
+
+    name: str
+    version: str
+    files: Mapping[str, str]
+
+    @property
+    def archive(self) -> str:
+        """Name of its file in the repository."""
+        return f"{self.name}-{self.version}.tgz"
+
+    def packed(self) -> bytes:
+        """Its archive, as `helm package` would write it."""
+        about = {"apiVersion": "v2", "name": self.name, "version": self.version, "type": "application"}
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:gz") as archive:
+            for path, text in {"Chart.yaml": yaml.safe_dump(about), **self.files}.items():
+                entry = tarfile.TarInfo(f"{self.name}/{path}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        return content.getvalue()
+
+
+def index(charts: Sequence[StandIn], address: str) -> str:
+    """What a repository says of its charts: https://helm.sh/docs/topics/chart_repository/"""
+    entries = {
+        chart.name: [
+            {
+                "apiVersion": "v2",
+                "name": chart.name,
+                "version": chart.version,
+                "urls": [f"{address}/{chart.archive}"],
+            }
+        ]
+        for chart in charts
+    }
+    return yaml.safe_dump({"apiVersion": "v1", "entries": entries})
+
+
+@contextmanager
+def repository(charts: Sequence[StandIn]) -> Generator[str]:
+    """Serves charts as long as it is open, at the address that it gives."""
+    served: dict[str, bytes] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = served.get(self.path)
+            self.send_response(_NOT_FOUND if content is None else _FOUND)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+            """Says nothing: what a client asks for is its own business."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    address = f"http://{LOOPBACK}:{server.server_address[1]}"
+    served |= {f"/{chart.archive}": chart.packed() for chart in charts}
+    served["/index.yaml"] = index(charts, address).encode()
+    with server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield address
+        server.shutdown()

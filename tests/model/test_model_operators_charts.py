@@ -1,0 +1,147 @@
+"""The tables of charts: what each takes, whether it is so, and whether what is set is among it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+from builders import Data, errors, job, pool, team
+from operators_builders import AMD_POOL, ROOT, STACKS, made_here, plan_of
+
+from model.catalogue.chart_values import FREE, chart_values, contained_values, described
+from model.catalogue.releases import charts
+from model.load import load
+from model.plan import plan
+from model.plan.operators import OPERATORS, ReleasePlan, chart_of
+from model.source import Source
+
+UPSTREAM = ROOT.parent / "shared" / "upstream"
+
+
+def test_below_a_free_map_anything_goes() -> None:
+    free = {"controllerManager": {"nodeSelector": {"example.com/any": "thing"}, "manager": {"resources": {"x": 1}}}}
+    assert errors(made_here(operators={"kueue": {"values": free}})) == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"),
+    [
+        # What the chart around it says there, what the chart's own table says, what its values.yaml has no default of.
+        ("kube-prometheus-stack", {"grafana": {"defaultDashboardsEnabled": False}}),
+        ("kube-prometheus-stack", {"grafana": {"persistence": {"enabled": True, "size": "10Gi"}}}),
+        ("kube-prometheus-stack", {"grafana": {"persistence": {"storageClassName": "fast"}, "adminPassword": "x"}}),
+        ("kube-prometheus-stack", {"grafana": {"grafana.ini": {"server": {"root_url": "https://example.com"}}}}),
+        ("kube-prometheus-stack", {"kube-state-metrics": {"metricLabelsAllowlist": ["nodes=[*]"]}}),
+        ("kube-prometheus-stack", {"prometheus-node-exporter": {"updateStrategy": {"rollingUpdate": {"any": 1}}}}),
+        # A section for the chart around it, free for the chart itself.
+        ("gpu-operator", {"node-feature-discovery": {"worker": {"config": {"core": {"labelWhiteList": "x"}}}}}),
+        ("gpu-operator-charts", {"node-feature-discovery": {"image": {"tag": "v0.18.3"}}, "kmm": {"watch": False}}),
+        ("kubeflow-trainer", {"jobset": {"controller": {"replicas": 2}}, "lws": {"replicaCount": 2}}),
+        ("cert-manager", {"image": {"tag": "v1.21.1"}, "livenessProbe": {"enabled": False}}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else None,
+)
+def test_a_value_that_a_chart_or_a_chart_in_it_takes_is_taken(chart: str, values: Data) -> None:
+    assert list(chart_values()[chart].unknown(values)) == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "place", "nearest"),
+    [
+        ("kube-prometheus-stack", "grafana.sidecar.dashboards.folderAnotation", "folderAnnotation"),
+        ("kube-prometheus-stack", "grafana.persistence.storageClass", "storageClassName"),
+        ("kube-prometheus-stack", "grafana.defaultDashboardEnabled", "defaultDashboardsEnabled"),
+        ("kube-prometheus-stack", "kube-state-metrics.metricLabelAllowlist", "metricLabelsAllowlist"),
+        ("kube-prometheus-stack", "prometheus-node-exporter.extraArg", "extraArgs"),
+        ("kube-prometheus-stack", "prometheus-windows-exporter.service.nodeport", "nodePort"),
+        ("kube-prometheus-stack", "crds.upgradeJobs", "upgradeJob"),
+        ("gpu-operator", "node-feature-discovery.worker.toleration", "tolerations"),
+        ("gpu-operator-charts", "node-feature-discovery.master.replicas", "replicaCount"),
+        ("gpu-operator-charts", "kmm.controller.replica", "replicas"),
+        ("gpu-operator-charts", "remediation.installCRD", "installCRDs"),
+        ("kubeflow-trainer", "jobset.controller.replica", "replicas"),
+        ("kubeflow-trainer", "lws.replicasCount", "replicaCount"),
+    ],
+)
+def test_a_misspelt_value_of_a_chart_in_a_chart_is_found_with_the_nearest(chart: str, place: str, nearest: str) -> None:
+    keys = tuple(place.split("."))
+    values: object = "x"
+    for key in reversed(keys):
+        values = {key: values}
+    assert list(chart_values()[chart].unknown(cast("Data", values))) == [(keys, f"did you mean '{nearest}'?")]
+
+
+def test_every_operator_has_a_release_and_a_table_of_values() -> None:
+    for name in OPERATORS:
+        assert charts()[chart_of(name)].namespace
+        assert chart_of(name) in chart_values()
+    assert set(chart_values()) <= set(charts())
+
+
+def test_every_chart_in_a_chart_has_a_table_of_values_and_no_other_has() -> None:
+    assert {inner for each in chart_values().values() for inner in each.contains} == set(contained_values())
+
+
+def _upstream(chart: str) -> Data:
+    file = UPSTREAM / "charts" / chart / "values.yaml"
+    if not file.is_file():
+        pytest.skip(f"the values of chart {chart} are not beside the repository")
+    return cast("Data", yaml.safe_load(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        "fluid", "gpu-operator", "keda", "kube-prometheus-stack", "kubeflow-trainer", "kueue", "prometheus-adapter",
+        "volcano",
+    ],
+)  # fmt: skip
+def test_the_table_agrees_with_the_chart_itself(chart: str) -> None:
+    assert chart_values()[chart].keys == described(_upstream(chart))
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
+def test_every_value_that_is_set_is_one_of_the_charts(file: Path) -> None:
+    for each in plan_of(file).operators:
+        assert list(chart_values()[each.name].unknown(each.values)) == []
+
+
+def _everything() -> Iterator[ReleasePlan]:
+    intel = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
+    pools = {
+        "cpu": pool("m7i.8xlarge", 3),
+        "h100": pool(),
+        "mi": AMD_POOL,
+        "flex": {**intel, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}},
+    }
+    work = {"gangs": {"h100": {"guaranteed": 8}}, "training": {"fit": job(framework="pytorch", flavor="h100")}}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, **work)}
+    every = [
+        "prometheus",
+        "certManager",
+        "gpuOperator",
+        "amdGpuOperator",
+        "intelDevicePlugin",
+        "kueue",
+        "volcano",
+        "trainer",
+        "fluid",
+    ]
+    dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
+    for server_of_metrics in ("keda", "prometheusAdapter"):
+        operators: Data = {**dict.fromkeys([*every, server_of_metrics], "here"), "draDriver": dra}
+        made = plan(load(Source({"pools": pools, "teams": teams, "fairness": "even", "operators": operators})))
+        yield from made.operators
+
+
+def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
+    every = list(_everything())
+    assert {each.name for each in every} == set(chart_values())
+    for each in every:
+        assert list(chart_values()[each.name].unknown(each.values)) == []
+
+
+def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None:
+    values = {"a": 1, "b": {"c": [1], "d": {}, "nodeSelector": {"x": "y"}}, "e": None}
+    assert described(values) == {".": f"a e{FREE}", "b": f"c d{FREE} nodeSelector{FREE}"}
