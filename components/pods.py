@@ -1,16 +1,20 @@
 """The pod of a workload, the same whoever makes it."""
 
+from typing import Final
+
 from pulumi_kubernetes.core.v1 import (
     ContainerArgsDict,
     EnvVarArgsDict,
     PodSpecArgsDict,
     ResourceRequirementsArgsDict,
     TolerationArgsDict,
+    VolumeArgsDict,
+    VolumeMountArgsDict,
 )
 
 from model.plan.supply import GPU_TAINT_VALUE, NodeTaint
 from model.plan.workloads import PodPlan
-from model.quantity import format_amounts
+from model.quantity import format_amounts, format_bytes
 
 
 def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
@@ -47,7 +51,25 @@ def container(pod: PodPlan, name: str) -> ContainerArgsDict:
         found["args"] = list(pod.args)
     if pod.env:
         found["env"] = environment(pod)
+    if pod.shared_memory:
+        found["volume_mounts"] = shared_memory_mounts(pod)
     return found
+
+
+_SHARED_MEMORY: Final = "shared-memory"
+
+
+def shared_memory_mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
+    """Where a container has the memory through which GPUs exchange data; nothing where the plan gives it none."""
+    return [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
+
+
+def shared_memory_volumes(pod: PodPlan) -> list[VolumeArgsDict]:
+    """The volume of it, which counts as the container's memory."""
+    if not pod.shared_memory:
+        return []
+    size = format_bytes(pod.shared_memory)
+    return [{"name": _SHARED_MEMORY, "empty_dir": {"medium": "Memory", "size_limit": size}}]
 
 
 def pod_spec(pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
@@ -62,4 +84,6 @@ def pod_spec(pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
     }
     if pod.priority:
         found["priority_class_name"] = pod.priority
+    if pod.shared_memory:
+        found["volumes"] = shared_memory_volumes(pod)
     return found

@@ -8,7 +8,15 @@ from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
 from components.conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, queued
-from components.pods import container, environment, pod_spec, resources, tolerations
+from components.pods import (
+    container,
+    environment,
+    pod_spec,
+    resources,
+    shared_memory_mounts,
+    shared_memory_volumes,
+    tolerations,
+)
 from components.wire import wire
 from model.plan.workloads import GangPlan, JobPlan
 
@@ -97,7 +105,10 @@ def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomR
         "args": list(pod.args),
         "env": environment(pod),
     }
-    place = {"nodeSelector": pod.node_labels, "tolerations": wire(tolerations(pod.tolerated))}
+    place: dict[str, Any] = {"nodeSelector": pod.node_labels, "tolerations": wire(tolerations(pod.tolerated))}
+    if pod.shared_memory:
+        place["volumes"] = wire(shared_memory_volumes(pod))
+        place["containers"] = [{"name": "node", "volumeMounts": wire(shared_memory_mounts(pod))}]
     spec: dict[str, Any] = {
         "runtimeRef": {"name": "torch-distributed"},
         "trainer": {key: value for key, value in trainer.items() if value},
@@ -133,7 +144,9 @@ def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomR
 
 
 def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
-    pod = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
+    pod: PodSpecArgsDict = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
+    if gang.deadline is not None:  # A Volcano Job has no deadline of its own.
+        pod["active_deadline_seconds"] = gang.deadline
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
         "queue": gang.queue,

@@ -50,6 +50,7 @@ def _one(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Proble
         )
         return
     yield from _node(path, size)
+    yield from _shared_memory(path, workload, size)
     yield from _container(tree, path, size)
     if isinstance(workload, Training):
         yield from _whole_job(tree, path, workload, size)
@@ -104,6 +105,17 @@ def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
             else "name what your servers expose as metrics.histogram, or leave it out",
             str(server.metrics_port),
             about=(("metrics",),),
+        )
+
+
+def _shared_memory(path: Path, workload: Server | Training, size: PodSize) -> Iterator[Problem]:
+    memory = size.amounts[MEMORY]
+    if workload.shared_memory is not None and workload.shared_memory > memory:
+        yield Problem(
+            (*path, "sharedMemory"),
+            f"is part of the pod's memory, which is {format_amount(MEMORY, memory)}, so a pod that filled it would end",
+            "lower it, or raise memory",
+            format_amount(MEMORY, workload.shared_memory),
         )
 
 

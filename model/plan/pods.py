@@ -9,6 +9,7 @@ from model.spec.teams import Team
 from model.spec.workloads import Server, Training, Workload
 
 _CPU = 1000
+_MIB = 2**20
 _GIB = 2**30
 
 
@@ -60,6 +61,19 @@ def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
     memory = workload.memory if workload.memory is not None else max(_GIB, share[MEMORY] // _GIB * _GIB)
     gpus = {flavor.resource: workload.gpus} if flavor.resource and workload.gpus else {}
     return PodSize(flavor, {CPU: cpu, MEMORY: memory, **gpus})
+
+
+def shared_memory(workload: Workload, size: PodSize) -> int:
+    """Bytes of a pod's memory at /dev/shm: what the stack says, else a quarter of it where GPUs work together.
+
+    NCCL and data loaders exchange data there, and a container has 64Mi by itself:
+    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html.
+    """
+    if workload.shared_memory is not None:
+        return workload.shared_memory
+    together = isinstance(workload, Training) and pods_of(workload) > 1
+    several = workload.gpus > 1 or (workload.gpus and together)
+    return size.amounts[MEMORY] // 4 // _MIB * _MIB if several else 0
 
 
 def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str, int]:

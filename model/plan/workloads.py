@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
-from model.plan.pods import pod_size
+from model.plan.pods import pod_size, shared_memory
 from model.plan.queues import gang_queue_name
 from model.plan.shares import Tree
 from model.plan.supply import NodeTaint
@@ -25,6 +25,7 @@ class PodPlan:
         amounts: request and limit alike, in base units: cpu, memory, GPUs.
         node_labels: labels of the nodes that it may land on: its GPU's model.
         tolerated: taints of those nodes.
+        shared_memory: bytes of its memory at /dev/shm; 0 for what every container has.
     """
 
     image: str
@@ -35,6 +36,7 @@ class PodPlan:
     node_labels: dict[str, str]
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
+    shared_memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,12 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class GangPlan:
-    """A Volcano Job: all pods of all tasks, or none."""
+    """A Volcano Job: all pods of all tasks, or none.
+
+    Attributes:
+        deadline: seconds after which each of its pods is ended, or None.
+        keep: seconds that it stays after it finished.
+    """
 
     name: str
     team: str
@@ -134,6 +141,7 @@ class GangPlan:
     pod: PodPlan
     tasks: dict[str, int]
     retries: int
+    deadline: int | None
     keep: int
 
 
@@ -182,6 +190,7 @@ def _gang(tree: Tree, team: str, name: str, job: Training, pod: PodPlan) -> Gang
         pod=pod,
         tasks=job.roles,
         retries=job.retries,
+        deadline=None if job.deadline is None else int(job.deadline),
         keep=int(job.keep),
     )
 
@@ -199,6 +208,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         node_labels=dict(size.flavor.node_labels),
         tolerated=size.flavor.taints,
         priority=workload.priority or tree.stack.teams[team].priority,
+        shared_memory=shared_memory(workload, size),
     )
 
 

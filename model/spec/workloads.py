@@ -26,6 +26,9 @@ class Workload(Section):
     """Cpus of each pod, request and limit alike; left out, what its GPUs bring of the machine, less a tenth."""
     memory: Bytes | None = None
     """Memory of each pod, likewise."""
+    shared_memory: Bytes | None = None
+    """Part of each pod's memory through which its GPUs exchange data, at /dev/shm; left out, a quarter of it where a
+    pod has several GPUs or a job several pods with GPUs; 0 for the 64Mi that every container has."""
     priority: Name | None = None
     """Priority class; left out, the team's."""
 

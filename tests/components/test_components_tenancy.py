@@ -1,5 +1,7 @@
 """The whole tenancy: what must be there, and, after everything has registered, what must not."""
 
+import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +12,7 @@ from components_builders import Program, pod_specs, tenancy, texts
 
 from console.offline.manifests import KubernetesObject
 from console.offline.ordering import waves
+from model.quantity import parse_bytes
 from model.source import read_file
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
@@ -125,6 +128,28 @@ def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
     spec = body(gang)["spec"]
     assert (spec["schedulerName"], spec["queue"], spec["minAvailable"]) == ("volcano", "ml-research-l4", 4)
     assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {"master": 1, "worker": 3}
+
+
+@pytest.mark.parametrize("workload", ["Job nightly", "Job gang", "Deployment rank-server", "TrainJob finetune"])
+def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(workload: str) -> None:
+    kind, name = workload.split()
+    (found,) = [one for one in local().objects if (one.kind, one.name) == (kind, name)]
+    text = json.dumps(found.manifest)
+    assert '"mountPath": "/dev/shm"' in text
+    (size,) = set(re.findall(r'"medium": "Memory", "sizeLimit": "(\w+)"', text))
+    (memory,) = set(re.findall(r'"memory": "(\w+)"', text))
+    assert parse_bytes(size) == parse_bytes(memory) // 4
+
+
+def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
+    (found,) = [one for one in local().objects if (one.kind, one.name) == ("Deployment", "model-server")]
+    assert "/dev/shm" not in json.dumps(found.manifest)
+
+
+def test_a_deadline_ends_a_gangs_pods_since_volcanos_job_has_none() -> None:
+    (gang,) = [one for one in local().objects if (one.kind, one.name) == ("Job", "gang")]
+    tasks = cast("Any", gang.manifest)["spec"]["tasks"]
+    assert [task["template"]["spec"]["activeDeadlineSeconds"] for task in tasks] == [6 * 3600] * 2
 
 
 def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:

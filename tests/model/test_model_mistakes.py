@@ -197,7 +197,7 @@ IN_A_STACK = {
         with_team(training={"j": job(gpuLimit=2)}),
         (
             "teams.a.training.j.gpuLimit: is no key here; known: args, command, cpu, deadline, env, flavor,"
-            " framework, gpus, image, keep, memory, priority, retries, scheduler, tasks, together, workers"
+            " framework, gpus, image, keep, memory, priority, retries, scheduler, sharedMemory, tasks, together, workers"
         ),
     ),
 }
@@ -352,4 +352,14 @@ def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() 
         "teams.a.serving.api.replicas: the servers on h100 need 10 nvidia.com/gpu at their peak (api 5 pods of 1, api 5"
         " pods of 1), but the team's limit is 8, so the last pods would never start; lower replicas.max or surge, or"
         " raise teams.a.gpus.h100.limit"
+    )
+
+
+def test_shared_memory_beyond_the_pods_memory_is_refused_and_within_it_is_not() -> None:
+    fits = with_team(training={"j": job(memory="64Gi", sharedMemory="32Gi")})
+    assert errors(fits) == []
+    (found,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
+    assert found == (
+        "teams.a.training.j.sharedMemory: 65Gi is part of the pod's memory, which is 64Gi, so a pod that filled it would"
+        " end; lower it, or raise memory"
     )
