@@ -6,7 +6,7 @@ OUT ?= out/$(STACK)
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: up down preview test lint bench schema ready ready-clouds
+.PHONY: up down preview test lint bench schema policies ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## What there is
@@ -32,11 +32,15 @@ lint: ready-clouds
 	@$(RUN) basedpyright
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports
 
-bench: ready ## The offline preview of 1 to 1,000 teams: time, memory, growth
+bench: ready-clouds ## The offline preview of 1 to 1,000 teams, and 1,000 resources through the policy packs
 	@$(RUN) python -m benchmarks.preview
+	@$(RUN) python -m benchmarks.policies
 
 schema: ready ## stacks/schema.json, from the model
 	@$(RUN) tenancy schema --out stacks/schema.json
+
+policies: ready ## docs/policies.md, from the rules
+	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
 ready: .venv/ready
 

@@ -69,10 +69,16 @@ def preview(
     stack: StackName,
     out: Annotated[Path | None, typer.Option(help="Folder for the Kubernetes objects, as YAML.")] = None,
     project: ProjectFolder = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy pack that judges it: `workloads`, `clouds`, FOLDER, or FOLDER=CONFIG.json; may be repeated."
+        ),
+    ] = None,
 ) -> None:
-    """What a stack will be, without cloud, cluster, login or Pulumi's CLI.
+    """What a stack will be, without cloud, cluster, login or Pulumi's CLI; 2 where a policy's rule is broken.
 
-    [dim]tenancy preview local --out out/local[/dim]
+    [dim]tenancy preview local --out out/local --policy workloads --policy clouds[/dim]
     """
     with _errors(stack):
         from console import project as projects  # noqa: PLC0415 - as above
@@ -80,8 +86,10 @@ def preview(
         from console.offline.objects import write  # noqa: PLC0415
         from console.offline.releases import write_releases  # noqa: PLC0415
         from console.offline.tree import tree  # noqa: PLC0415
+        from console.policies.choosing import choose  # noqa: PLC0415
 
         found = projects.preview(stack, project or projects.ROOT)
+        chosen = [choose(each, found.stack.environment) for each in policy or ()]
         _out.print(tree(found.rendered))
         _out.print()
         _out.print(show.pools(found.stack))
@@ -92,6 +100,11 @@ def preview(
             releases = write_releases(found.rendered, out / "releases")
             if releases:
                 _out.print(f"{len(releases)} Helm releases with their values in {out / 'releases'}")
+        if chosen:
+            from console.policies.judging import judge  # noqa: PLC0415
+
+            if not show.policies(_out, judge(found.rendered, chosen)):
+                raise typer.Exit(PROMISE_BROKEN)
 
 
 @app.command()

@@ -6,9 +6,10 @@ Each pack has this folder by a link, so that it can be published alone: `pulumi 
 from pulumi_policy import EnforcementLevel, Severity
 
 from judge.quantities import quantity, shown
-from judge.reading import CannotTellError, View
-from judge.resources import Resource, Stack, Subject, kubernetes, typed
+from judge.reading import CannotTellError, Unknown, View
+from judge.resources import Resource, Subject, kubernetes, typed
 from judge.rules import AnyRule, Pack, Rule, Settings
+from judge.stacks import Stack, elsewhere
 
 ADVICE = EnforcementLevel.ADVISORY
 MUST = EnforcementLevel.MANDATORY
@@ -26,7 +27,9 @@ __all__ = [
     "Severity",
     "Stack",
     "Subject",
+    "Unknown",
     "View",
+    "elsewhere",
     "kubernetes",
     "quantity",
     "shown",

@@ -4,7 +4,9 @@ import re
 from decimal import Decimal
 from typing import Final
 
-_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d+)?")
+_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d{1,2})?")
+_LONGEST: Final = 64
+"""Characters: a longer one is no quantity that anybody has, and arithmetic with it would not end."""
 _UNITS: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -16,7 +18,7 @@ _UNITS: Final = {
 
 def quantity(text: str) -> Decimal | None:
     """The number in its base unit (cores, bytes, pieces); None where the text is none."""
-    found = _FORM.fullmatch(text.strip())
+    found = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
         return None
     number, unit = found[1], found[2] or ""
@@ -28,3 +30,8 @@ def quantity(text: str) -> Decimal | None:
 def shown(number: Decimal) -> str:
     """A number as people write it: `8`, `0.5`, never `8.0`."""
     return str(int(number)) if number == number.to_integral_value() else str(number.normalize())
+
+
+def written(number: float) -> str:
+    """A number of a program as people write it: whole ones, which come as floats, without a point."""
+    return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)

@@ -1,6 +1,6 @@
 """A resource's properties as rules read them: plain values, with the place of each and what cannot be known."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -8,12 +8,19 @@ from typing import Final, TypeAlias
 from google.protobuf.struct_pb2 import Struct, Value
 from pulumi_policy import proxy
 
-from judge.quantities import quantity
+from judge.quantities import quantity, written
+from judge.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that only a cloud or a cluster will decide, after a preview."""
+    """A value that is there and cannot be read.
+
+    Attributes:
+        why: the reason, as the end of a sentence that begins with its place.
+    """
+
+    why: str = "is not known before it is deployed"
 
 
 Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"
@@ -24,6 +31,7 @@ SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 _UNKNOWN: Final = Unknown()
+_FILE: Final = Unknown("is a file, an archive or a reference to a resource, which no rule reads")
 UNKNOWNS: Final = frozenset(
     {
         proxy.UNKNOWN_ARCHIVE_VALUE,
@@ -54,32 +62,33 @@ class CannotTellError(Exception):
 class Reader:
     """Makes a Struct plain, in one pass, and keeps the secrets it meets.
 
-    Attributes:
-        secrets: texts and numbers that no message may show.
+    Args:
+        secrets: where what no message may show is kept.
     """
 
-    def __init__(self) -> None:
-        self.secrets: set[str] = set()
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
 
     def read(self, struct: Struct) -> dict[str, Plain]:
         """Returns the properties; unknown values become `Unknown`, secrets their value."""
-        return {key: self._value(value) for key, value in struct.fields.items()}
+        value = self._value
+        return {key: value(each) for key, each in struct.fields.items()}
 
     def _value(self, value: Value) -> Plain:
-        match value.WhichOneof("kind"):
-            case "string_value":
-                text = value.string_value
-                return _UNKNOWN if text in UNKNOWNS else text
-            case "number_value":
-                return value.number_value
-            case "bool_value":
-                return value.bool_value
-            case "struct_value":
-                return self._struct(value.struct_value)
-            case "list_value":
-                return [self._value(item) for item in value.list_value.values]
-            case _:
-                return None
+        # In the order of how often each is met: this is where a pack spends its time.
+        kind = value.WhichOneof("kind")
+        if kind == "string_value":
+            text = value.string_value
+            return _UNKNOWN if text in UNKNOWNS else text
+        if kind == "struct_value":
+            return self._struct(value.struct_value)
+        if kind == "number_value":
+            return value.number_value
+        if kind == "list_value":
+            return [self._value(item) for item in value.list_value.values]
+        if kind == "bool_value":
+            return value.bool_value
+        return None
 
     def _struct(self, struct: Struct) -> Plain:
         fields = struct.fields
@@ -89,26 +98,9 @@ class Reader:
         if signature in {SECRET, _OUTPUT}:
             found = self._value(fields["value"]) if "value" in fields else _UNKNOWN
             if signature == SECRET or ("secret" in fields and fields["secret"].bool_value):
-                self.secrets.update(texts_in(found))
+                self._secrets.keep(found)
             return found
-        return None  # assets, archives and references to resources: no rule reads them
-
-
-def texts_in(value: Plain) -> Iterator[str]:
-    """Every text and number within a value, as a message would show it."""
-    match value:
-        case str():
-            yield value
-        case bool() | None | Unknown():
-            return
-        case float() | int():
-            yield f"{value:g}"
-        case list():
-            for item in value:
-                yield from texts_in(item)
-        case dict():
-            for item in value.values():
-                yield from texts_in(item)
+        return _FILE
 
 
 class View:
@@ -140,14 +132,15 @@ class View:
             mapping = _mapping(value, path)
             value, path = mapping.get(key), (*path, key)
         if isinstance(value, Unknown):
-            raise CannotTellError(path, "is not known before it is deployed")
+            raise CannotTellError(path, value.why)
         return View(value, path)
 
     def has(self, *keys: str) -> bool:
         """Whether something is there, known or not."""
         if not keys:
             return self.value is not None
-        return _mapping(self.at(*keys[:-1]).value, self.path).get(keys[-1]) is not None
+        above = self.at(*keys[:-1])
+        return _mapping(above.value, above.path).get(keys[-1]) is not None
 
     def text(self, *keys: str, default: str = "") -> str:
         """A text; a number or a flag as it would be written."""
@@ -160,7 +153,7 @@ class View:
             case bool():
                 return str(view.value).lower()
             case float() | int():
-                return f"{view.value:g}"
+                return written(view.value)
             case _:
                 raise CannotTellError(view.path, "is no text")
 
@@ -205,9 +198,9 @@ class View:
         return [item.text() for item in self.items(*keys)]
 
     def entries(self, *keys: str) -> dict[str, "View"]:
-        """The entries of a map; each is read, and may be unknown, by itself."""
+        """The entries of a map, by name: the wire keeps no order; each is read, and may be unknown, by itself."""
         view = self.at(*keys)
-        return {key: View(item, (*view.path, key)) for key, item in _mapping(view.value, view.path).items()}
+        return {key: View(item, (*view.path, key)) for key, item in sorted(_mapping(view.value, view.path).items())}
 
     def words(self, *keys: str) -> dict[str, str]:
         """The entries of a map of texts, such as labels."""
@@ -221,18 +214,6 @@ def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:
         case dict():
             return value
         case Unknown():
-            raise CannotTellError(path, "is not known before it is deployed")
+            raise CannotTellError(path, value.why)
         case _:
             raise CannotTellError(path, "is no map")
-
-
-def plain_texts(values: Iterable[str], secrets: Iterable[str]) -> list[str]:
-    """Sentences with every secret taken out of them, the longest first."""
-    hidden = sorted((each for each in secrets if each), key=lambda each: (-len(each), each))
-    found: list[str] = []
-    for value in values:
-        text = value
-        for each in hidden:
-            text = text.replace(each, "[secret]")
-        found.append(text)
-    return found

@@ -1,12 +1,14 @@
 """What is judged: one resource of a Pulumi program, and a whole stack of them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
+from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
-from judge.reading import CannotTellError, Reader, View, texts_in
+from judge.reading import CannotTellError, Reader, Unknown, View
+from judge.secrets import Secrets
 
 _KUBERNETES: Final = "kubernetes:"
 _HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
@@ -25,26 +27,44 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Placed)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Resource:
     """One resource, as Pulumi's engine hands it to a policy.
 
     Attributes:
         type: its type token, `kubernetes:apps/v1:Deployment`.
-        props: its inputs; of a stack that runs, its outputs.
         protect: whether Pulumi refuses to delete it.
         ignored: properties whose changes Pulumi leaves alone.
-        secrets: what no message may show.
+        secrets: what no message may show of what was read.
+        needs: for each property that the program gave, the URNs of resources that it comes from; empty where a resource
+            is judged by itself, since the engine says it only of a whole stack.
     """
 
     type: str
-    urn: str
-    name: str
-    props: View
+    urn: str = ""
+    name: str = ""
     protect: bool = False
     ignored: tuple[str, ...] = ()
-    secrets: frozenset[str] = frozenset()
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], repr=False)
+    _struct: Struct | None = field(default=None, repr=False)
+    _props: View | None = field(default=None, repr=False)
     _found: dict[object, object] = field(default_factory=dict[object, object], repr=False)
+
+    @property
+    def props(self) -> View:
+        """Its inputs; of a whole stack, its outputs. Read once, when a rule first wants them.
+
+        What a preview of a stack does not know and the program did not give is left out: the cloud will fill it in.
+        """
+        if self._props is None:
+            found = Reader(self.secrets).read(self._struct) if self._struct is not None else {}
+            for key in _HIDDEN.get(self.type, ()):
+                self.secrets.keep(found.get(key), whole=True)
+            if self.needs:
+                found = {key: each for key, each in found.items() if key in self.needs or not isinstance(each, Unknown)}
+            self._props = View(found)
+        return self._props
 
     @property
     def kind(self) -> str:
@@ -61,6 +81,9 @@ class Resource:
     @property
     def place(self) -> str:
         """Kind, namespace and name of a Kubernetes object; else the kind and its name in the program."""
+        return self.once("place", self._place)
+
+    def _place(self) -> str:
         if not self.group:
             return f"{self.kind} {self.name}"
         try:
@@ -76,15 +99,27 @@ class Resource:
         Raises:
             CannotTellError: it cannot be known.
         """
-        if subject not in self._found:
+        return self.once(subject, lambda: list(subject.find(self)) if subject.takes(self) else [])
+
+    def once(self, key: Hashable, find: Callable[[], T]) -> T:
+        """What many rules want to know of it, found once; what cannot be known is remembered, too.
+
+        Args:
+            key: names it, among all that is asked of this resource.
+            find: finds it.
+
+        Raises:
+            CannotTellError: it cannot be known.
+        """
+        if key not in self._found:
             try:
-                self._found[subject] = list(subject.find(self)) if subject.takes(self) else []
+                self._found[key] = find()
             except CannotTellError as error:
-                self._found[subject] = error
-        found = self._found[subject]
+                self._found[key] = error
+        found = self._found[key]
         if isinstance(found, CannotTellError):
-            raise found
-        return found  # pyright: ignore[reportReturnType] - what `find` of this subject gave
+            raise CannotTellError(found.path, found.why)
+        return found  # pyright: ignore[reportReturnType] - what `find` of this key gave
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,95 +152,27 @@ def typed(*tokens: str) -> Callable[[Resource], bool]:
     return lambda resource: resource.type in wanted
 
 
-class Stack:
-    """All resources of a stack, for rules that compare one with others."""
+def read(
+    request: analyzer_pb2.AnalyzeRequest | analyzer_pb2.AnalyzerResource, secrets: Secrets | None = None
+) -> Resource:
+    """A resource of the analyzer protocol.
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
-        self.resources = tuple(resources)
-        self._known: dict[object, tuple[list[object], list[CannotTellError]]] = {}
-
-    @property
-    def secrets(self) -> frozenset[str]:
-        """What no message may show."""
-        return frozenset[str]().union(*(resource.secrets for resource in self.resources))
-
-    def all(self, subject: Subject[S]) -> list[S]:
-        """Everything of one sort.
-
-        Raises:
-            CannotTellError: some of it cannot be known.
-        """
-        known, unknown = self._parts(subject)
-        if unknown:
-            raise unknown[0]
-        return known
-
-    def first(self, subject: Subject[S], is_it: Callable[[S], bool]) -> S | None:
-        """One for which this is true; None where there is none.
-
-        What cannot be known matters only where no other one is it.
-
-        Raises:
-            CannotTellError: none is it for certain, and one of them might be.
-        """
-        return next(iter(self._matching(subject, is_it, first=True)), None)
-
-    def matching(self, subject: Subject[S], is_it: Callable[[S], bool]) -> list[S]:
-        """All for which this is true.
-
-        Raises:
-            CannotTellError: of one it cannot be known.
-        """
-        return list(self._matching(subject, is_it, first=False))
-
-    def has(self, subject: Subject[S]) -> bool:
-        """Whether the stack makes any of this sort, known or not."""
-        known, unknown = self._parts(subject)
-        return bool(known or unknown)
-
-    def _matching(self, subject: Subject[S], is_it: Callable[[S], bool], *, first: bool) -> Iterator[S]:
-        known, unknown = self._parts(subject)
-        doubts = list(unknown)
-        for each in known:
-            try:
-                true = is_it(each)
-            except CannotTellError as error:
-                doubts.append(error)
-                continue
-            if true:
-                yield each
-                if first:
-                    return
-        if doubts:
-            raise doubts[0]
-
-    def _parts(self, subject: Subject[S]) -> tuple[list[S], list[CannotTellError]]:
-        if subject not in self._known:
-            known: list[object] = []
-            unknown: list[CannotTellError] = []
-            for resource in self.resources:
-                try:
-                    known += resource.parts(subject)
-                except CannotTellError as error:
-                    unknown.append(CannotTellError((f"{resource.place}: {error.path[0]}", *error.path[1:]), error.why))
-            self._known[subject] = (known, unknown)
-        return self._known[subject]  # pyright: ignore[reportReturnType] - what `parts` of this subject gave
-
-
-def read(request: analyzer_pb2.AnalyzeRequest | analyzer_pb2.AnalyzerResource) -> Resource:
-    """A resource of the analyzer protocol."""
-    reader = Reader()
-    props = View(reader.read(request.properties))
-    for key in _HIDDEN.get(request.type, ()):
-        if isinstance(props.value, dict) and key in props.value:
-            reader.secrets.update(texts_in(props.value[key]))
+    Args:
+        request: what the engine sent.
+        secrets: kept together for all resources of a stack; left out, the resource has its own.
+    """
     options = request.options
     return Resource(
         request.type,
         request.urn,
         request.name,
-        props,
         protect=options.protect,
         ignored=tuple(options.ignoreChanges),
-        secrets=frozenset(reader.secrets),
+        secrets=Secrets() if secrets is None else secrets,
+        needs=_needs(request) if isinstance(request, analyzer_pb2.AnalyzerResource) else {},
+        _struct=request.properties,
     )
+
+
+def _needs(request: analyzer_pb2.AnalyzerResource) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(each.urns) for key, each in request.propertyDependencies.items()}

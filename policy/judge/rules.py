@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from judge.resources import Placed, Resource, Stack, Subject
+from judge.resources import Placed, Resource, Subject
+from judge.stacks import Stack
 
 
 class Settings(BaseModel):
@@ -55,14 +56,14 @@ class Rule(Generic[S, C]):
     whole: bool = False
     remedy: Callable[[str, dict[str, Any], C], bool] | None = None
 
-    def sentences(self, part: S, settings: C, stack: Stack) -> list[str]:
-        """What is wrong with one subject.
+    def sentences(self, part: S, settings: C, stack: Stack) -> Iterable[str]:
+        """What is wrong with one subject, one after the other.
 
         Raises:
-            CannotTellError: it cannot be known.
+            CannotTellError: what comes next cannot be known; what came before holds nevertheless.
         """
         judge: Callable[..., Iterable[str]] = self.judge
-        return list(judge(part, settings, stack) if self.whole else judge(part, settings))
+        return judge(part, settings, stack) if self.whole else judge(part, settings)
 
     def schema(self) -> dict[str, dict[str, Any]]:
         """JSON schema of each setting, by name, as Pulumi wants it: without references."""
@@ -78,7 +79,7 @@ class Rule(Generic[S, C]):
             return self.settings.model_validate(dict(given))
         except ValidationError as error:
             wrong = [
-                f"{self.name}.{'.'.join(str(part) for part in each['loc'])}: {each['msg'].lower()}"
+                f"{self.name}.{'.'.join(str(part) for part in each['loc'])}: {each['msg'][:1].lower()}{each['msg'][1:]}"
                 f" (it is {each['input']!r}); the rule's settings are {', '.join(self.settings.model_fields) or 'none'}"
                 for each in error.errors()
             ]

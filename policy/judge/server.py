@@ -1,30 +1,33 @@
 """A pack as a process that Pulumi's engine asks, by its public analyzer protocol.
 
 The SDK's own server (`pulumi_policy.PolicyPack`) reads a resource's properties anew for each rule, and all of a stack's
-for each rule that compares: with sixty rules that is minutes for a thousand resources. Here they are read once. The
+for each rule that compares. Here they are read once: benchmarks/policies.py holds both against one another. The
 protocol: https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
 """
 
 import sys
 import threading
 from concurrent import futures
-from copy import deepcopy
-from typing import Any, Final
+from typing import Final
 
 import grpc
-from google.protobuf import empty_pb2, json_format, struct_pb2
+from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 from pulumi_policy import EnforcementLevel, Severity
 from pulumi_policy.version import VERSION
 
-from judge.reading import CannotTellError
-from judge.resources import Stack, read
+from judge.remedies import remedied
+from judge.resources import read
 from judge.rules import AnyRule, ConfigError, Pack
+from judge.secrets import Secrets
+from judge.stacks import Stack
 from judge.verdicts import Court, Finding
 
 _LARGEST: Final = 400 * 1024 * 1024
 """Bytes of one message, as the SDK takes."""
+_GRACE: Final = 5.0
+"""Seconds for what was asked before the end."""
 LEVELS: Final = {
     EnforcementLevel.ADVISORY: wire.ADVISORY,
     EnforcementLevel.MANDATORY: wire.MANDATORY,
@@ -42,8 +45,22 @@ _SEVERITIES: Final = {
 class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the engine for one pack."""
 
-    def __init__(self, court: Court) -> None:
+    def __init__(self, court: Court, ended: threading.Event | None = None) -> None:
         self.court = court
+        self._ended = ended or threading.Event()
+
+    def Handshake(  # noqa: N802 - the protocol's
+        self,
+        request: wire.AnalyzerHandshakeRequest,  # noqa: ARG002 - nothing is asked of the engine
+        context: grpc.ServicerContext,  # noqa: ARG002 - the protocol's
+    ) -> wire.AnalyzerHandshakeResponse:
+        """The engine's first call."""
+        return wire.AnalyzerHandshakeResponse()
+
+    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802 - the protocol's
+        """Ends the process, once what it was asked before is answered."""
+        self._ended.set()
+        return empty_pb2.Empty()
 
     def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> wire.AnalyzerInfo:  # noqa: ARG002, N802 - the protocol's
         """What the pack is, and all of its rules."""
@@ -61,7 +78,11 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802 - the protocol's
-        """Takes levels and settings; refuses what no rule understands."""
+        """Takes levels and settings; refuses what no rule understands.
+
+        The engine sends every rule, with its defaults where nobody set anything, and the word `all` if that was set,
+        which it has already applied: pkg/resource/analyzer/config.go in pulumi/pulumi.
+        """
         back = {number: level for level, number in LEVELS.items()}
         levels = {name: back[each.enforcementLevel] for name, each in request.policyConfig.items()}
         settings = {name: json_format.MessageToDict(each.properties) for name, each in request.policyConfig.items()}
@@ -88,49 +109,16 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def AnalyzeStack(self, request: wire.AnalyzeStackRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: ARG002, N802 - the protocol's
         """Judges a whole stack."""
         about = self.court.about
-        stack = Stack(read(each) for each in request.resources if about(each.type))
+        if not any(about(each.type) for each in request.resources):
+            return wire.AnalyzeResponse()
+        # All of them: a rule may look for what no rule is about. Each is read only if one does.
+        secrets = Secrets()
+        stack = Stack(read(each, secrets) for each in request.resources)
         return self._answer(self.court.judge_stack(stack))
 
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:  # noqa: ARG002, N802 - the protocol's
         """Mends one resource by the rules whose level is `remediate`, one after the other."""
-        response = wire.RemediateResponse()
-        rules = [
-            rule for rule in self.court.rules if self.court.configuration.level(rule) is EnforcementLevel.REMEDIATE
-        ]
-        if not rules:
-            return response
-        props: dict[str, Any] = json_format.MessageToDict(request.properties)
-        for rule in rules:
-            if rule.remedy is None:
-                response.not_applicable.add(
-                    policy_name=rule.name, reason="This rule has no remedy; its level should be mandatory."
-                )
-                continue
-            tried = deepcopy(props)
-            try:
-                changed, words = rule.remedy(request.type, tried, self.court.configuration.of(rule)), ""
-            except CannotTellError as error:
-                changed, words = False, str(error)
-            except Exception as error:  # noqa: BLE001 - no rule may end somebody's deployment
-                changed, words = False, f"rule {rule.name} has a mistake ({type(error).__name__}) and mended nothing"
-            props = tried if changed else props
-            if changed or words:
-                response.remediations.append(self._remediation(rule, props if changed else None, words))
-        return response
-
-    def _remediation(self, rule: AnyRule, props: dict[str, Any] | None, words: str) -> wire.Remediation:
-        found = wire.Remediation(
-            policyName=rule.name,
-            policyPackName=self.court.pack.name,
-            policyPackVersion=self.court.pack.version,
-            description=rule.says,
-            diagnostic=words,
-        )
-        if props is not None:
-            changed = struct_pb2.Struct()
-            changed.update(props)
-            found.properties.CopyFrom(changed)
-        return found
+        return remedied(self.court, request)
 
     def _answer(self, findings: list[Finding]) -> wire.AnalyzeResponse:
         pack = self.court.pack
@@ -170,13 +158,15 @@ def _info(rule: AnyRule) -> wire.PolicyInfo:
 
 def serve(pack: Pack) -> None:
     """Answers the engine until it ends this process; prints the port on which it listens, at loopback."""
+    ended = threading.Event()
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=1),
         options=[("grpc.max_receive_message_length", _LARGEST), ("grpc.max_send_message_length", _LARGEST)],
     )
-    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(Court(pack)), server)
+    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(Court(pack), ended), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    threading.Event().wait()
+    ended.wait()
+    server.stop(grace=_GRACE).wait()

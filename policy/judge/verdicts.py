@@ -3,17 +3,21 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from pulumi_policy import EnforcementLevel
 
 from judge.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
-from judge.reading import CannotTellError, View, plain_texts
-from judge.resources import Resource, Stack
-from judge.rules import AnyRule, Pack, Settings
+from judge.reading import CannotTellError
+from judge.resources import Resource
+from judge.rules import AnyRule, ConfigError, Pack, Settings
+from judge.stacks import Stack
 
 Outcome = Literal["broken", "exempted", "unknown", "mistake"]
 _EMPTY: Final = Stack(())
+_ALL: Final = "all"
+"""In place of a rule's name: all of them; the engine has applied it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +82,19 @@ class Court:
         """Takes an organisation's configuration; what it does not name goes back to the defaults.
 
         Raises:
-            ConfigError: a setting is wrong.
+            ConfigError: a rule or a setting is wrong.
         """
+        wrong = [_no_rule(name, self.by_name) for name in sorted({*levels, *settings} - {_ALL, *self.by_name})]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
         given: dict[str, Settings] = {
-            name: self.by_name[name].configured(each) for name, each in settings.items() if name in self.by_name
+            name: self.by_name[name].configured(each) for name, each in settings.items() if name != _ALL
         }
         self.configuration = Configuration(dict(levels), given)
 
     def about(self, type_: str) -> bool:
         """Whether any rule, for a resource or for a stack, is about resources of this type."""
-        return bool(self._rules(Resource(type_, "", "", View({}))))
+        return bool(self._rules(Resource(type_)))
 
     def judge(self, resource: Resource) -> list[Finding]:
         """What rules about single resources say of one."""
@@ -96,13 +103,12 @@ class Court:
 
     def judge_stack(self, stack: Stack) -> list[Finding]:
         """What rules that compare resources say of all of them."""
-        secrets = stack.secrets
         return [
             found
             for resource in stack.resources
             for rule in self._rules(resource)
             if rule.whole
-            for found in self._judged(rule, resource, stack, secrets)
+            for found in self._judged(rule, resource, stack)
         ]
 
     def _rules(self, resource: Resource) -> tuple[AnyRule, ...]:
@@ -111,9 +117,7 @@ class Court:
             self._by_type[resource.type] = (*specific, self._exemptions) if specific else ()
         return self._by_type[resource.type]
 
-    def _judged(
-        self, rule: AnyRule, resource: Resource, stack: Stack, secrets: frozenset[str] = frozenset()
-    ) -> Iterator[Finding]:
+    def _judged(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Finding]:
         level = self.configuration.level(rule)
         if level is EnforcementLevel.DISABLED:
             return
@@ -122,15 +126,14 @@ class Court:
         exemption: Exemption | CannotTellError | Literal["unread"] | None = "unread"
         for outcome, sentence in self._sentences(rule, resource, stack):
             if outcome == "broken" and exemption == "unread":
-                exemption = self._exemption(resource, rule)
+                exemption = self.exemption(resource, rule)
             words, as_found, enforced = sentence, outcome, level if outcome == "broken" else EnforcementLevel.ADVISORY
             if outcome == "broken" and isinstance(exemption, Exemption):
                 as_found, enforced = "exempted", EnforcementLevel.ADVISORY
                 words = f"exempted until {exemption.until} ({exemption.reason}): {sentence}"
             elif outcome == "broken" and isinstance(exemption, CannotTellError):
                 words = f"{sentence} (whether it is exempted cannot be told: {exemption})"
-            (shown,) = plain_texts([words], resource.secrets | secrets)
-            yield Finding(rule, as_found, enforced, resource.urn, shown)
+            yield Finding(rule, as_found, enforced, resource.urn, stack.hide(resource.secrets.hide(words)))
 
     def _sentences(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
         try:
@@ -152,17 +155,19 @@ class Court:
             except Exception as error:  # noqa: BLE001 - as above
                 yield "mistake", _mistake(rule, place, error)
 
-    def _exemption(self, resource: Resource, rule: AnyRule) -> Exemption | CannotTellError | None:
+    def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | CannotTellError | None:
         """The exemption of a resource from a rule, if it says one that is in order."""
         try:
             text = self.pack.exemptions(resource).get(rule.name)
         except CannotTellError as error:
             return error
+        except Exception:  # noqa: BLE001 - as above; the rule about exemptions says that it has a mistake
+            return None
         if text is None or rule is self._exemptions:
             return None
         settings = self.configuration.of(self._exemptions)
         assert isinstance(settings, ExemptionSettings)  # noqa: S101 - what its rule made
-        wrong = self._exemptions.sentences(Exempted(resource, rule.name, text), settings, _EMPTY)
+        wrong = any(self._exemptions.sentences(Exempted(resource, rule.name, text), settings, _EMPTY))
         return None if wrong else Exemption.of(text)
 
     def _day(self) -> date:
@@ -175,3 +180,9 @@ def _unknown(place: str, error: CannotTellError) -> str:
 
 def _mistake(rule: AnyRule, place: str, error: Exception) -> str:
     return f"{place}: rule {rule.name} has a mistake ({type(error).__name__}) and was not judged; tell its owners"
+
+
+def _no_rule(name: str, known: Mapping[str, AnyRule]) -> str:
+    near = get_close_matches(name, known, n=1)
+    mend = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+    return f"there is no rule {name} in this pack; {mend}"

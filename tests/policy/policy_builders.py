@@ -10,8 +10,9 @@ import yaml
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
-from judge.resources import Resource, Stack, read
+from judge.resources import Resource, read
 from judge.rules import AnyRule, Pack
+from judge.stacks import Stack
 from judge.verdicts import Court, Finding
 
 UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -36,18 +37,27 @@ class Given:
     name: str = "it"
     protect: bool = False
     ignored: tuple[str, ...] = ()
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def urn(self) -> str:
+        """By which others need it."""
+        return f"urn:pulumi:prod::any::{self.type}::{self.name}"
 
     def asked(self) -> analyzer_pb2.AnalyzeRequest:
         """As the engine sends it: numbers as floats, names in camelCase."""
         props = Struct()
         props.update(self.props)
         options = analyzer_pb2.AnalyzerResourceOptions(protect=self.protect, ignoreChanges=list(self.ignored))
-        urn = f"urn:pulumi:prod::any::{self.type}::{self.name}"
-        return analyzer_pb2.AnalyzeRequest(type=self.type, urn=urn, name=self.name, properties=props, options=options)
+        return analyzer_pb2.AnalyzeRequest(
+            type=self.type, urn=self.urn, name=self.name, properties=props, options=options
+        )
 
     def resource(self) -> Resource:
         """As rules see it."""
-        return read(self.asked())
+        found = read(self.asked())
+        found.needs = self.needs
+        return found
 
 
 def manifest(text: str) -> Given:

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from policy_builders import UNKNOWN, Break, Case, as_tuple, changed, findings, messages
 
+import cloud_rules
 import workload_rules
 from judge.rules import AnyRule
 
 MODULES = sorted(file.stem for file in (Path(__file__).parent / "cases").glob("case_*.py"))
 CASES: list[Case] = [case for module in MODULES for case in import_module(f"cases.{module}").CASES]
-RULES: list[AnyRule] = [*workload_rules.PACK.rules]
+RULES: list[AnyRule] = [*workload_rules.PACK.rules, *cloud_rules.PACK.rules]
 
 
 def of_cases() -> list[object]:

@@ -1,1 +1,15 @@
-"""Rules for clusters and node pools on AWS, GCP and Azure."""
+"""Rules for clusters and node pools on AWS, GCP and Azure, whoever wrote them and in whatever language."""
+
+from typing import Final
+
+from cloud_rules import access, buying, gpu_pools, hardening, keeping, sizes
+from cloud_rules.tags import exemptions
+from judge import Pack
+
+PACK: Final = Pack(
+    name="gpu-clouds",
+    version="0.1.0",
+    description="What an organisation wants of clusters and GPU node pools on AWS, GCP and Azure.",
+    rules=(*gpu_pools.RULES, *sizes.RULES, *buying.RULES, *hardening.RULES, *access.RULES, *keeping.RULES),
+    exemptions=exemptions,
+)

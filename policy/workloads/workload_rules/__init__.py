@@ -3,7 +3,21 @@
 from typing import Final
 
 from judge import Pack, Resource
-from workload_rules import gpus
+from workload_rules import (
+    borrowing,
+    budgets,
+    gpus,
+    images,
+    jobs,
+    operators,
+    placement,
+    priorities,
+    queues,
+    quotas,
+    security,
+    serving,
+    tenancy,
+)
 
 ANNOTATION: Final = "exempt.gpu-rules/"
 """An annotation of this prefix and a rule's name exempts an object: `exempt.gpu-rules/image-pinned: 2027-01-31 why`."""
@@ -21,6 +35,20 @@ PACK: Final = Pack(
     name="gpu-workloads",
     version="0.1.0",
     description="What an organisation wants of GPU workloads on Kubernetes.",
-    rules=(*gpus.RULES,),
+    rules=(
+        *gpus.RULES,
+        *placement.RULES,
+        *jobs.RULES,
+        *security.RULES,
+        *images.RULES,
+        *tenancy.RULES,
+        *quotas.RULES,
+        *queues.RULES,
+        *borrowing.RULES,
+        *priorities.RULES,
+        *serving.RULES,
+        *budgets.RULES,
+        *operators.RULES,
+    ),
     exemptions=exemptions,
 )

@@ -1,14 +1,15 @@
 """Pods and containers, wherever an object of Kubernetes or of an operator holds them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 from pydantic import Field
 
-from judge import Resource, Settings, Subject, View, kubernetes
+from judge import Resource, Settings, Subject, Unknown, View, kubernetes
 
 PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "core:Pod": ("",),
@@ -19,6 +20,7 @@ PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "apps:ReplicaSet": ("spec.template",),
     "batch:Job": ("spec.template",),
     "batch:CronJob": ("spec.jobTemplate.spec.template",),
+    "keda.sh:ScaledJob": ("spec.jobTargetRef.template",),
     "batch.volcano.sh:Job": ("spec.tasks.*.template",),
     "batch.volcano.sh:CronJob": ("spec.jobTemplate.spec.tasks.*.template",),
     "jobset.x-k8s.io:JobSet": ("spec.replicatedJobs.*.template.spec.template",),
@@ -51,9 +53,11 @@ PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
 """Where pods are, by API group and kind; `*` goes into each item of a list, or each entry of a map.
 
 From the operators' own definitions: kubeflow/trainer, ray-project/kuberay, volcano-sh/volcano, kubernetes-sigs/jobset,
-kubernetes-sigs/lws, argoproj/argo-rollouts, knative/serving.
+kubernetes-sigs/lws, kedacore/keda, argoproj/argo-rollouts, knative/serving.
 """
 
+TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
+"""Asks for GPUs by itself; the pod is in a runtime, mostly of another stack."""
 BATCH: Final = frozenset(
     {
         "batch:Job",
@@ -61,7 +65,7 @@ BATCH: Final = frozenset(
         "batch.volcano.sh:Job",
         "batch.volcano.sh:CronJob",
         "jobset.x-k8s.io:JobSet",
-        "trainer.kubeflow.org:TrainJob",
+        TRAIN_JOB,
         "kubeflow.org:PyTorchJob",
         "kubeflow.org:TFJob",
         "kubeflow.org:MPIJob",
@@ -100,6 +104,12 @@ SYSTEM: Final = [
 GPUS: Final = ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"]
 
 
+@lru_cache(maxsize=4096)
+def _fits(text: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a text is one of these patterns; each rule asks it of the same few namespaces and resources."""
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
 class Tenants(Settings):
     """Whose pods a rule is about."""
 
@@ -109,7 +119,20 @@ class Tenants(Settings):
 
     def tenant(self, namespace: str) -> bool:
         """Whether a namespace is a tenant's."""
-        return not any(fnmatchcase(namespace, pattern) for pattern in self.system)
+        return not _fits(namespace, tuple(self.system))
+
+    def of_tenant(self, resource: Resource, found: Iterable[str]) -> Iterator[str]:
+        """What is found wrong with an object of a tenant.
+
+        Nothing is looked for in a namespace of the system. Where the namespace is not known yet, it matters only if
+        something is wrong.
+        """
+        known = not isinstance(resource.props.entries("metadata").get("namespace", View(None)).value, Unknown)
+        if known and not self.tenant(namespace(resource)):
+            return
+        for sentence in found:
+            if self.tenant(namespace(resource)):
+                yield sentence
 
 
 class Gpus(Settings):
@@ -121,7 +144,7 @@ class Gpus(Settings):
 
     def is_gpu(self, resource: str) -> bool:
         """Whether a resource name is a GPU's."""
-        return any(fnmatchcase(resource, pattern) for pattern in self.gpus)
+        return _fits(resource, tuple(self.gpus))
 
 
 class TenantGpus(Tenants, Gpus):
@@ -161,7 +184,12 @@ class Pod:
 
     @property
     def containers(self) -> list["Container"]:
-        """Containers and init containers."""
+        """Containers and init containers; of a TrainJob what it says of its trainer."""
+        return self.resource.once((self, "containers"), self._containers)
+
+    def _containers(self) -> list["Container"]:
+        if self.kind == TRAIN_JOB:
+            return [Container(self, self.spec, "trainer")]
         return [
             Container(self, view, each) for each in ("containers", "initContainers") for view in self.spec.items(each)
         ]
@@ -171,6 +199,9 @@ class Pod:
 
         https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
         """
+        return self.resource.once((self, *settings.gpus), lambda: self._gpus(settings))
+
+    def _gpus(self, settings: Gpus) -> dict[str, Decimal]:
         running: dict[str, Decimal] = {}
         before: dict[str, Decimal] = {}
         for container in self.containers:
@@ -188,7 +219,7 @@ class Container:
     """A container of a pod.
 
     Attributes:
-        within: `containers` or `initContainers`.
+        within: `containers` or `initContainers`; `trainer` of a TrainJob.
     """
 
     pod: Pod
@@ -203,25 +234,34 @@ class Container:
     @property
     def stays(self) -> bool:
         """Whether it runs as long as the pod: a sidecar among init containers does."""
-        return self.within == "containers" or self.view.text("restartPolicy") == "Always"
+        return self.within != "initContainers" or self.view.text("restartPolicy") == "Always"
+
+    @property
+    def resources(self) -> View:
+        """Its requests and limits."""
+        return self.view.at("resourcesPerNode" if self.within == "trainer" else "resources")
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
         """GPUs that it asks for, by resource name: its limits, else its requests."""
-        asked = self.view.entries("resources", "requests") | self.view.entries("resources", "limits")
+        asked = self.resources.entries("requests") | self.resources.entries("limits")
         return {name: view.number() or Decimal(0) for name, view in asked.items() if settings.is_gpu(name)}
 
 
 def namespace(resource: Resource) -> str:
     """The namespace of an object; `default` where it says none."""
-    return resource.props.text("metadata", "namespace", default="default")
+    return resource.once("namespace", lambda: resource.props.text("metadata", "namespace", default="default"))
 
 
 def _pods(resource: Resource) -> Iterator[Pod]:
     for path in PODS_IN[f"{resource.group}:{resource.kind}"]:
-        found = list(_at(resource.props, path.split(".") if path else [], ()))
-        for names, view in found:
+        for names, view in views_at(resource.props, path):
             if view.has("spec"):
                 yield Pod(resource, view.at("metadata"), view.at("spec"), ".".join(names))
+
+
+def views_at(view: View, path: str) -> list[tuple[tuple[str, ...], View]]:
+    """What is at a path as in `PODS_IN`, each with the names of the items and entries on its way."""
+    return list(_at(view, path.split(".") if path else [], ()))
 
 
 def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], View]]:
@@ -238,10 +278,18 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
             yield from _at(item, keys[1:], (*names, name))
 
 
+def _asking(resource: Resource) -> Iterator[Pod]:
+    yield from resource.parts(PODS)
+    if f"{resource.group}:{resource.kind}" == TRAIN_JOB and resource.props.has("spec", "trainer"):
+        yield Pod(resource, View(None), resource.props.at("spec", "trainer"))
+
+
 def _containers(resource: Resource) -> Iterator[Container]:
-    for pod in resource.parts(PODS):
+    for pod in resource.parts(ASKING):
         yield from pod.containers
 
 
 PODS: Final = Subject("pods", kubernetes(*PODS_IN), _pods)
-CONTAINERS: Final = Subject("containers", kubernetes(*PODS_IN), _containers)
+ASKING: Final = Subject("pods and trainers", kubernetes(*PODS_IN, TRAIN_JOB), _asking)
+"""Pods, and of TrainJobs what is known of theirs: for rules about what is asked for, not about what a pod must have."""
+CONTAINERS: Final = Subject("containers", kubernetes(*PODS_IN, TRAIN_JOB), _containers)

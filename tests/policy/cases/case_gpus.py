@@ -1,8 +1,8 @@
 """Cases for `workload_rules.gpus`."""
 
-from typing import Final
+from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
 
 from workload_rules import gpus
 
@@ -11,23 +11,91 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: nightly, namespace: ml-research}
 spec:
+  completionMode: Indexed
+  parallelism: 4
   template:
     spec:
       tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
       containers:
       - name: train
         image: registry.example.com/ml/train:3.0.1
+        env: [{name: EPOCHS, value: "3"}]
         resources: {requests: {nvidia.com/gpu: 8}, limits: {nvidia.com/gpu: 8}}
+        volumeMounts: [{name: shm, mountPath: /dev/shm}]
+      volumes:
+      - name: shm
+        emptyDir: {medium: Memory, sizeLimit: 8Gi}
 """)
-_TRAIN: Final = "Job ml-research/nightly, container train"
-_RESOURCES: Final = "job: spec.template.spec.containers.0.resources"
-_TOLERATIONS: Final = "job: spec.template.spec.tolerations"
+TRAIN_JOB: Final = manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: finetune, namespace: ml-research}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    image: registry.example.com/ml/train:3.0.1
+    numNodes: 2
+    env: [{name: EPOCHS, value: "3"}]
+    resourcesPerNode: {requests: {nvidia.com/gpu: 8}, limits: {nvidia.com/gpu: 8}}
+""")
+ONE: Final = manifest("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: one, namespace: ml-one}
+spec:
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4-SHARED}
+      containers: [{name: server, image: one:1, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+OTHER: Final = manifest("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other, namespace: ml-other}
+spec:
+  template:
+    spec:
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-L4]}]
+      containers: [{name: server, image: other:1, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+SHARED: Final = changed(
+    {"one": ONE},
+    "one: spec.template.spec",
+    {"containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu.shared": 1}}}]},
+)["one"]
+_NIGHTLY: Final = "Job ml-research/nightly"
+_TRAIN: Final = f"{_NIGHTLY}, container train"
+_TRAINER: Final = "TrainJob ml-research/finetune, container trainer"
+_SPEC: Final = "job: spec.template.spec"
+_CONTAINER: Final = f"{_SPEC}.containers.0"
+_RESOURCES: Final = f"{_CONTAINER}.resources"
+_GPUS: Final = "spec.template.spec.containers.0.resources.limits.nvidia.com/gpu"
+_VALUES: Final = (
+    "other: spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".nodeSelectorTerms.0.matchExpressions.0.values"
+)
+
+
+def _gpus(count: object, name: str = "nvidia.com/gpu") -> dict[str, Any]:
+    return {"limits": {name: count}}
+
+
+def _turns(one: str, other: str, name: str = "nvidia.com/gpu") -> str:
+    return (
+        f"{one}: takes turns on {name} with {other}, and nothing keeps their memory apart; cut the GPUs by MIG, choose"
+        " other nodes, or say that both namespaces trust one another"
+    )
+
 
 CASES: Final = (
     Case(
         name="gpus of a container",
         rule=gpus.GPU_REQUEST,
-        given={"job": JOB},
+        given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (f"{_RESOURCES}.requests", GONE),
             (f"{_RESOURCES}.limits.'nvidia.com/gpu'", "8"),
@@ -40,46 +108,191 @@ CASES: Final = (
                 f"{_TRAIN}: requests 4 nvidia.com/gpu with a limit of 8; write the same number",
             ),
             Break(
+                f"{_RESOURCES}.requests.'nvidia.com/gpu'",
+                0,
+                f"{_TRAIN}: requests 0 nvidia.com/gpu with a limit of 8; write the same number",
+            ),
+            Break(
                 f"{_RESOURCES}.limits",
                 GONE,
                 f"{_TRAIN}: requests 8 nvidia.com/gpu without a limit; write limits.nvidia.com/gpu: 8 too",
             ),
             Break(
                 _RESOURCES,
-                {"limits": {"nvidia.com/gpu": "500m"}},
+                _gpus("500m"),
                 f"{_TRAIN}: asks for 0.5 nvidia.com/gpu; a GPU is whole: write a whole number, or ask for a partition",
+            ),
+            Break(
+                "train: spec.trainer.resourcesPerNode.limits",
+                GONE,
+                f"{_TRAINER}: requests 8 nvidia.com/gpu without a limit; write limits.nvidia.com/gpu: 8 too",
             ),
         ],
         unknown={
-            f"{_RESOURCES}.limits.'nvidia.com/gpu'": doubt(
-                _TRAIN, "spec.template.spec.containers.0.resources.limits.nvidia.com/gpu"
+            f"{_RESOURCES}.limits.'nvidia.com/gpu'": doubt(_TRAIN, _GPUS),
+        },
+    ),
+    Case(
+        name="gpus of a node",
+        rule=gpus.GPU_PER_NODE,
+        given={"job": JOB, "train": TRAIN_JOB},
+        also=[
+            (_RESOURCES, _gpus(56, "nvidia.com/mig-1g.10gb")),
+            (f"{_SPEC}.initContainers", [{"name": "first", "resources": _gpus(8)}]),
+        ],
+        breaks=[
+            Break(
+                _RESOURCES,
+                _gpus(16),
+                f"{_NIGHTLY}: asks for 16 nvidia.com/gpu, and the largest node has 8; divide the work between pods of 8"
+                " or less",
+            ),
+            Break(
+                f"{_SPEC}.containers.1",
+                {"name": "more", "resources": _gpus(1)},
+                f"{_NIGHTLY}: asks for 9 nvidia.com/gpu, and the largest node has 8; divide the work between pods of 8"
+                " or less",
+            ),
+            Break(
+                "train: spec.trainer.resourcesPerNode",
+                _gpus(9),
+                "TrainJob ml-research/finetune: asks for 9 nvidia.com/gpu, and the largest node has 8; divide the work"
+                " between pods of 8 or less",
+            ),
+        ],
+        unknown={
+            f"{_RESOURCES}.limits.'nvidia.com/gpu'": doubt(_NIGHTLY, _GPUS),
+        },
+    ),
+    Case(
+        name="partitions of an organisation's nodes: the exact name counts, or the longest pattern",
+        rule=gpus.GPU_PER_NODE,
+        given={"job": JOB},
+        settings={
+            "largest": {
+                "nvidia.com/*": 8.0,
+                "nvidia.com/mig-*": 7.0,
+                "nvidia.com/mig-2g.20gb": 3.0,
+                "nvidia.com/mig-2g.20gb*": 1.0,
+            }
+        },
+        also=[(_RESOURCES, _gpus(3, "nvidia.com/mig-2g.20gb"))],
+        breaks=[
+            Break(
+                _RESOURCES,
+                _gpus(8, "nvidia.com/mig-1g.10gb"),
+                f"{_NIGHTLY}: asks for 8 nvidia.com/mig-1g.10gb, and the largest node has 7; divide the work between"
+                " pods of 7 or less",
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="variables that take GPUs",
+        rule=gpus.VISIBLE_DEVICES,
+        given={"job": JOB, "train": TRAIN_JOB},
+        also=[
+            (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}),
+            (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES"}),
+            (f"{_CONTAINER}.env.0", {"name": "CUDA_VISIBLE_DEVICES", "value": "0"}),
+        ],
+        breaks=[
+            Break(
+                f"{_CONTAINER}.env.0",
+                {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES itself, to GPUs that nobody gave it; take it out, or write"
+                " none",
+            ),
+            Break(
+                f"{_CONTAINER}.env.0",
+                {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "gpus", "key": "all"}}},
+                f"{_TRAIN}: takes NVIDIA_VISIBLE_DEVICES from elsewhere; take it out, the device plugin sets it",
+            ),
+            Break(
+                "train: spec.trainer.env.0",
+                {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"},
+                f"{_TRAINER}: sets NVIDIA_MIG_CONFIG_DEVICES itself, to GPUs that nobody gave it; take it out, or write"
+                " none",
+            ),
+        ],
+        unknown={
+            f"{_CONTAINER}.env.0.name": doubt(_TRAIN, "spec.template.spec.containers.0.env.0.name"),
+        },
+    ),
+    Case(
+        name="variables in a namespace of the system",
+        rule=gpus.VISIBLE_DEVICES,
+        given={"job": JOB},
+        also=[("job: metadata", {"name": "plugin", "namespace": "gpu-operator"})],
+        breaks=[],
+        unknown={},
+    ),
+    Case(
+        name="taking turns on a GPU",
+        rule=gpus.SHARING,
+        given={"one": ONE, "other": OTHER},
+        also=[
+            (_VALUES, ["NVIDIA-A10G-SHARED"]),
+            ("other: spec.template.spec.containers.0.resources", _gpus(1, "nvidia.com/mig-1g.5gb")),
+            ("one: spec.template.spec.nodeSelector", {"cloud.google.com/gke-gpu-sharing-strategy": "mps"}),
+        ],
+        breaks=[
+            Break(
+                _VALUES,
+                ["NVIDIA-L4-SHARED"],
+                (
+                    _turns("Deployment ml-one/one", "Deployment ml-other/other"),
+                    _turns("Deployment ml-other/other", "Deployment ml-one/one"),
+                ),
+            ),
+        ],
+        unknown={
+            f"{_VALUES}.0": (
+                doubt(
+                    "Deployment ml-one/one",
+                    "Deployment ml-other/other: spec.template.spec.affinity.nodeAffinity"
+                    ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchExpressions.0.values.0",
+                ),
+                doubt(
+                    "Deployment ml-other/other",
+                    "spec.template.spec.affinity.nodeAffinity"
+                    ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchExpressions.0.values.0",
+                ),
             ),
         },
     ),
     Case(
-        name="the taint of GPU nodes",
-        rule=gpus.GPU_TOLERATION,
-        given={"job": JOB},
-        also=[
-            (f"{_TOLERATIONS}.0", {"operator": "Exists"}),
-            ("job: metadata.namespace", "kube-system"),
-        ],
+        name="GPUs that say by their name that they are shared",
+        rule=gpus.SHARING,
+        given={"one": SHARED, "train": TRAIN_JOB},
         breaks=[
             Break(
-                _TOLERATIONS,
-                GONE,
-                "Job ml-research/nightly: asks for GPUs and does not tolerate nvidia.com/gpu; add {key: nvidia.com/gpu,"
-                " operator: Exists, effect: NoSchedule}",
-            ),
-            Break(
-                f"{_TOLERATIONS}.0.effect",
-                "NoExecute",
-                "Job ml-research/nightly: asks for GPUs and does not tolerate nvidia.com/gpu; add {key: nvidia.com/gpu,"
-                " operator: Exists, effect: NoSchedule}",
+                "train: spec.trainer.resourcesPerNode",
+                _gpus(1, "nvidia.com/gpu.shared"),
+                (
+                    _turns("Deployment ml-one/one", "TrainJob ml-research/finetune", "nvidia.com/gpu.shared"),
+                    _turns("TrainJob ml-research/finetune", "Deployment ml-one/one", "nvidia.com/gpu.shared"),
+                ),
             ),
         ],
-        unknown={
-            _TOLERATIONS: doubt("Job ml-research/nightly", "spec.template.spec.tolerations"),
-        },
+        unknown={},
+    ),
+    Case(
+        name="namespaces that trust one another",
+        rule=gpus.SHARING,
+        given={"one": ONE, "other": changed({"other": OTHER}, _VALUES, ["NVIDIA-L4-SHARED"])["other"]},
+        settings={"trusting": {"research": ["ml-one", "ml-o*"], "others": ["ml-one", "stranger"]}},
+        also=[("other: metadata.namespace", "stranger"), ("one: metadata.namespace", "gpu-operator")],
+        breaks=[
+            Break(
+                "one: metadata.namespace",
+                "stranger",
+                (
+                    _turns("Deployment stranger/one", "Deployment ml-other/other"),
+                    _turns("Deployment ml-other/other", "Deployment stranger/one"),
+                ),
+            ),
+        ],
+        unknown={},
     ),
 )

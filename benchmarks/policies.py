@@ -1,0 +1,177 @@
+"""A thousand resources through both policy packs at once, each a process of its own, on two cores.
+
+`python -m benchmarks.policies` prints what start-up and judging take, and what the same rules would take by Pulumi's
+own SDK (`pulumi_policy.PolicyPack`), which reads a resource anew for each rule; that is measured on fewer and scaled.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.preview import stack
+from console.offline.recording import Registration
+from console.offline.render import Rendered, render
+from console.policies.asking import Questions, questions
+from console.policies.choosing import choose
+from console.policies.configuration import read_config
+from console.policies.findings import Judged
+from console.policies.judging import Session
+from console.policies.process import pack_process
+from console.project import ROOT, preview
+from model.source import Source, to_config
+
+RESOURCES: Final = 1000
+CLOUDS: Final = 120
+"""Of these, node pools, clusters and what goes with them."""
+FEWER: Final = 100
+"""Resources through the SDK."""
+ROUNDS: Final = 5
+PACKS: Final = ("workloads", "clouds")
+
+_SDK = '''
+"""The same rules by Pulumi's own SDK."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from pulumi_policy import PolicyPack, ResourceValidationPolicy, StackValidationPolicy
+from pulumi_policy.proxy import UnknownValueError
+
+from judge.reading import View
+from judge.resources import Resource
+from judge.stacks import Stack
+from judge.secrets import Secrets
+from judge.verdicts import Court
+from {module} import PACK
+
+court = Court(PACK)
+
+
+def plain(value):
+    if isinstance(value, Mapping):
+        found = {{}}
+        for key in value:
+            try:
+                found[key] = plain(value[key])
+            except UnknownValueError:
+                pass
+        return found
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    return value
+
+
+def resource(args):
+    return Resource(args.resource_type, args.urn, args.name, _props=View(plain(args.props)))
+
+
+def one(rule):
+    def validate(args, report):
+        if rule.on.takes(Resource(args.resource_type)):
+            for each in court._judged(rule, resource(args), Stack(())):
+                report(each.message)
+
+    return ResourceValidationPolicy(rule.name, rule.says, validate)
+
+
+def whole(rule):
+    def validate(args, report):
+        stack = Stack([resource(each) for each in args.resources])
+        for each in stack.resources:
+            if rule.on.takes(each):
+                for found in court._judged(rule, each, stack):
+                    report(found.message, found.urn)
+
+    return StackValidationPolicy(rule.name, rule.says, validate)
+
+
+PolicyPack(PACK.name, [(whole if rule.whole else one)(rule) for rule in PACK.rules])
+'''
+
+
+def program() -> list[Registration]:
+    """A realistic mix: the platform of a hundred teams, and the clusters and pools of three clouds, several times."""
+    source = Source(stack(100))
+    rendered = render(ROOT, project="gpu-tenancy", stack="benchmark", config=to_config(source))
+    objects = [each for each in rendered.registrations if each.custom and each.type.startswith("kubernetes:")]
+    pools = [
+        each
+        for name in ("prod-aws", "prod-gcp", "prod-azure")
+        for each in preview(name).rendered.registrations
+        if each.custom and not each.external_id and each.type.partition(":")[0] in {"aws", "gcp", "azure-native"}
+    ]
+    # Spread over the whole, so that every kind is among them as often as in the whole.
+    chosen = [objects[index * len(objects) // (RESOURCES - CLOUDS)] for index in range(RESOURCES - CLOUDS)]
+    repeated = [pools[index % len(pools)] for index in range(CLOUDS)]
+    return chosen + [
+        replace(each, urn=f"{each.urn}-{n}", name=f"{each.name}-{n}", dependencies=(), property_dependencies={})
+        for n, each in enumerate(repeated)
+    ]
+
+
+def asked(registrations: Sequence[Registration]) -> Questions:
+    """What the engine would send, made beforehand: that is the engine's own work."""
+    return questions(Rendered("gpu-tenancy", "benchmark", tuple(registrations), {}))
+
+
+def judging(folders: Sequence[Path], requests: Questions, rounds: int, configs: Sequence[Path | None]) -> list[float]:
+    """Seconds of start-up, then of each round: all packs at once, each asked as the engine asks."""
+    seconds: list[float] = []
+    began = time.perf_counter()
+    with ExitStack() as running:
+        clients = [running.enter_context(pack_process(folder)) for folder in folders]
+        sessions = [
+            Session.of(client, read_config(config) if config else {})
+            for client, config in zip(clients, configs, strict=True)
+        ]
+        seconds.append(time.perf_counter() - began)
+        with ThreadPoolExecutor(len(sessions)) as threads:
+            found: list[Judged] = []
+            for _ in range(rounds):
+                began = time.perf_counter()
+                found = list(threads.map(partial(Session.judge, asked=requests), sessions))
+                seconds.append(time.perf_counter() - began)
+    print(", ".join(f"{each.pack}: {each.rules} rules, {len(each.findings)} findings" for each in found))
+    return seconds
+
+
+def by_the_sdk(at: Path) -> list[Path]:
+    """The packs' folders with another program: the same rules, served by the SDK."""
+    folders: list[Path] = []
+    for name, module in zip(PACKS, ("workload_rules", "cloud_rules"), strict=True):
+        folder = at / name
+        shutil.copytree(ROOT / "policy" / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "__main__.py").write_text(_SDK.format(module=module), encoding="utf-8")
+        folders.append(folder)
+    return folders
+
+
+def main() -> None:
+    """Measures both ways and prints a line for each."""
+    registrations = program()
+    all_of_them, fewer = asked(registrations), asked(registrations[:: len(registrations) // FEWER])
+    own = [ROOT / "policy" / name for name in PACKS]
+    configs = [choose(name, "prod").config for name in PACKS]
+    start, *rounds = judging(own, all_of_them, ROUNDS, configs)
+    ours = statistics.median(rounds)
+    count = len(all_of_them.each)
+    print(f"{count} resources, both packs at once: {ours:.2f} s ({min(rounds):.2f} to {max(rounds):.2f})")
+    print(f"start-up of both, one after the other, with configuration: {start:.2f} s")
+    with TemporaryDirectory() as folder:
+        _, once = judging(by_the_sdk(Path(folder)), fewer, 1, [None, None])
+    scaled = once * count / len(fewer.each)
+    print(
+        f"by the SDK: {once:.2f} s for {len(fewer.each)} resources, {scaled:.0f} s for {count}: {scaled / ours:.0f} x"
+    )
+
+
+if __name__ == "__main__":
+    main()

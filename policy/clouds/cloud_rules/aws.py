@@ -1,0 +1,273 @@
+"""Clusters, node groups and Auto Scaling groups of AWS.
+
+https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html,
+https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from cloud_rules.aws_nodes import TEMPLATES, LaunchTemplate
+from cloud_rules.machines import Machines
+from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, most
+from cloud_rules.tags import tags
+from cloud_rules.tokens import ignores
+from judge import CannotTellError, Resource, Stack, View, elsewhere
+
+_EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+_TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
+_TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
+_ELSEWHERE: Final = "is none of this stack that names a machine, and neither does the group"
+_DEFAULT_MACHINE: Final = "t3.medium"
+"""What a node of a managed group is where nobody says."""
+_IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
+_REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
+
+
+class NodeGroup(NodePool):
+    """A managed node group of EKS."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "aws"
+    writes: ClassVar = {
+        "maximum": "scalingConfig.maxSize",
+        "minimum": "scalingConfig.minSize",
+        "machines": "instanceTypes",
+        "spot": "capacityType: ON_DEMAND",
+        "taint": "taints: [{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}]",
+        "size": "scalingConfig.desiredSize",
+    }
+
+    @property
+    @override
+    def minimum(self) -> Decimal:
+        return self.view.number("scalingConfig", "minSize") or Decimal(0)
+
+    @property
+    @override
+    def maximum(self) -> Decimal | None:
+        return self.view.number("scalingConfig", "maxSize")
+
+    @property
+    @override
+    def spot(self) -> bool:
+        return self.view.text("capacityType") == "SPOT"
+
+    @property
+    @override
+    def taints(self) -> list[Taint]:
+        found = [each.words() for each in self.view.items("taints")]
+        return [Taint(each.get("key", ""), _EFFECTS.get(each.get("effect", ""), "")) for each in found]
+
+    @property
+    @override
+    def fixed_size(self) -> str:
+        path = self.writes["size"]
+        between = self.minimum != self.maximum
+        return path if between and self.view.has(*path.split(".")) and not ignores(self.resource, path) else ""
+
+    @override
+    def machines(self) -> list[Machine]:
+        if self.view.has("instanceTypes") or self.view.has("launchTemplate"):
+            return _machines(self.view.items("instanceTypes"))
+        return [Machine(_DEFAULT_MACHINE, ("instanceTypes",))]
+
+    @override
+    def all_machines(self, stack: Stack) -> list[Machine]:
+        if found := self.machines():
+            return found
+        return _machines_of(template_of(self.resource, self.view, "launchTemplate", stack))
+
+    @override
+    def gpus(self, known: Machines, stack: Stack) -> int | None:
+        image = self.view.text("amiType", default="CUSTOM")
+        if self.machines() or image == "CUSTOM":
+            return NodePool.gpus(self, known, stack)
+        if not image.endswith(_IMAGES_WITH_GPUS):
+            return 0
+        template = _made_for(self.resource, "launchTemplate", stack)
+        return most(known.gpus_of(each.name) for each in _machines_of(template)) if template else None
+
+
+class AutoScalingGroup(NodePool):
+    """Nodes of a cluster that somebody manages by an Auto Scaling group."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "aws"
+    writes: ClassVar = {
+        "maximum": "maxSize",
+        "minimum": "minSize",
+        "machines": "instanceType of the launch template",
+        "spot": "mixedInstancesPolicy.instancesDistribution.onDemandPercentageAboveBaseCapacity: 100",
+        "taint": "--register-with-taints=nvidia.com/gpu=present:NoSchedule to the kubelet in the template's user data,"
+        f" and the tag {_TAG_OF_TAINT}nvidia.com/gpu: present:NoSchedule",
+        "size": "desiredCapacity",
+    }
+
+    @property
+    @override
+    def minimum(self) -> Decimal:
+        return self.view.number("minSize") or Decimal(0)
+
+    @property
+    @override
+    def maximum(self) -> Decimal | None:
+        return self.view.number("maxSize")
+
+    @property
+    @override
+    def spot(self) -> bool:
+        path = ("mixedInstancesPolicy", "instancesDistribution", "onDemandPercentageAboveBaseCapacity")
+        percent = self.view.number(*path)
+        return percent is not None and percent < 100  # noqa: PLR2004 - all of them
+
+    @property
+    @override
+    def taints(self) -> list[Taint]:
+        found = {key: each for key, each in tags(self.resource).items() if key.startswith(_TAG_OF_TAINT)}
+        return [Taint(key.removeprefix(_TAG_OF_TAINT), each.text().rsplit(":", 1)[-1]) for key, each in found.items()]
+
+    def all_taints(self, stack: Stack) -> list[Taint]:
+        """Those of the tags, else those that the launch template's user data gives the kubelet."""
+        if found := self.taints:
+            return found
+        template = self._template(stack)
+        if template is None:
+            raise CannotTellError(("launchTemplate",), "is none of this stack, and the taints are in it")
+        with elsewhere(template):
+            return [Taint(*_taint(each)) for each in _registered(template.view)]
+
+    @property
+    @override
+    def fixed_size(self) -> str:
+        path = self.writes["size"]
+        between = self.minimum != self.maximum
+        return path if between and self.view.has(path) and not ignores(self.resource, path) else ""
+
+    @override
+    def machines(self) -> list[Machine]:
+        overrides = self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
+        return _machines(each.at("instanceType") for each in overrides if each.has("instanceType"))
+
+    @override
+    def all_machines(self, stack: Stack) -> list[Machine]:
+        if found := self.machines():
+            return found
+        return _machines_of(self._template(stack))
+
+    def _template(self, stack: Stack) -> LaunchTemplate | None:
+        mixed = ("mixedInstancesPolicy", "launchTemplate", "launchTemplateSpecification")
+        if not self.view.has("mixedInstancesPolicy"):
+            return template_of(self.resource, self.view, "launchTemplate", stack)
+        return template_of(self.resource, self.view, ".".join(mixed), stack)
+
+
+class EksCluster(Cluster):
+    """A cluster of EKS."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "aws"
+
+    @property
+    @override
+    def endpoint(self) -> Endpoint:
+        public = self.view.flag("vpcConfig", "endpointPublicAccess", default=True)
+        networks = self.view.items("vpcConfig", "publicAccessCidrs") if public else []
+        write = "vpcConfig.endpointPublicAccess: false, or the networks that need it under vpcConfig.publicAccessCidrs"
+        return Endpoint(public, networks or None, write)
+
+    @property
+    @override
+    def own_nodes(self) -> bool:
+        return self.view.flag("computeConfig", "enabled")
+
+    @override
+    def name(self) -> str:
+        return self.view.text("name")
+
+    @override
+    def identity(self) -> Iterator[str]:
+        yield from ()  # its signs are other resources: the rule pod-identity looks for them
+
+    @override
+    def credentials(self) -> Iterator[str]:
+        mode = self.view.text("accessConfig", "authenticationMode", default="CONFIG_MAP")
+        if mode != "API":
+            yield (
+                f"authenticationMode is {mode}, so the ConfigMap aws-auth lets people in, and no log of IAM shows who"
+                " changes it; write accessConfig.authenticationMode: API"
+            )
+
+
+def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:
+    """The pool that a resource is; an Auto Scaling group only where its tags say that it has a cluster's nodes."""
+    if resource.kind == "NodeGroup":
+        yield NodeGroup(resource, resource.props)
+    elif _of_a_cluster(resource):
+        yield AutoScalingGroup(resource, resource.props)
+
+
+def _of_a_cluster(resource: Resource) -> bool:
+    """Whether a tag says so, or may: a key that a preview does not know holds the cluster's name."""
+    found = tags(resource)
+    unread = len(resource.props.items("tags")) > len(found)
+    return unread or any(key.startswith(_TAGS_OF_POOLS) for key in found)
+
+
+def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
+    """The launch template that a group names, where the stack makes it.
+
+    By what the program says that the property comes from, which holds in a preview too; else by id or name.
+    """
+    keys = path.split(".")
+    if not view.has(*keys):
+        return None
+    if made := _made_for(resource, keys[0], stack):
+        return made
+    named = view.at(*keys).entries()
+    for key in ("id", "launchTemplateId", "name", "launchTemplateName"):
+        if key in named:
+            wanted, field = named[key].text(), "id" if key.lower().endswith("id") else "name"
+            asked = stack.told(TEMPLATES, lambda each, field=field: each.view.text(field))
+            return next((each for each, said in asked if said == wanted), None)
+    return None
+
+
+def _made_for(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
+    """The one template of the stack from which the program takes a property."""
+    needed = resource.needs.get(key, ())
+    found = [each for each, urn in stack.told(TEMPLATES, lambda each: each.resource.urn) if urn in needed]
+    return found[0] if len(found) == 1 else None
+
+
+def _machines_of(template: LaunchTemplate | None) -> list[Machine]:
+    """The machine of a launch template; a doubt where there is none."""
+    if template is not None:
+        with elsewhere(template):
+            if found := template.machines():
+                return found
+    raise CannotTellError(("launchTemplate",), _ELSEWHERE)
+
+
+def _machines(views: Iterator[View] | Sequence[View]) -> list[Machine]:
+    return [Machine(each.text(), each.path) for each in views]
+
+
+def _registered(template: View) -> list[str]:
+    """Taints that user data gives the kubelet, as it is or encoded: `key=value:effect`."""
+    try:
+        text = base64.b64decode(template.text("userData"), validate=True).decode(errors="replace")
+    except binascii.Error:
+        text = template.text("userData")
+    return [taint for found in _REGISTERED.findall(text) for taint in found.split(",")]
+
+
+def _taint(text: str) -> tuple[str, str]:
+    key, _, effect = text.rpartition(":")
+    return key.split("=", 1)[0], effect

@@ -1,0 +1,141 @@
+"""Clusters and node pools of AKS.
+
+https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools).
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import ClassVar
+
+from typing_extensions import override
+
+from cloud_rules.pools import Cloud, Cluster, Disks, Endpoint, Machine, NodePool, Nodes, Taint
+from cloud_rules.tokens import ignores
+from judge import Resource
+
+
+class AksPool(NodePool, Nodes):
+    """A node pool of AKS."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "azure"
+    writes: ClassVar = {
+        "maximum": "maxCount",
+        "minimum": "minCount",
+        "machines": "vmSize",
+        "spot": "scaleSetPriority: Regular",
+        "taint": "nodeTaints: ['nvidia.com/gpu=present:NoSchedule']",
+        "size": "count",
+    }
+
+    @property
+    @override
+    def minimum(self) -> Decimal:
+        return self.view.number(self._bound("minCount")) or Decimal(0)
+
+    @property
+    @override
+    def maximum(self) -> Decimal | None:
+        found = self.view.number(self._bound("maxCount"))
+        return Decimal(1) if found is None and not self._scaled else found
+
+    @property
+    @override
+    def spot(self) -> bool:
+        return self.view.text("scaleSetPriority") == "Spot"
+
+    @property
+    @override
+    def taints(self) -> list[Taint]:
+        found = [each.rpartition(":") for each in self.view.texts("nodeTaints")]
+        return [Taint(key.split("=", 1)[0], effect) for key, _, effect in found]
+
+    @property
+    @override
+    def for_system(self) -> bool:
+        return self.view.text("mode") == "System"
+
+    @property
+    @override
+    def fixed_size(self) -> str:
+        path = self.writes["size"]
+        if not self._scaled or not self.view.has(path):
+            return ""
+        whole = ".".join((*self.view.path, path)).replace(".0.", "[0].")
+        return "" if ignores(self.resource, whole) or ignores(self.resource, path) else path
+
+    @property
+    def _scaled(self) -> bool:
+        return self.view.flag("enableAutoScaling")
+
+    @override
+    def machines(self) -> list[Machine]:
+        found = self.view.at("vmSize")
+        return [Machine(found.text(), found.path)] if found.value is not None else []
+
+    @override
+    def metadata(self, hops: int) -> Iterator[str]:
+        yield from ()  # Azure's metadata service has no such setting
+
+    @override
+    def disks(self, asked: Disks) -> Iterator[str]:
+        if asked.host and not self.view.flag("enableEncryptionAtHost"):
+            yield "its host does not encrypt disks; write enableEncryptionAtHost: true"
+
+    @override
+    def addresses(self) -> Iterator[str]:
+        if self.view.flag("enableNodePublicIP"):
+            yield "gives nodes public addresses; write enableNodePublicIP: false"
+
+    @override
+    def integrity(self, *, boot: bool) -> Iterator[str]:
+        for key in ("enableSecureBoot", "enableVTPM"):
+            if boot and not self.view.flag("securityProfile", key):
+                yield f"does without {key}; write securityProfile.{key}: true"
+
+    def _bound(self, key: str) -> str:
+        return key if self._scaled else "count"
+
+
+class AksCluster(Cluster):
+    """A cluster of AKS."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "azure"
+
+    @property
+    @override
+    def endpoint(self) -> Endpoint:
+        access = self.view.at("apiServerAccessProfile")
+        private = access.flag("enablePrivateCluster") or self.view.text("publicNetworkAccess") == "Disabled"
+        networks = [] if private else access.items("authorizedIPRanges")
+        write = (
+            "apiServerAccessProfile.enablePrivateCluster: true, or the networks that need it under"
+            " apiServerAccessProfile.authorizedIPRanges"
+        )
+        return Endpoint(not private, networks or None, write)
+
+    @override
+    def name(self) -> str:
+        return self.view.text("resourceName")
+
+    @override
+    def identity(self) -> Iterator[str]:
+        if not self.view.flag("oidcIssuerProfile", "enabled"):
+            yield "issues no tokens that Azure knows; write oidcIssuerProfile.enabled: true"
+        if not self.view.flag("securityProfile", "workloadIdentity", "enabled"):
+            yield "gives pods no identities of their own; write securityProfile.workloadIdentity.enabled: true"
+
+    @override
+    def credentials(self) -> Iterator[str]:
+        if not self.view.flag("disableLocalAccounts"):
+            yield "has local accounts, whose certificates are nobody's; write disableLocalAccounts: true"
+
+
+def pools(resource: Resource) -> Iterator[AksPool]:
+    """Pools of a resource: it is one, or a cluster that says them inline."""
+    if resource.kind == "AgentPool":
+        yield AksPool(resource, resource.props)
+        return
+    for each in resource.props.items("agentPoolProfiles"):
+        yield AksPool(resource, each, f"node pool {each.text('name') or each.path[-1]}")

@@ -1,0 +1,260 @@
+"""Clusters and node pools of GKE.
+
+https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters (and its nodePools).
+"""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from cloud_rules.machines import Machines, Prices
+from cloud_rules.pools import Cloud, Cluster, Disks, Endpoint, Machine, NodePool, Nodes, Taint, dearest
+from cloud_rules.tokens import ignores
+from judge import CannotTellError, Resource, Stack, View
+
+_EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+_ZONE: Final = re.compile(r".+-[a-z]")
+_DEFAULT_MACHINE: Final = "e2-medium"
+"""What a node is where nobody says: https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create."""
+_TAKES_GPUS: Final = re.compile(r"(n1|custom)-")
+"""Machines to which GPUs are attached; all others have theirs by their name."""
+
+
+class GkePool(NodePool, Nodes):
+    """A node pool of GKE."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "gcp"
+    writes: ClassVar = {
+        "maximum": "autoscaling.totalMaxNodeCount",
+        "minimum": "autoscaling.totalMinNodeCount",
+        "machines": "nodeConfig.machineType",
+        "spot": "neither nodeConfig.spot nor nodeConfig.preemptible",
+        "taint": "nodeConfig.taints: [{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}]; GKE adds it itself"
+        " only where the cluster has a pool without GPUs when this one is made",
+        "size": "nodeCount",
+    }
+
+    @property
+    def _config(self) -> View:
+        return self.view.at("nodeConfig")
+
+    @property
+    @override
+    def minimum(self) -> Decimal:
+        return self._scaled("totalMinNodeCount", "minNodeCount") or Decimal(0)
+
+    @property
+    @override
+    def maximum(self) -> Decimal | None:
+        return self._scaled("totalMaxNodeCount", "maxNodeCount")
+
+    @property
+    @override
+    def bounded(self) -> bool:
+        scaling = self.view.at("autoscaling")
+        return scaling.value is None or scaling.has("totalMaxNodeCount") or scaling.has("maxNodeCount")
+
+    @property
+    @override
+    def spot(self) -> bool:
+        return self._config.flag("spot") or self._config.flag("preemptible")
+
+    @property
+    @override
+    def taints(self) -> list[Taint]:
+        found = [each.words() for each in self._config.items("taints")]
+        return [Taint(each.get("key", ""), _EFFECTS.get(each.get("effect", ""), "")) for each in found]
+
+    @property
+    @override
+    def fixed_size(self) -> str:
+        path = self.writes["size"]
+        said = self.view.has("autoscaling") and self.view.has(path)
+        return path if said and not ignores(self.resource, path) else ""
+
+    @override
+    def machines(self) -> list[Machine]:
+        found = self._config.at("machineType")
+        return [Machine(found.text(default=_DEFAULT_MACHINE), found.path)]
+
+    @override
+    def gpus(self, known: Machines, stack: Stack) -> int | None:
+        machine = self.machines()[0].name
+        if not _TAKES_GPUS.match(machine):
+            return known.gpus_of(machine)
+        return sum(int(each.number("count") or 1) for each in self._config.items("guestAccelerators"))
+
+    @override
+    def monthly(self, prices: Prices, stack: Stack) -> Decimal:
+        machine, attached = self.machines()[0], self._config.items("guestAccelerators")
+        if not _TAKES_GPUS.match(machine.name) or not attached:
+            return NodePool.monthly(self, prices, stack)
+        gpus = "".join(f"+{each.text('count', default='1')}x{each.text('type')}" for each in attached)
+        return self.at_most(dearest([Machine(machine.name + gpus, machine.path)], prices))
+
+    @override
+    def metadata(self, hops: int) -> Iterator[str]:
+        mode = self._config.text("workloadMetadataConfig", "mode", default="GKE_METADATA")
+        if mode != "GKE_METADATA":
+            yield f"lets pods ask for the node's metadata ({mode}); write workloadMetadataConfig.mode: GKE_METADATA"
+        if self._config.text("metadata", "disable-legacy-endpoints", default="true") != "true":
+            yield "serves the legacy metadata endpoints; write nodeConfig.metadata.disable-legacy-endpoints: 'true'"
+
+    @override
+    def disks(self, asked: Disks) -> Iterator[str]:
+        if asked.own and not self._config.has("bootDiskKmsKey"):
+            yield "its boot disk has no key of the organisation's; write nodeConfig.bootDiskKmsKey"
+
+    @override
+    def addresses(self) -> Iterator[str]:
+        if not self.view.flag("networkConfig", "enablePrivateNodes", default=True):
+            yield "gives nodes public addresses; write networkConfig.enablePrivateNodes: true"
+
+    @override
+    def integrity(self, *, boot: bool) -> Iterator[str]:
+        shielded = self._config.at("shieldedInstanceConfig")
+        for key, default in (("enableSecureBoot", not boot), ("enableIntegrityMonitoring", True)):
+            if not shielded.flag(key, default=default):
+                yield f"does without {key}; write nodeConfig.shieldedInstanceConfig.{key}: true"
+
+    def _scaled(self, total: str, each_zone: str) -> Decimal | None:
+        """A bound of the autoscaler, of all zones together; without one, the fixed number of nodes."""
+        scaling = self.view.at("autoscaling")
+        if scaling.value is None:
+            return self._fixed()
+        if scaling.has(total):
+            return scaling.number(total)
+        found = scaling.number(each_zone)
+        return found * self._zones() if found else found
+
+    def _fixed(self) -> Decimal:
+        count = self.view.number("nodeCount")
+        if count is None:
+            count = self.view.number("initialNodeCount")
+        nodes = Decimal(1) if count is None else count
+        return nodes * self._zones() if nodes else nodes
+
+    def _zones(self) -> int:
+        """Zones, in each of which a number of nodes counts anew; a region has three where nobody says.
+
+        https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
+        """
+        if self.view.path and self.view.has("nodeLocations"):
+            return len(self.view.items("nodeLocations"))
+        location = self.resource.props.text("location")
+        zones = {each.text() for each in self.resource.props.items("nodeLocations")}
+        if zones:  # of a cluster, those beside its own
+            own = {location} if self.resource.kind == "Cluster" and _ZONE.fullmatch(location) else set[str]()
+            return len(zones | own)
+        if not location:
+            raise CannotTellError((*self.view.path, "nodeLocations"), "is not said, and the numbers are for each zone")
+        return 1 if _ZONE.fullmatch(location) else 3
+
+
+class GkeCluster(Cluster):
+    """A cluster of GKE."""
+
+    __slots__ = ()
+    cloud: ClassVar[Cloud] = "gcp"
+
+    @property
+    def autopilot(self) -> bool:
+        """Whether Google makes its nodes, by Google's own rules."""
+        return self.view.flag("enableAutopilot")
+
+    @property
+    @override
+    def endpoint(self) -> Endpoint:
+        private = self.view.flag("privateClusterConfig", "enablePrivateEndpoint")
+        by_address = self.view.flag("controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled", default=True)
+        networks = None
+        if self.view.has("masterAuthorizedNetworksConfig"):
+            networks = [
+                each.at("cidrBlock") for each in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
+            ]
+        write = (
+            "privateClusterConfig.enablePrivateEndpoint: true, or the networks that need it under"
+            " masterAuthorizedNetworksConfig.cidrBlocks"
+        )
+        return Endpoint(not private and by_address, networks, write)
+
+    @property
+    @override
+    def own_nodes(self) -> bool:
+        return self.autopilot
+
+    @override
+    def name(self) -> str:
+        return self.view.text("name")
+
+    @override
+    def identity(self) -> Iterator[str]:
+        if not self.autopilot and not self.view.at("workloadIdentityConfig").has("workloadPool"):
+            yield (
+                "has no workload identity, so pods use the node's account; write workloadIdentityConfig.workloadPool:"
+                " <project>.svc.id.goog"
+            )
+
+    @override
+    def credentials(self) -> Iterator[str]:
+        if self.view.flag("masterAuth", "clientCertificateConfig", "issueClientCertificate"):
+            yield (
+                "issues a client certificate, which is nobody's and does not end; write"
+                " masterAuth.clientCertificateConfig.issueClientCertificate: false"
+            )
+        if self.view.flag("enableLegacyAbac"):
+            yield "lets attributes decide beside RBAC; write enableLegacyAbac: false"
+
+
+class GkeDefaults(Nodes):
+    """What a cluster says of the nodes of all its pools."""
+
+    __slots__ = ()
+
+    @override
+    def metadata(self, hops: int) -> Iterator[str]:
+        yield from ()  # workload identity decides, which has a rule of its own
+
+    @override
+    def disks(self, asked: Disks) -> Iterator[str]:
+        yield from ()
+
+    @override
+    def addresses(self) -> Iterator[str]:
+        private = self.view.flag("privateClusterConfig", "enablePrivateNodes")
+        if not private and not self.view.flag("enableAutopilot"):
+            yield (
+                "gives nodes public addresses where a pool says nothing else; write"
+                " privateClusterConfig.enablePrivateNodes: true"
+            )
+
+    @override
+    def integrity(self, *, boot: bool) -> Iterator[str]:
+        if not self.view.flag("enableShieldedNodes", default=True):
+            yield "lets any machine say that it is a node; write enableShieldedNodes: true"
+
+
+def pools(resource: Resource) -> Iterator[GkePool]:
+    """Pools of a resource: it is one, or a cluster that says them inline, or has the default pool."""
+    props = resource.props
+    if resource.kind == "NodePool":
+        yield GkePool(resource, props)
+        return
+    if not props.value or props.flag("enableAutopilot"):
+        return
+    inline = props.items("nodePools")
+    for each in inline:
+        yield GkePool(resource, each, f"node pool {each.text('name') or each.path[-1]}")
+    if not inline and not props.flag("removeDefaultNodePool"):
+        yield GkePool(resource, props, "default node pool")
+
+
+def nodes(resource: Resource) -> Iterator[Nodes]:
+    """What of a resource says how nodes on GKE are made."""
+    if resource.kind == "Cluster" and resource.props.value:
+        yield GkeDefaults(resource, resource.props)
+    yield from pools(resource)

@@ -1,0 +1,84 @@
+"""Machines: how many GPUs one has, and what it costs."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import yaml
+from pydantic import Field
+
+from judge import Settings
+
+T = TypeVar("T")
+HOURS: Final = 730
+"""Hours of a month, as the clouds count on their price pages."""
+
+
+def table() -> dict[str, Any]:
+    """The pack's own facts, in blocks, each with its source and the day on which that was so."""
+    return yaml.safe_load(Path(__file__).with_name("machines.yaml").read_text(encoding="utf-8"))
+
+
+@cache
+def _table() -> tuple[dict[str, int], dict[str, Decimal], tuple[str, ...]]:
+    """GPUs by machine, USD an hour by machine, patterns of machines with GPUs."""
+    found = table()
+    gpus = {name: int(count) for name, count in _flat(found["gpus"])}
+    prices = {name: Decimal(str(price)) for name, price in _flat(found["prices"])}
+    return gpus, prices, tuple(found["patterns"]["machines"])
+
+
+def _flat(blocks: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Any]]:
+    for block in blocks:
+        for family, sizes in block["machines"].items():
+            for size, value in sizes.items():
+                yield f"{family}{size}", value
+
+
+def _said(by_pattern: Mapping[str, T], name: str) -> T | None:
+    return next((value for pattern, value in by_pattern.items() if fnmatchcase(name, pattern)), None)
+
+
+class Machines(Settings):
+    """What organisations know of machines beside the pack's own table."""
+
+    machines: dict[str, int] = Field(
+        default={}, description="GPUs of a machine, by its name or a pattern (`p7.*`), before the pack's own table."
+    )
+
+    def gpus_of(self, name: str) -> int | None:
+        """GPUs of one machine; 0 where it has none, None where it has some and nobody knows how many.
+
+        Args:
+            name: a machine's type, or a family as a pattern (`p5.*`).
+        """
+        said = _said(self.machines, name)
+        if said is not None:
+            return said
+        gpus, _, patterns = _table()
+        if name in gpus:
+            return gpus[name]
+        return None if any(fnmatchcase(name, pattern) for pattern in patterns) else 0
+
+
+class Prices(Machines):
+    """What machines cost an organisation."""
+
+    prices: dict[str, float] = Field(
+        default={},
+        description="USD for an hour of a machine, by its name or a pattern, before the pack's own table, which has the"
+        " prices on demand of one region of each cloud.",
+    )
+
+    def price_of(self, name: str) -> Decimal | None:
+        """USD an hour of one machine; of a family, the dearest of it; None where nobody knows."""
+        said = _said(self.prices, name)
+        if said is not None:
+            return Decimal(str(said))
+        _, prices, _ = _table()
+        if "*" in name:
+            return max((price for each, price in prices.items() if fnmatchcase(each, name)), default=None)
+        return prices.get(name)

@@ -1,0 +1,88 @@
+"""What rules are about, found in the resources of the three clouds and in Karpenter's objects."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
+from cloud_rules.pools import Bought, Cluster, NodePool, Nodes
+from cloud_rules.tokens import (
+    AKS_CLUSTER,
+    AKS_POOL,
+    ASG,
+    EKS_CLUSTER,
+    EKS_POOL,
+    GKE_CLUSTER,
+    GKE_POOL,
+    KARPENTER_CLASS,
+    KARPENTER_POOL,
+    LAUNCH_TEMPLATE,
+    token,
+    tokens,
+)
+from judge import Resource, Subject
+
+_POOLS: Final = {
+    EKS_POOL: aws.groups,
+    ASG: aws.groups,
+    KARPENTER_POOL: karpenter.pools,
+    GKE_POOL: gcp.pools,
+    GKE_CLUSTER: gcp.pools,
+    AKS_POOL: azure.pools,
+    AKS_CLUSTER: azure.pools,
+}
+_NODES: Final = {
+    EKS_POOL: aws_nodes.nodes,
+    LAUNCH_TEMPLATE: aws_nodes.nodes,
+    KARPENTER_CLASS: aws_nodes.nodes,
+    GKE_POOL: gcp.nodes,
+    GKE_CLUSTER: gcp.nodes,
+    AKS_POOL: azure.pools,
+    AKS_CLUSTER: azure.pools,
+}
+_CLUSTERS: Final = {EKS_CLUSTER: aws.EksCluster, GKE_CLUSTER: gcp.GkeCluster, AKS_CLUSTER: azure.AksCluster}
+_KEPT: Final = (EKS_CLUSTER, EKS_POOL, ASG, GKE_CLUSTER, GKE_POOL, AKS_CLUSTER, AKS_POOL)
+_TAGGED: Final = (EKS_CLUSTER, EKS_POOL, KARPENTER_CLASS, GKE_CLUSTER, GKE_POOL, AKS_CLUSTER, AKS_POOL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
+    """A cluster or a pool as a resource: what Pulumi and the cloud's bills see of it."""
+
+    resource: Resource
+
+    @property
+    def place(self) -> str:
+        """The resource."""
+        return self.resource.place
+
+
+def _pools(resource: Resource) -> Iterator[NodePool]:
+    yield from _POOLS[token(resource.type)](resource)
+
+
+def _bought(resource: Resource) -> Iterator[Bought]:
+    yield from aws_nodes.TEMPLATES.find(resource) if token(resource.type) == LAUNCH_TEMPLATE else _pools(resource)
+
+
+def _nodes(resource: Resource) -> Iterator[Nodes]:
+    yield from _NODES[token(resource.type)](resource)
+
+
+def _clusters(resource: Resource) -> Iterator[Cluster]:
+    # One that a program only reads has no inputs: nobody can say how it is.
+    if resource.props.value:
+        yield _CLUSTERS[token(resource.type)](resource, resource.props)
+
+
+def _whole(resource: Resource) -> Iterator[Whole]:
+    if resource.props.value and (token(resource.type) != ASG or any(_pools(resource))):
+        yield Whole(resource)
+
+
+POOLS: Final = Subject("node pools", tokens(*_POOLS), _pools)
+BOUGHT: Final = Subject("node pools and launch templates", tokens(*_POOLS, LAUNCH_TEMPLATE), _bought)
+NODES: Final = Subject("what nodes are made of", tokens(*_NODES), _nodes)
+CLUSTERS: Final = Subject("clusters", tokens(*_CLUSTERS), _clusters)
+KEPT: Final = Subject("clusters and node pools", tokens(*_KEPT), _whole)
+TAGGED: Final = Subject("clusters, node pools and node classes", tokens(*_TAGGED), _whole)

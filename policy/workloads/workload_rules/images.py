@@ -1,0 +1,172 @@
+"""Rules for images: which one exactly, and whose."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import Field
+
+from judge import MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
+from workload_rules.objects import like
+from workload_rules.pods import CONTAINERS, PODS, PODS_IN, TRAIN_JOB, Tenants
+
+_HUB: Final = "docker.io"
+_DIGEST: Final = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
+_TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_PATH: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image's name in its parts.
+
+    Attributes:
+        registry: host, with its port: `registry.example.com:5000`.
+        path: `ml/train`; on Docker Hub with `library/` where it is said without.
+        tag: empty where there is none.
+        digest: empty where there is none.
+    """
+
+    registry: str
+    path: str
+    tag: str
+    digest: str
+
+    @classmethod
+    def of(cls, text: str) -> "Reference | None":
+        """Reads a name as container runtimes do; None where it is none.
+
+        The first part is a host if it has a dot or a port, or is localhost:
+        https://github.com/distribution/reference/blob/main/normalize.go
+        """
+        name, at, digest = text.partition("@")
+        first, slash, rest = name.partition("/")
+        is_host = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
+        host, name = (first, rest) if is_host else (_HUB, name)
+        path, colon, tag = name.partition(":")
+        host = _HUB if host == "index.docker.io" else host
+        if host == _HUB and "/" not in path:
+            path = f"library/{path}"
+        right = (
+            _HOST.fullmatch(host)
+            and _PATH.fullmatch(path)
+            and bool(_TAG.fullmatch(tag)) == bool(colon)
+            and bool(_DIGEST.fullmatch(digest)) == bool(at)
+        )
+        return cls(host, path, tag, digest) if right else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """An image that a pod uses: of a container, or of a volume.
+
+    Attributes:
+        place: the container's or the volume's.
+        view: its name.
+    """
+
+    resource: Resource
+    place: str
+    view: View
+
+
+def _images(resource: Resource) -> Iterator[Image]:
+    for container in resource.parts(CONTAINERS):
+        if container.view.has("image"):
+            # Whether it is known is for the rules to ask: one that is not hides no other.
+            yield Image(resource, container.place, container.view)
+    for pod in resource.parts(PODS):
+        for volume in pod.spec.items("volumes"):
+            if volume.has("image", "reference"):
+                yield Image(resource, f"{pod.place}, volume {volume.text('name')}", volume.at("image"))
+
+
+IMAGES: Final = Subject("images", kubernetes(*PODS_IN, TRAIN_JOB), _images)
+
+
+def _name(image: Image) -> str:
+    return image.view.text("reference") or image.view.text("image")
+
+
+class Pins(Tenants):
+    """How exactly an image is named."""
+
+    digests: bool = Field(default=False, description="Whether each image has a digest (`@sha256:…`).")
+    moving: list[str] = Field(["latest"], description="Tags that move from image to image, as patterns.")
+
+
+def _pinned(image: Image, settings: Pins) -> Iterator[str]:
+    name = _name(image)
+    found = Reference.of(name)
+    if found is None:
+        yield f"{name} is no name of an image; write registry/path:tag"
+    elif found.digest:
+        return
+    elif not found.tag:
+        yield f"{name} has no tag, so it is whatever is newest; write one, or a digest"
+    elif like(found.tag, settings.moving):
+        yield f"{name} has a tag that moves; write a version, or a digest"
+    elif settings.digests:
+        yield f"{name} has no digest; add the one that its registry says (@sha256:…)"
+
+
+PINNED: Final = Rule(
+    name="image-pinned",
+    says="Each image is one version.",
+    why="A tag that moves gives pods of one job different programs, and nobody can go back to the one before.",
+    mend="Write a tag that never moves; in production the digest as well.",
+    link="https://kubernetes.io/docs/concepts/containers/images/#image-names",
+    severity=Severity.MEDIUM,
+    level=MUST,
+    on=IMAGES,
+    judge=lambda image, settings: settings.of_tenant(image.resource, _pinned(image, settings)),
+    settings=Pins,
+)
+
+
+class Registries(Tenants):
+    """Where images come from."""
+
+    registries: list[str] = Field(
+        [],
+        description="Approved registries, as patterns, each with as much of the path as is meant:"
+        " `registry.example.com`, `*.pkg.dev/ml-prod`, `docker.io/library`. Empty: images are not judged.",
+    )
+
+    def approved(self, reference: Reference) -> bool:
+        """Whether an image comes from one of them: part for part, so that no path is taken for another's beginning."""
+        parts = (reference.registry, *reference.path.split("/"))
+        wanted = [each.strip("/").split("/") for each in self.registries]
+        return any(
+            len(each) <= len(parts) and all(like(part, [pattern]) for part, pattern in zip(parts, each, strict=False))
+            for each in wanted
+        )
+
+
+def _approved(image: Image, settings: Registries) -> Iterator[str]:
+    if not settings.registries:
+        return
+    name = _name(image)
+    found = Reference.of(name)
+    if found is None:
+        yield f"{name} is no name of an image; write registry/path:tag"
+    elif not settings.approved(found):
+        yield f"{name} is of {found.registry}; use one of {', '.join(settings.registries)}"
+
+
+REGISTRIES: Final = Rule(
+    name="image-registries",
+    says="Images come from approved registries.",
+    why="What anybody may push anywhere runs with a team's data and GPUs.",
+    mend="Copy the image to an approved registry, and use it from there.",
+    link="https://kubernetes.io/docs/concepts/containers/images/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=IMAGES,
+    judge=lambda image, settings: settings.of_tenant(image.resource, _approved(image, settings)),
+    settings=Registries,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (PINNED, REGISTRIES)

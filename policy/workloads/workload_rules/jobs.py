@@ -1,0 +1,228 @@
+"""Rules for work that ends, and for what schedules it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from pydantic import Field
+
+from judge import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, View, kubernetes, shown
+from workload_rules import nodes
+from workload_rules.objects import QUEUE_NAME, like
+from workload_rules.pods import ASKING, BATCH, PODS_IN, TRAIN_JOB, Gpus, Pod, TenantGpus, namespace, views_at
+
+_HOUR: Final = 3600
+_LONGEST: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label by which Kueue ends work: pkg/controller/constants in kubernetes-sigs/kueue."""
+_KUBEFLOW: Final = "kubeflow.org"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """An object that has pods, and may ask a scheduler for all of them."""
+
+    resource: Resource
+
+    @property
+    def place(self) -> str:
+        """The object's place."""
+        return self.resource.place
+
+    @property
+    def kind(self) -> str:
+        """API group and kind: `batch:Job`."""
+        return f"{self.resource.group}:{self.resource.kind}"
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return namespace(self.resource)
+
+    @property
+    def spec(self) -> View:
+        """The spec of the work; of a CronJob that of each of its jobs."""
+        way = ("spec", "jobTemplate", "spec") if self.resource.kind == "CronJob" else ("spec",)
+        return self.resource.props.at(*way)
+
+    @property
+    def meta(self) -> View:
+        """The metadata of the work; of a CronJob that of each of its jobs."""
+        way = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
+        return self.resource.props.at(*way)
+
+    def pods(self, settings: Gpus) -> list[Pod]:
+        """Its pods that ask for GPUs."""
+        return [pod for pod in self.resource.parts(ASKING) if pod.gpus(settings)]
+
+    @property
+    def queue(self) -> str:
+        """The queue of Kueue that it names; empty where it names none."""
+        return self.meta.text("labels", QUEUE_NAME)
+
+    def of_volcano(self, pods: list[Pod]) -> bool:
+        """Whether Volcano alone decides when it runs."""
+        if self.queue:
+            return False
+        if self.resource.group == "batch.volcano.sh":
+            return self.spec.text("schedulerName", default="volcano") == "volcano"
+        return any(pod.spec.text("schedulerName") == "volcano" for pod in pods)
+
+
+_BATCH: Final = Subject("batch work", kubernetes(*BATCH), lambda resource: (Work(resource),))
+_WORK: Final = Subject("work", kubernetes(*PODS_IN, TRAIN_JOB), lambda resource: (Work(resource),))
+_BATCH_PODS: Final = Subject("pods of batch work", kubernetes(*BATCH), lambda resource: resource.parts(ASKING))
+
+
+class LongestSettings(TenantGpus):
+    """How long work with GPUs may last."""
+
+    hours: float = Field(168, gt=0, description="The longest that work with GPUs may last, in hours.")
+
+
+def _deadline(kind: str) -> str:
+    """Where a kind of work has its deadline; of Volcano's Jobs only pods have one.
+
+    From the definitions: batch/v1, kubernetes-sigs/jobset, kubeflow/trainer, kubeflow/training-operator,
+    ray-project/kuberay.
+    """
+    group = kind.split(":", 1)[0]
+    if kind == "batch:CronJob":
+        return "spec.jobTemplate.spec"
+    if group == "jobset.x-k8s.io":
+        return "spec.replicatedJobs.*.template.spec"
+    if group == _KUBEFLOW:
+        return "spec.runPolicy"
+    return "" if group == "batch.volcano.sh" else "spec"
+
+
+def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
+    gpus = pod.gpus(settings)
+    if not gpus:
+        return
+    path = _deadline(pod.kind)
+    jobs = {".".join(names): view for names, view in views_at(pod.resource.props, path)} if path else {}
+    job = jobs.get(pod.label, jobs.get("", View(None)))
+    label = Work(pod.resource).meta.number("labels", _LONGEST)
+    ends = [job.number("activeDeadlineSeconds"), pod.spec.number("activeDeadlineSeconds"), label]
+    said = [each for each in ends if each is not None]
+    most = Decimal(str(settings.hours)) * _HOUR
+    where = f"{path}.activeDeadlineSeconds" if path else f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
+    if not said:
+        yield f"asks for {', '.join(gpus)} and has no end; write {where}: {shown(most)} or less"
+    elif min(said) > most:
+        yield f"may last {shown(min(said))} seconds; write {shown(most)} or less"
+
+
+JOBS_END: Final = Rule(
+    name="gpu-jobs-end",
+    says="Batch work with GPUs has an end.",
+    why="A job that hangs keeps its GPUs, and is paid for, until somebody looks.",
+    mend="Write `activeDeadlineSeconds` for the job or its pods, or Kueue's label for the longest time.",
+    link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=_BATCH_PODS,
+    judge=lambda pod, settings: settings.of_tenant(pod.resource, _ends(pod, settings)),
+    settings=LongestSettings,
+)
+
+
+class QueueSettings(TenantGpus):
+    """How work names its queue."""
+
+    names: list[str] = Field(
+        [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"],
+        description="Labels or annotations that name a queue. Kueue's counts on the work itself, the others on its"
+        " pods too.",
+    )
+
+
+def _said_in(meta: View, names: list[str]) -> bool:
+    return any(meta.text(each, name) for each in ("labels", "annotations") for name in names)
+
+
+def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
+    pods = work.pods(settings)
+    if not pods or _said_in(work.meta, settings.names):
+        return
+    if work.resource.group == "batch.volcano.sh" and work.spec.text("queue"):
+        return
+    if work.resource.group == _KUBEFLOW and work.spec.text("runPolicy", "schedulingPolicy", "queue"):
+        return
+    others = [name for name in settings.names if name != QUEUE_NAME]
+    metas = [work.spec if pod.kind == TRAIN_JOB else pod.meta for pod in pods]
+    if all(_said_in(meta, others) for meta in metas):
+        return
+    gpus = sorted({name for pod in pods for name in pod.gpus(settings)})
+    write = "spec.queue" if work.resource.group == "batch.volcano.sh" else f"label {QUEUE_NAME}"
+    yield f"asks for {', '.join(gpus)} and names no queue; write {write}"
+
+
+NAMES_QUEUE: Final = Rule(
+    name="batch-names-queue",
+    says="Batch work with GPUs names its queue.",
+    why="Without one it starts beside all quotas of queues, and takes GPUs that another team is promised.",
+    mend="Write the label of the team's LocalQueue, or the queue of a Volcano Job.",
+    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=_BATCH,
+    judge=lambda work, settings: settings.of_tenant(work.resource, _names_queue(work, settings)),
+    settings=QueueSettings,
+)
+
+
+class SchedulerSettings(TenantGpus):
+    """Where two schedulers may give GPUs to one namespace."""
+
+    both: list[str] = Field(
+        [],
+        description="Namespaces, as patterns, whose quota holds Kueue's and Volcano's GPUs together, and whose Volcano"
+        " queue's are taken off what Kueue gives.",
+    )
+
+
+def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
+    pods = work.pods(settings)
+    if not pods or not work.of_volcano(pods) or like(work.namespace, settings.both):
+        return
+
+    def competes(other: Work) -> bool:
+        return (
+            other.namespace == work.namespace and bool(other.queue) and _same_gpus(pods, other.pods(settings), settings)
+        )
+
+    other = stack.first(_WORK, competes)
+    if other is not None:
+        yield (
+            f"is Volcano's, and {other.place} of queue {other.queue} is Kueue's, and both may take the same GPUs; give"
+            " both to one scheduler, let them select different nodes, or list the namespace under `both`"
+        )
+
+
+def _same_gpus(ones: list[Pod], others: list[Pod], settings: Gpus) -> bool:
+    return any(
+        not one.gpus(settings).keys().isdisjoint(other.gpus(settings))
+        and nodes.may_meet(nodes.values(one), nodes.values(other))
+        for one in ones
+        for other in others
+    )
+
+
+ONE_SCHEDULER: Final = Rule(
+    name="one-batch-scheduler",
+    says="In one namespace, Kueue and Volcano do not give out the same GPUs.",
+    why="Each counts only what it gave itself: both promise a GPU that there is once, and work of one waits half"
+    " started.",
+    mend="Queue all batch work of the namespace by one of them, or keep them to different nodes.",
+    link="https://kueue.sigs.k8s.io/docs/concepts/",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=_WORK,
+    judge=lambda work, settings, stack: settings.of_tenant(work.resource, _one_scheduler(work, settings, stack)),
+    settings=SchedulerSettings,
+    whole=True,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (JOBS_END, NAMES_QUEUE, ONE_SCHEDULER)

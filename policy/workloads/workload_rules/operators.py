@@ -1,0 +1,187 @@
+"""Rules for charts, and for NVIDIA's GPU Operator beside the pools that a stack makes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import Field
+
+from judge import MUST, AnyRule, CannotTellError, Resource, Rule, Settings, Severity, Stack, Subject, elsewhere, typed
+from workload_rules.objects import like
+
+_RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+_CHARTS: Final = (_RELEASE, "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
+CHARTS: Final = Subject("charts", typed(*_CHARTS), lambda resource: (resource,))
+_EXACT: Final = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_IN_ADDRESS: Final = re.compile(r"@sha256:[0-9a-f]{64}|(?<=[-/:])v?\d+\.\d+\.\d+[0-9A-Za-z.+-]*$")
+
+
+def _chart(resource: Resource) -> str:
+    """The name or address of a chart.
+
+    Raises:
+        CannotTellError: the engine hands the inputs of a component to no policy, and a Chart is one.
+    """
+    if not resource.props.has("chart") and resource.type != _RELEASE:
+        raise CannotTellError(("chart",), "is an input of a component, which policies do not see in a deployment")
+    return resource.props.text("chart")
+
+
+class ChartSettings(Settings):
+    """Which charts need no version."""
+
+    charts: list[str] = Field([], description="Charts, as patterns, that need no exact version.")
+
+
+def _pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
+    if resource.props.has("path"):
+        return
+    chart = _chart(resource)
+    if chart.startswith((".", "/")) or like(chart, settings.charts) or _IN_ADDRESS.search(chart.removesuffix(".tgz")):
+        return
+    version = resource.props.text("version")
+    if not version:
+        yield f"installs whatever version of {chart} is the newest; write version: with one release's number"
+    elif not _EXACT.fullmatch(version):
+        yield f"version {version} of {chart} is no single release; write one release's number, such as 1.2.3"
+
+
+PINNED: Final = Rule(
+    name="charts-pinned",
+    says="A chart is installed in one exact version.",
+    why="A range or none at all installs what is new that day: two environments, or two tries, are not the same.",
+    mend="Write `version` with all three numbers. Pulumi fills in what a Release's range means before policies see it,"
+    " where it can reach the repository: a range shows only in previews that cannot.",
+    link="https://www.pulumi.com/registry/packages/kubernetes/api-docs/helm/v3/release/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=CHARTS,
+    judge=_pinned,
+    settings=ChartSettings,
+)
+
+_AGENT_POOL: Final = re.compile(r"azure-native:containerservice(/v\w+)?:AgentPool")
+_NVIDIA_SIZE: Final = re.compile(r"standard_n[cdv]\d(?!.*mi300x)(?!\d*as_v4)", re.IGNORECASE)
+_NO_GKE_PLUGIN: Final = "gke-no-default-nvidia-gpu-device-plugin"
+_NODE_LABELS: Final = {
+    "driver": "nvidia.com/gpu.deploy.driver",
+    "toolkit": "nvidia.com/gpu.deploy.container-toolkit",
+    "devicePlugin": "nvidia.com/gpu.deploy.device-plugin",
+}
+"""Labels by which a node keeps a part of the operator off itself."""
+
+
+def _pool(resource: Resource) -> bool:
+    return resource.type in {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool"} or bool(
+        _AGENT_POOL.fullmatch(resource.type)
+    )
+
+
+POOLS: Final = Subject("node pools of EKS, GKE and AKS", _pool, lambda resource: (resource,))
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Who brings a pool's driver, and what the operator has to leave or to do.
+
+    Attributes:
+        said: the pool's words for it.
+        parts: for each part of the operator, whether it is to be enabled.
+        labels: of its nodes.
+    """
+
+    said: str
+    parts: Mapping[str, bool]
+    labels: Mapping[str, str]
+
+
+def _mode(pool: Resource) -> Mode | None:
+    """The mode of a pool; None where it has no NVIDIA GPUs, or does not say."""
+    if pool.type.startswith("aws:"):
+        return _eks(pool)
+    return _gke(pool) if pool.type.startswith("gcp:") else _aks(pool)
+
+
+def _eks(pool: Resource) -> Mode | None:
+    """https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html."""
+    image = pool.props.text("amiType")
+    if "NVIDIA" not in image and image != "AL2_x86_64_GPU":
+        return None
+    parts = {"driver": False, "toolkit": False}
+    if image.startswith("BOTTLEROCKET"):
+        parts["devicePlugin"] = False
+    return Mode(f"amiType {image}", parts, pool.props.words("labels"))
+
+
+def _gke(pool: Resource) -> Mode | None:
+    """https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator."""
+    config = pool.props.at("nodeConfig")
+    gpus = config.items("guestAccelerators")
+    if not gpus:
+        return None
+    driver = gpus[0].text("gpuDriverInstallationConfig", "gpuDriverVersion", default="DEFAULT")
+    labels = config.words("labels")
+    ours = labels.get(_NO_GKE_PLUGIN) == "true"
+    said = f"gpuDriverVersion {driver} {'with' if ours else 'without'} the label {_NO_GKE_PLUGIN}"
+    parts = {"devicePlugin": ours}
+    if driver != "INSTALLATION_DISABLED" or "UBUNTU" not in config.text("imageType").upper():
+        parts["driver"] = False
+    return Mode(said, parts, labels)
+
+
+def _aks(pool: Resource) -> Mode | None:
+    """https://learn.microsoft.com/azure/aks/use-nvidia-gpu."""
+    driver = pool.props.text("gpuProfile", "driver")
+    if not driver and not _NVIDIA_SIZE.match(pool.props.text("vmSize")):
+        return None
+    by_operator = driver == "None"
+    said = f"gpuProfile.driver {driver or 'Install'}"
+    return Mode(said, {"driver": by_operator, "toolkit": by_operator}, pool.props.words("nodeLabels"))
+
+
+class OperatorSettings(Settings):
+    """Which chart is the GPU Operator."""
+
+    chart: str = Field("gpu-operator", description="The last part of the chart's name or address.")
+
+
+def _is_operator(chart: Resource, settings: OperatorSettings) -> bool:
+    return _chart(chart).rsplit("/", 1)[-1].split(":")[0].removesuffix(".tgz") == settings.chart
+
+
+def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
+    mode = _mode(pool)
+    if mode is None:
+        return
+    if mode.said.startswith(("gpuDriverVersion DEFAULT with ", "gpuDriverVersion LATEST with ")):
+        yield f"has {mode.said}, so nobody brings a driver; take the label out, or write INSTALLATION_DISABLED"
+        return
+    for operator in stack.matching(CHARTS, lambda each: _is_operator(each, settings)):
+        for part, wanted in mode.parts.items():
+            if not wanted and mode.labels.get(_NODE_LABELS[part]) == "false":
+                continue
+            with elsewhere(operator):
+                enabled = operator.props.flag("values", part, "enabled", default=True)
+            if enabled != wanted:
+                yield (
+                    f"has {mode.said}, and {operator.place} has {part}.enabled {str(enabled).lower()}; write"
+                    f" {part}.enabled: {str(wanted).lower()}, or change the pool's mode"
+                )
+
+
+DRIVER_MODE: Final = Rule(
+    name="gpu-operator-driver-mode",
+    says="The GPU Operator brings what a pool's image does not, and leaves what it does.",
+    why="Two drivers or two device plugins break each other, and none leaves nodes whose GPUs nobody sees.",
+    mend="Set the chart's `driver.enabled`, `toolkit.enabled` and `devicePlugin.enabled` as the pool wants them.",
+    link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=POOLS,
+    judge=_driver_mode,
+    settings=OperatorSettings,
+    whole=True,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (PINNED, DRIVER_MODE)

@@ -1,0 +1,112 @@
+"""Cases for `workload_rules.borrowing`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, doubt, manifest
+
+from cases.platform import CLUSTER_QUEUE, GROUPS, LOCAL_QUEUE, ORG
+from workload_rules import borrowing
+
+OLD: Final = manifest("""
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: old, namespace: ml-serving}
+spec: {clusterQueue: serving}
+""")
+_QUEUE: Final = "ClusterQueue serving"
+_L4: Final = f"{_QUEUE}, flavor l4"
+_GPU: Final = "queue: spec.resourceGroups.0.flavors.0.resources.1"
+_GROUP: Final = "groups: spec.resourceGroups.0.flavors.0.resources.0"
+
+CASES: Final = (
+    Case(
+        name="limits of borrowing",
+        rule=borrowing.BOUNDED,
+        given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
+        settings={"most": {"nvidia.com/*": 8}},
+        also=[(f"{_GPU}.borrowingLimit", "0"), ("queue: spec.cohortName", GONE), (f"{_GPU}.name", "example.com/fpga")],
+        breaks=[
+            Break(
+                f"{_GPU}.borrowingLimit",
+                GONE,
+                f"{_L4}: may borrow nvidia.com/gpu without bound; write a borrowingLimit, 0 included",
+            ),
+            Break(
+                f"{_GPU}.borrowingLimit",
+                9,
+                f"{_L4}: may borrow 9 nvidia.com/gpu, and 8 is the most; lower borrowingLimit",
+            ),
+            Break(
+                f"{_GROUP}.borrowingLimit",
+                GONE,
+                "Cohort groups, flavor l4: may borrow nvidia.com/gpu without bound; write a borrowingLimit, 0 included",
+            ),
+        ],
+        unknown={
+            f"{_GPU}.borrowingLimit": doubt(_L4, "spec.resourceGroups.0.flavors.0.resources.1.borrowingLimit"),
+        },
+    ),
+    Case(
+        name="a cohort to share with",
+        rule=borrowing.COHORT_NAMED,
+        given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
+        also=[
+            (
+                "queue: spec",
+                {"preemption": {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "Never"}}},
+            ),
+            ("queue: spec", {"cohort": "groups", "preemption": {"reclaimWithinCohort": "Any"}}),
+        ],
+        breaks=[
+            Break(
+                "queue: spec.cohortName",
+                GONE,
+                (
+                    f"{_QUEUE}: has a borrowingLimit and no cohort to share with; write cohortName, or take it out",
+                    f"{_QUEUE}: has reclaimWithinCohort Any and no cohort to share with; write cohortName, or Never",
+                ),
+            ),
+            Break(
+                "queue: spec",
+                {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
+                f"{_QUEUE}: has borrowWithinCohort LowerPriority and no cohort to share with; write cohortName, or"
+                " Never",
+            ),
+            Break(
+                "groups: spec.parentName",
+                GONE,
+                "Cohort groups: has a borrowingLimit and no cohort to share with; write parentName, or take it out",
+            ),
+        ],
+        unknown={"queue: spec.cohortName": doubt(_QUEUE, "spec.cohortName")},
+    ),
+    Case(
+        name="namespaces of a queue",
+        rule=borrowing.SELECTS,
+        given={"queue": CLUSTER_QUEUE},
+        also=[("queue: spec.namespaceSelector", {})],
+        breaks=[
+            Break(
+                "queue: spec.namespaceSelector",
+                GONE,
+                f"{_QUEUE}: selects no namespace, so it admits nothing; write namespaceSelector: {{}} for all, or"
+                " labels of some",
+            )
+        ],
+        unknown={"queue: spec.namespaceSelector": doubt(_QUEUE, "spec.namespaceSelector")},
+    ),
+    Case(
+        name="the version of the API",
+        rule=borrowing.VERSION,
+        given={"local": LOCAL_QUEUE, "groups": GROUPS},
+        also=[("local: apiVersion", GONE)],
+        breaks=[
+            Break(
+                "local",
+                OLD,
+                "LocalQueue ml-serving/old: is written in kueue.x-k8s.io/v1beta1; write it in v1beta2",
+            )
+        ],
+        unknown={"local: apiVersion": doubt("LocalQueue ml-serving/serving", "apiVersion")},
+    ),
+)

@@ -1,0 +1,223 @@
+"""Cases for `workload_rules.budgets`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
+
+from cases.platform import AUTOSCALER, BUDGET, QUOTA, SCOPED, SECOND, SERVER
+from workload_rules import budgets
+
+ROLLOUT: Final = manifest("""
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: blue, namespace: ml-serving}
+spec:
+  replicas: 2
+  strategy: {canary: {maxSurge: 1}}
+  template: {spec: {containers: [{name: server, resources: {limits: {nvidia.com/gpu: 1}}}]}}
+""")
+_ALL: Final = {"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "quota": QUOTA}
+_QUOTA: Final = "ResourceQuota ml-serving/budget"
+_CHAT: Final = "Deployment ml-serving/chat"
+_BUDGET: Final = "PodDisruptionBudget ml-serving/chat"
+_STRATEGY: Final = "server: spec.strategy"
+_MORE: Final = "raise requests.nvidia.com/gpu, or lower what their autoscalers may make"
+_HARD: Final = "quota: spec.hard.'requests.nvidia.com/gpu'"
+_ONE: Final = "write maxUnavailable: 1 instead"
+_NO_BUDGET: Final = (
+    f"{_CHAT}: has 2 pods or more and no PodDisruptionBudget that selects them; write one with maxUnavailable 1"
+)
+
+
+def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
+    return (
+        f"{_CHAT}: at its most a rollout adds {surge} pods of 2 nvidia.com/gpu to the 12 that run, and {of} admits"
+        f" {admits}; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to {12 + 2 * surge}"
+    )
+
+
+CASES: Final = (
+    Case(
+        name="servers at their most",
+        rule=budgets.FITS,
+        given=_ALL,
+        also=[
+            ("quota: metadata.namespace", "ml-research"),
+            ("quota: spec.hard", {"requests.cpu": 1}),
+            ("quota: spec.scopes", ["Terminating"]),
+            ("server: metadata.namespace", "ml-research"),
+        ],
+        breaks=[
+            Break(
+                "hpa: spec.maxReplicas",
+                6,
+                f"{_QUOTA}: admits 12 nvidia.com/gpu, and servers need 14 at their most (chat 6 pods of 2, rank 2 pods"
+                f" of 1); {_MORE}",
+            ),
+            Break(
+                "second: spec.replicas",
+                3,
+                f"{_QUOTA}: admits 12 nvidia.com/gpu, and servers need 13 at their most (chat 5 pods of 2, rank 3 pods"
+                f" of 1); {_MORE}",
+            ),
+            Break(
+                _HARD,
+                11,
+                f"{_QUOTA}: admits 11 nvidia.com/gpu, and servers need 12 at their most (chat 5 pods of 2, rank 2 pods"
+                f" of 1); {_MORE}",
+            ),
+        ],
+        unknown={
+            "hpa: spec.maxReplicas": doubt(_QUOTA, "HorizontalPodAutoscaler ml-serving/chat: spec.maxReplicas"),
+            "second: spec.replicas": doubt(_QUOTA, "StatefulSet ml-serving/rank: spec.replicas"),
+            _HARD: doubt(_QUOTA, "spec.hard.requests.nvidia.com/gpu"),
+        },
+    ),
+    Case(
+        name="servers of a quota's classes",
+        rule=budgets.FITS,
+        given={**_ALL, "quota": SCOPED},
+        also=[
+            ("second: spec.template.spec.priorityClassName", "ml-low"),
+            ("quota: spec.scopeSelector.matchExpressions.0.operator", "NotIn"),
+        ],
+        breaks=[
+            Break(
+                _HARD,
+                11,
+                "ResourceQuota ml-serving/critical: admits 11 nvidia.com/gpu, and servers need 12 at their most (chat 5"
+                f" pods of 2, rank 2 pods of 1); {_MORE}",
+            )
+        ],
+        unknown={
+            "second: spec.template.spec.priorityClassName": doubt(
+                "ResourceQuota ml-serving/critical",
+                "StatefulSet ml-serving/rank: spec.template.spec.priorityClassName",
+            )
+        },
+    ),
+    Case(
+        name="pods that a rollout adds",
+        rule=budgets.SURGE,
+        given=_ALL,
+        also=[
+            (_STRATEGY, {"type": "Recreate"}),
+            ("quota", GONE),
+            (_HARD, 11),
+            ("rollout", ROLLOUT),
+            ("second: spec.replicas", 0),
+        ],
+        breaks=[
+            Break(_STRATEGY, GONE, _added(2)),
+            Break(f"{_STRATEGY}.rollingUpdate.maxSurge", GONE, _added(2)),
+            Break(f"{_STRATEGY}.rollingUpdate.maxSurge", 1, _added(1)),
+            Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "41%", _added(3)),
+            Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "10%", _added(1)),
+        ],
+        unknown={
+            f"{_STRATEGY}.rollingUpdate.maxSurge": doubt(_CHAT, "spec.strategy.rollingUpdate.maxSurge"),
+        },
+    ),
+    Case(
+        name="pods that a rollout of another kind adds",
+        rule=budgets.SURGE,
+        given={"rollout": ROLLOUT, "quota": changed({"quota": QUOTA}, _HARD, 3)["quota"]},
+        also=[("rollout: spec.replicas", 0), ("rollout: spec.replicas", 4)],
+        breaks=[
+            Break(
+                "rollout: spec.strategy",
+                {"blueGreen": {}},
+                "Rollout ml-serving/blue: at its most a rollout adds 2 pods of 1 nvidia.com/gpu to the 2 that run, and"
+                f" {_QUOTA} admits 3; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+            ),
+            Break(
+                "rollout: spec.strategy.canary",
+                {"maxSurge": "100%"},
+                "Rollout ml-serving/blue: at its most a rollout adds 2 pods of 1 nvidia.com/gpu to the 2 that run, and"
+                f" {_QUOTA} admits 3; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+            ),
+        ],
+        unknown={"quota: spec.hard": doubt("Rollout ml-serving/blue", f"{_QUOTA}: spec.hard")},
+    ),
+    Case(
+        name="budgets of servers",
+        rule=budgets.PRESENT,
+        given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
+        also=[
+            ("budget: spec.selector", {}),
+            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["chat"]}]}),
+            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
+            ("budget: spec.selector", {"matchExpressions": [{"key": "job", "operator": "DoesNotExist"}]}),
+            ("hpa", GONE),
+        ],
+        breaks=[
+            Break("budget", GONE, _NO_BUDGET),
+            Break("budget: metadata.namespace", "ml-research", _NO_BUDGET),
+            Break("budget: spec.selector", GONE, _NO_BUDGET),
+            Break("budget: spec.selector.matchLabels.app", "chta", _NO_BUDGET),
+            Break(
+                "budget: spec.selector",
+                {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["chat"]}]},
+                _NO_BUDGET,
+            ),
+        ],
+        unknown={
+            "budget: spec.selector": doubt(_CHAT, f"{_BUDGET}: spec.selector"),
+            "hpa: spec.minReplicas": doubt(_CHAT, "HorizontalPodAutoscaler ml-serving/chat: spec.minReplicas"),
+        },
+    ),
+    Case(
+        name="budgets that let pods go",
+        rule=budgets.NOT_BLOCKING,
+        given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
+        also=[
+            ("budget: spec.maxUnavailable", "1%"),
+            ("budget: spec", {"minAvailable": 1, "selector": {"matchLabels": {"app": "chat"}}}),
+            ("budget: spec", {"minAvailable": "50%", "selector": {"matchLabels": {"app": "chat"}}}),
+            ("budget: spec", {"minAvailable": 9, "selector": {"matchLabels": {"app": "else"}}}),
+            ("budget: spec", {"selector": {}}),
+        ],
+        breaks=[
+            Break("budget: spec.maxUnavailable", 0, f"{_BUDGET}: lets nothing go: maxUnavailable is 0; write 1"),
+            Break("budget: spec.maxUnavailable", "0%", f"{_BUDGET}: lets nothing go: maxUnavailable is 0%; write 1"),
+            Break(
+                "budget: spec",
+                {"minAvailable": "100%"},
+                f"{_BUDGET}: lets nothing go: minAvailable is 100%; {_ONE}",
+            ),
+            Break(
+                "budget: spec",
+                {"minAvailable": 2, "selector": {"matchLabels": {"app": "chat"}}},
+                f"{_BUDGET}: lets nothing go while {_CHAT} has 2 pods: minAvailable is 2; {_ONE}",
+            ),
+            Break(
+                "budget: spec",
+                {"minAvailable": "51%", "selector": {}},
+                f"{_BUDGET}: lets nothing go while {_CHAT} has 2 pods: minAvailable is 51%; {_ONE}",
+            ),
+        ],
+        unknown={
+            "budget: spec.maxUnavailable": doubt(_BUDGET, "spec.maxUnavailable"),
+        },
+    ),
+    Case(
+        name="budgets that keep a number of pods",
+        rule=budgets.NOT_BLOCKING,
+        given=changed(
+            {"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
+            "budget: spec",
+            {"minAvailable": 1, "selector": {"matchLabels": {"app": "chat"}}},
+        ),
+        breaks=[
+            Break(
+                "hpa",
+                GONE,
+                f"{_BUDGET}: lets nothing go while {_CHAT} has 1 pods: minAvailable is 1; {_ONE}",
+            )
+        ],
+        unknown={
+            "budget: spec.minAvailable": doubt(_BUDGET, "spec.minAvailable"),
+            "hpa: spec.minReplicas": doubt(_BUDGET, "HorizontalPodAutoscaler ml-serving/chat: spec.minReplicas"),
+        },
+    ),
+)

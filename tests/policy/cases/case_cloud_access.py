@@ -1,0 +1,160 @@
+"""Cases for `cloud_rules.access`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+
+from cases.clouds import AKS, EKS, GKE
+from cloud_rules import access
+
+CLUSTERS: Final = {"eks": EKS, "gke": GKE, "aks": AKS}
+_ALL: Final = "its API server answers the whole internet; write "
+_SOME: Final = "its API server answers {}, which is no allow-list; write {}"
+_EKS: Final = "vpcConfig.endpointPublicAccess: false, or the networks that need it under vpcConfig.publicAccessCidrs"
+_GKE: Final = (
+    "privateClusterConfig.enablePrivateEndpoint: true, or the networks that need it under"
+    " masterAuthorizedNetworksConfig.cidrBlocks"
+)
+_AKS: Final = (
+    "apiServerAccessProfile.enablePrivateCluster: true, or the networks that need it under"
+    " apiServerAccessProfile.authorizedIPRanges"
+)
+_OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
+_BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
+_ADDON: Final = Given("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
+_ISSUER: Final = Given("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "issuer")
+_NO_IDENTITY: Final = (
+    "Cluster eks: the stack makes neither the add-on eks-pod-identity-agent nor an OpenID Connect provider of the"
+    " cluster's, so pods use the node's role; make one of them"
+)
+_CONFIG_MAP: Final = (
+    "Cluster eks: authenticationMode is {}, so the ConfigMap aws-auth lets people in, and no log of IAM shows who"
+    " changes it; write accessConfig.authenticationMode: API"
+)
+
+CASES: Final = (
+    Case(
+        name="API servers of three clouds",
+        rule=access.PRIVATE_ENDPOINT,
+        given=CLUSTERS,
+        also=[
+            (
+                "eks: vpcConfig",
+                {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "2001:db8::/32"]},
+            ),
+            ("eks: vpcConfig.subnetIds.0", UNKNOWN),
+            ("eks: vpcConfig.publicAccessCidrs", UNKNOWN),
+            ("gke: masterAuthorizedNetworksConfig", {}),
+            ("gke", replace(GKE, props={"privateClusterConfig": {"enablePrivateEndpoint": True}})),
+            ("gke", replace(GKE, props={"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}}})),
+            ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["203.0.113.7"]}),
+            ("aks", replace(AKS, props={"publicNetworkAccess": "Disabled"})),
+            ("aks", replace(AKS, props={})),
+        ],
+        breaks=[
+            Break("eks: vpcConfig", {}, f"Cluster eks: {_ALL}{_EKS}"),
+            Break("eks: vpcConfig", _OPEN, f"Cluster eks: {_SOME.format('0.0.0.0/0', _EKS)}"),
+            Break("gke: masterAuthorizedNetworksConfig", GONE, f"Cluster gke: {_ALL}{_GKE}"),
+            Break(_BLOCK, "128.0.0.0/1", f"Cluster gke: {_SOME.format('128.0.0.0/1', _GKE)}"),
+            Break(_BLOCK, "::/0", f"Cluster gke: {_SOME.format('::/0', _GKE)}"),
+            Break("aks: apiServerAccessProfile", GONE, f"ManagedCluster aks: {_ALL}{_AKS}"),
+        ],
+        unknown={
+            "eks: vpcConfig": doubt("Cluster eks", "vpcConfig"),
+            _BLOCK: doubt("Cluster gke", "masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"),
+            "aks: apiServerAccessProfile.enablePrivateCluster": doubt(
+                "ManagedCluster aks", "apiServerAccessProfile.enablePrivateCluster"
+            ),
+        },
+    ),
+    Case(
+        name="narrower networks",
+        rule=access.PRIVATE_ENDPOINT,
+        given={"gke": GKE},
+        settings={"prefix": 24},
+        breaks=[Break(_BLOCK, "10.0.0.0/8", f"Cluster gke: {_SOME.format('10.0.0.0/8', _GKE)}")],
+        unknown={},
+    ),
+    Case(
+        name="identities on GKE and AKS",
+        rule=access.WORKLOAD_IDENTITY,
+        given=CLUSTERS,
+        also=[
+            ("gke: workloadIdentityConfig.workloadPool", UNKNOWN),
+            ("gke", replace(GKE, props={"enableAutopilot": True})),
+        ],
+        breaks=[
+            Break(
+                "gke: workloadIdentityConfig",
+                GONE,
+                "Cluster gke: has no workload identity, so pods use the node's account; write"
+                " workloadIdentityConfig.workloadPool: <project>.svc.id.goog",
+            ),
+            Break(
+                "aks: oidcIssuerProfile",
+                GONE,
+                "ManagedCluster aks: issues no tokens that Azure knows; write oidcIssuerProfile.enabled: true",
+            ),
+            Break(
+                "aks: securityProfile.workloadIdentity.enabled",
+                to=False,
+                says="ManagedCluster aks: gives pods no identities of their own; write"
+                " securityProfile.workloadIdentity.enabled: true",
+            ),
+        ],
+        unknown={
+            "gke: workloadIdentityConfig": doubt("Cluster gke", "workloadIdentityConfig"),
+            "aks: oidcIssuerProfile": doubt("ManagedCluster aks", "oidcIssuerProfile"),
+        },
+    ),
+    Case(
+        name="identities on EKS",
+        rule=access.POD_IDENTITY,
+        given={**CLUSTERS, "addon": _ADDON},
+        also=[
+            ("addon", _ISSUER),
+            ("addon", Given("aws:eks/podIdentityAssociation:PodIdentityAssociation", {}, "association")),
+            ("addon: addonVersion", UNKNOWN),
+            ("eks: computeConfig", {"enabled": True}),
+        ],
+        breaks=[
+            Break("addon", GONE, _NO_IDENTITY),
+            Break("addon: addonName", "coredns", _NO_IDENTITY),
+        ],
+        unknown={"addon: addonName": doubt("Cluster eks", "Addon agent: addonName")},
+    ),
+    Case(
+        name="ways in that are nobody's",
+        rule=access.NO_SHARED_CREDENTIALS,
+        given=CLUSTERS,
+        also=[("gke: masterAuth", {"clientCertificateConfig": {"issueClientCertificate": False}})],
+        breaks=[
+            Break("eks: accessConfig", GONE, _CONFIG_MAP.format("CONFIG_MAP")),
+            Break(
+                "eks: accessConfig.authenticationMode", "API_AND_CONFIG_MAP", _CONFIG_MAP.format("API_AND_CONFIG_MAP")
+            ),
+            Break(
+                "gke: masterAuth",
+                {"clientCertificateConfig": {"issueClientCertificate": True}},
+                "Cluster gke: issues a client certificate, which is nobody's and does not end; write"
+                " masterAuth.clientCertificateConfig.issueClientCertificate: false",
+            ),
+            Break(
+                "gke: enableLegacyAbac",
+                to=True,
+                says="Cluster gke: lets attributes decide beside RBAC; write enableLegacyAbac: false",
+            ),
+            Break(
+                "aks: disableLocalAccounts",
+                GONE,
+                "ManagedCluster aks: has local accounts, whose certificates are nobody's; write"
+                " disableLocalAccounts: true",
+            ),
+        ],
+        unknown={
+            "eks: accessConfig": doubt("Cluster eks", "accessConfig"),
+            "aks: disableLocalAccounts": doubt("ManagedCluster aks", "disableLocalAccounts"),
+        },
+    ),
+)

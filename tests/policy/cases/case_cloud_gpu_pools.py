@@ -1,0 +1,196 @@
+"""Cases for `cloud_rules.gpu_pools`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt, manifest
+
+from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
+from cloud_rules import gpu_pools
+
+_NONE: Final = "has GPUs and no taint that keeps other pods off; write "
+_EKS: Final = f"NodeGroup group: {_NONE}taints: [{{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}}]"
+_KARPENTER: Final = (
+    f"NodePool l4: {_NONE}spec.template.spec.taints: [{{key: nvidia.com/gpu, value: present, effect: NoSchedule}}]"
+)
+_GKE: Final = (
+    f"NodePool gke-pool: {_NONE}nodeConfig.taints: [{{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}}]; GKE"
+    " adds it itself only where the cluster has a pool without GPUs when this one is made"
+)
+_AKS: Final = f"AgentPool aks-pool: {_NONE}nodeTaints: ['nvidia.com/gpu=present:NoSchedule']"
+_SELF: Final = (
+    f"Group self: {_NONE}--register-with-taints=nvidia.com/gpu=present:NoSchedule to the kubelet in the template's user"
+    " data, and the tag k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu: present:NoSchedule"
+)
+_REQUIREMENTS: Final = "karpenter: spec.template.spec.requirements"
+_COUNT: Final = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "In", "values": ["8"]}
+_FAMILY: Final = "karpenter.k8s.aws/instance-family"
+_SYSTEM: Final = "has GPUs, and AKS puts its own pods on it (mode System); write mode: User, beside one without GPUs"
+_UNTAGGED: Final = replace(SELF_MANAGED, props={**SELF_MANAGED.props, "tags": SELF_MANAGED.props["tags"][:1]})
+_BY_TEMPLATE: Final = replace(
+    GROUP,
+    props={key: each for key, each in GROUP.props.items() if key != "instanceTypes"},
+    needs={**dict.fromkeys(GROUP.props, ()), "launchTemplate": (SELF_TEMPLATE.urn,)},
+)
+_BARE_KARPENTER: Final = manifest("""
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: l4}
+spec: {template: {spec: {requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [m]}]}}}
+""")
+_N1: Final = replace(
+    GKE_POOL,
+    props={
+        "nodeConfig": {
+            "machineType": "n1-standard-8",
+            "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 1}],
+            "taints": [{"key": "nvidia.com/gpu", "effect": "NO_SCHEDULE"}],
+        }
+    },
+)
+_GKE_CPU: Final = Given("gcp:container/nodePool:NodePool", {"nodeConfig": {"machineType": "e2-medium"}}, "cpu")
+_ONLY_GPUS: Final = "Cluster {}: all its node pools have GPUs; make one without, for the cluster's own pods"
+
+CASES: Final = (
+    Case(
+        name="pools of three clouds",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given=POOLS,
+        also=[
+            ("eks: taints.0.effect", "NO_EXECUTE"),
+            ("aks: nodeTaints", ["sku=gpu:NoSchedule"]),
+            ("eks", CPU_GROUP),
+            ("gke: nodeConfig", {"machineType": "n2-standard-8"}),
+            (f"{_REQUIREMENTS}.0.values", ["g6.xlarge"]),
+        ],
+        breaks=[
+            Break("eks: taints", GONE, _EKS),
+            Break("eks: taints.0.effect", "PREFER_NO_SCHEDULE", _EKS),
+            Break("eks: taints.0.key", "team", _EKS),
+            Break("karpenter: spec.template.spec.taints", GONE, _KARPENTER),
+            Break("gke: nodeConfig.taints.0.effect", "PREFER_NO_SCHEDULE", _GKE),
+            Break("aks: nodeTaints.0", "team=a:NoSchedule", _AKS),
+        ],
+        unknown={
+            "eks: taints": doubt("NodeGroup group", "taints"),
+            "eks: instanceTypes": doubt("NodeGroup group", "instanceTypes"),
+            "gke: nodeConfig": doubt("NodePool gke-pool", "nodeConfig"),
+            "aks: vmSize": doubt("AgentPool aks-pool", "vmSize"),
+        },
+    ),
+    Case(
+        name="a group whose machine and taints its launch template says",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"self": SELF_MANAGED, "template": SELF_TEMPLATE},
+        also=[
+            ("self: tags.1", GONE),
+            ("self: tags", [{"key": "team", "value": "a"}]),
+            ("template: userData", UNKNOWN),
+        ],
+        breaks=[
+            Break("self: tags.1.value", "present:PreferNoSchedule", _SELF),
+            Break("self: tags.1.key", "k8s.io/cluster-autoscaler/node-template/taint/team", _SELF),
+        ],
+        unknown={
+            "template: instanceType": doubt("Group self", "LaunchTemplate self-template: instanceType"),
+            "self: tags.1.value": doubt("Group self", "tags.1.value"),
+            "self: launchTemplate.name": doubt("Group self", "launchTemplate.name"),
+        },
+    ),
+    Case(
+        name="taints that user data gives the kubelet",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"self": _UNTAGGED, "template": SELF_TEMPLATE},
+        also=[
+            ("template: userData", "kubelet --register-with-taints 'nvidia.com/gpu=present:NoSchedule,a=b:NoExecute'"),
+            ("template: instanceType", "m7i.large"),
+            ("self: tags.0.key", UNKNOWN),
+        ],
+        breaks=[
+            Break("template: userData", GONE, _SELF),
+            Break("template: userData", "kubelet --register-with-taints=team=a:NoSchedule", _SELF),
+        ],
+        unknown={
+            "template: userData": doubt("Group self", "LaunchTemplate self-template: userData"),
+            "template: instanceType": doubt("Group self", "LaunchTemplate self-template: instanceType"),
+        },
+    ),
+    Case(
+        name="a node group whose machine its launch template says",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"eks": _BY_TEMPLATE, "template": SELF_TEMPLATE},
+        also=[("eks: amiType", "AL2023_x86_64_STANDARD"), ("eks: launchTemplate.version", UNKNOWN)],
+        breaks=[Break("eks: taints", [], _EKS)],
+        unknown={
+            "eks: amiType": doubt("NodeGroup group", "amiType"),
+            "template: instanceType": doubt("NodeGroup group", "LaunchTemplate self-template: instanceType"),
+        },
+    ),
+    Case(
+        name="what Karpenter may choose",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"karpenter": _BARE_KARPENTER},
+        also=[
+            (_REQUIREMENTS, []),
+            (f"{_REQUIREMENTS}.0.values", ["c", "m", "r"]),
+            (_REQUIREMENTS, [{**_COUNT, "operator": "DoesNotExist", "values": []}]),
+        ],
+        breaks=[
+            Break(_REQUIREMENTS, [_COUNT], _KARPENTER),
+            Break(_REQUIREMENTS, [{**_COUNT, "operator": "Gt", "values": ["0"]}], _KARPENTER),
+            Break(f"{_REQUIREMENTS}.0.values", ["m", "g"], _KARPENTER),
+            Break(f"{_REQUIREMENTS}.0", {"key": _FAMILY, "operator": "In", "values": ["p5"]}, _KARPENTER),
+        ],
+        unknown={_REQUIREMENTS: doubt("NodePool l4", "spec.template.spec.requirements")},
+    ),
+    Case(
+        name="GPUs that are attached, and machines that an organisation adds",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"gke": _N1, "aks": POOLS["aks"]},
+        settings={"machines": {"Standard_X*": 2}},
+        also=[("gke: nodeConfig.guestAccelerators", []), ("aks: vmSize", "Standard_D8s_v5")],
+        breaks=[Break("gke: nodeConfig.taints", [], _GKE)],
+        unknown={"gke: nodeConfig.guestAccelerators": doubt("NodePool gke-pool", "nodeConfig.guestAccelerators")},
+    ),
+    Case(
+        name="pools of AKS for the cluster's own pods",
+        rule=gpu_pools.SYSTEM_OFF_GPU_POOLS,
+        given={"aks": POOLS["aks"], "cluster": AKS, "eks": GROUP},
+        breaks=[
+            Break("aks: mode", "System", f"AgentPool aks-pool: {_SYSTEM}"),
+            Break(
+                "cluster: agentPoolProfiles.0.vmSize",
+                "Standard_NC4as_T4_v3",
+                f"ManagedCluster aks, node pool system: {_SYSTEM}",
+            ),
+        ],
+        unknown={
+            "aks: mode": doubt("AgentPool aks-pool", "mode"),
+            "cluster: agentPoolProfiles.0.vmSize": doubt(
+                "ManagedCluster aks, node pool system", "agentPoolProfiles.0.vmSize"
+            ),
+        },
+    ),
+    Case(
+        name="a cluster of EKS with GPU pools",
+        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        given={"cluster": EKS, "eks": GROUP, "cpu": CPU_GROUP},
+        also=[
+            ("eks: instanceTypes", UNKNOWN),
+            ("cpu", Given("aws:eks/fargateProfile:FargateProfile", {"clusterName": "ml"}, "cpu")),
+        ],
+        breaks=[Break("cpu", GONE, _ONLY_GPUS.format("eks"))],
+        unknown={"cpu: instanceTypes": doubt("Cluster eks", "NodeGroup cpu: instanceTypes")},
+    ),
+    Case(
+        name="a cluster of GKE with GPU pools",
+        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        given={"cluster": GKE, "gpus": GKE_POOL, "cpu": _GKE_CPU, "eks": CPU_GROUP},
+        also=[
+            ("cpu", Given(GKE.type, {"location": "us-central1", "nodePools": [_GKE_CPU.props]}, "cpu")),
+            ("cluster: enableAutopilot", True),
+        ],
+        breaks=[Break("cpu: nodeConfig.machineType", "g2-standard-4", _ONLY_GPUS.format("gke"))],
+        unknown={"cpu: nodeConfig": doubt("Cluster gke", "NodePool cpu: nodeConfig")},
+    ),
+)

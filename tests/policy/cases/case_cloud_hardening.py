@@ -1,0 +1,260 @@
+"""Cases for `cloud_rules.hardening`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, doubt
+
+from cases.clouds import CPU_GROUP, GKE, GKE_POOL, NODE_CLASS, POOLS, TEMPLATE
+from cloud_rules import hardening
+
+NODES: Final = {**POOLS, "template": TEMPLATE, "class": NODE_CLASS, "gcp": GKE}
+"""What nodes are made of, on all three clouds."""
+_V1: Final = (
+    "lets IMDSv1 answer without a token; write metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}"
+)
+_FAR: Final = (
+    "lets answers of the metadata service travel 2 hops, so into pods; write metadataOptions.httpPutResponseHopLimit: 1"
+)
+_TEMPLATE: Final = "LaunchTemplate template: "
+_CLASS: Final = "EC2NodeClass l4: "
+_POOL: Final = "NodePool gke-pool: "
+_PLAIN: Final = "/dev/xvda is not encrypted; write ebs.encrypted: true for it under blockDeviceMappings"
+_UNNAMED: Final = (
+    "names no disk, so nothing says that its disks are encrypted; write ebs.encrypted: true for each under"
+    " blockDeviceMappings"
+)
+_NO_TEMPLATE: Final = (
+    "NodeGroup cpu: has no launch template, so nothing says that its disks are encrypted; make one with"
+    " blockDeviceMappings.0.ebs.encrypted: true"
+)
+
+CASES: Final = (
+    Case(
+        name="nodes of three clouds",
+        rule=hardening.IMDS_V2,
+        given=NODES,
+        also=[
+            ("template: metadataOptions", {"httpEndpoint": "disabled"}),
+            ("class: spec.metadataOptions", GONE),
+            ("gke: nodeConfig.workloadMetadataConfig", GONE),
+            ("gke: nodeConfig.metadata", {"disable-legacy-endpoints": "true"}),
+            ("template: networkInterfaces", UNKNOWN),
+        ],
+        breaks=[
+            Break("template: metadataOptions", GONE, f"{_TEMPLATE}{_V1}"),
+            Break("template: metadataOptions.httpTokens", "optional", f"{_TEMPLATE}{_V1}"),
+            Break("template: metadataOptions.httpPutResponseHopLimit", 2, f"{_TEMPLATE}{_FAR}"),
+            Break("class: spec.metadataOptions.httpTokens", "optional", f"{_CLASS}{_V1}"),
+            Break("class: spec.metadataOptions.httpPutResponseHopLimit", 2, f"{_CLASS}{_FAR}"),
+            Break(
+                "eks",
+                CPU_GROUP,
+                "NodeGroup cpu: has no launch template, so nothing says IMDSv2; make one with metadataOptions:"
+                " {httpTokens: required, httpPutResponseHopLimit: 1}",
+            ),
+            Break(
+                "gke: nodeConfig.workloadMetadataConfig.mode",
+                "GCE_METADATA",
+                f"{_POOL}lets pods ask for the node's metadata (GCE_METADATA); write workloadMetadataConfig.mode:"
+                " GKE_METADATA",
+            ),
+            Break(
+                "gke: nodeConfig.metadata",
+                {"disable-legacy-endpoints": "false"},
+                f"{_POOL}serves the legacy metadata endpoints; write nodeConfig.metadata.disable-legacy-endpoints:"
+                " 'true'",
+            ),
+        ],
+        unknown={
+            "template: metadataOptions": doubt("LaunchTemplate template", "metadataOptions"),
+            "class: spec.metadataOptions": doubt("EC2NodeClass l4", "spec.metadataOptions"),
+            "gke: nodeConfig": doubt("NodePool gke-pool", "nodeConfig"),
+        },
+    ),
+    Case(
+        name="a hop more for pods that ask by design",
+        rule=hardening.IMDS_V2,
+        given={"template": replace(TEMPLATE, props={"metadataOptions": {"httpTokens": "required"}})},
+        settings={"hops": 2},
+        also=[("template: metadataOptions.httpPutResponseHopLimit", 2)],
+        breaks=[
+            Break(
+                "template: metadataOptions.httpPutResponseHopLimit",
+                3,
+                f"{_TEMPLATE}lets answers of the metadata service travel 3 hops, so into pods; write"
+                " metadataOptions.httpPutResponseHopLimit: 2",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="disks of three clouds",
+        rule=hardening.DISKS_ENCRYPTED,
+        given=NODES,
+        also=[
+            ("template: blockDeviceMappings.0.ebs.kmsKeyId", GONE),
+            ("template: blockDeviceMappings", [TEMPLATE.props["blockDeviceMappings"][0], {"deviceName": "/dev/sdb"}]),
+            ("class: spec.blockDeviceMappings", GONE),
+            ("gke: nodeConfig.bootDiskKmsKey", GONE),
+            ("aks: enableEncryptionAtHost", GONE),
+        ],
+        breaks=[
+            Break("template: blockDeviceMappings.0.ebs.encrypted", "false", f"{_TEMPLATE}{_PLAIN}"),
+            Break("template: blockDeviceMappings", GONE, f"{_TEMPLATE}{_UNNAMED}"),
+            Break("class: spec.blockDeviceMappings.0.ebs.encrypted", to=False, says=f"{_CLASS}{_PLAIN}"),
+            Break("eks", CPU_GROUP, _NO_TEMPLATE),
+        ],
+        unknown={
+            "template: blockDeviceMappings.0.ebs": doubt("LaunchTemplate template", "blockDeviceMappings.0.ebs"),
+        },
+    ),
+    Case(
+        name="disks by keys of the organisation's, and by hosts",
+        rule=hardening.DISKS_ENCRYPTED,
+        given=NODES,
+        settings={"keys": "own", "host": True, "account": True},
+        breaks=[
+            Break(
+                "template: blockDeviceMappings.0.ebs.kmsKeyId",
+                GONE,
+                f"{_TEMPLATE}/dev/xvda has no key of the organisation's; write ebs.kmsKeyId for it under"
+                " blockDeviceMappings",
+            ),
+            Break("template: blockDeviceMappings", [], f"{_TEMPLATE}{_UNNAMED}"),
+            Break("class: spec.blockDeviceMappings", [], f"{_CLASS}{_UNNAMED}"),
+            Break("eks", CPU_GROUP, _NO_TEMPLATE),
+            Break(
+                "gke: nodeConfig.bootDiskKmsKey",
+                GONE,
+                f"{_POOL}its boot disk has no key of the organisation's; write nodeConfig.bootDiskKmsKey",
+            ),
+            Break(
+                "aks: enableEncryptionAtHost",
+                GONE,
+                "AgentPool aks-pool: its host does not encrypt disks; write enableEncryptionAtHost: true",
+            ),
+            Break(
+                "cluster: agentPoolProfiles.0.enableEncryptionAtHost",
+                to=False,
+                says="ManagedCluster aks, node pool system: its host does not encrypt disks; write"
+                " enableEncryptionAtHost: true",
+            ),
+        ],
+        unknown={"aks: enableEncryptionAtHost": doubt("AgentPool aks-pool", "enableEncryptionAtHost")},
+    ),
+    Case(
+        name="accounts that encrypt what says nothing",
+        rule=hardening.DISKS_ENCRYPTED,
+        given={"template": replace(TEMPLATE, props={}), "eks": CPU_GROUP},
+        settings={"account": True},
+        also=[("template: blockDeviceMappings", [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 100}}])],
+        breaks=[
+            Break(
+                "template: blockDeviceMappings",
+                [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "false"}}],
+                f"{_TEMPLATE}{_PLAIN}",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="addresses of three clouds",
+        rule=hardening.NO_PUBLIC_ADDRESSES,
+        given=NODES,
+        also=[
+            ("template: networkInterfaces", GONE),
+            ("gke: networkConfig", GONE),
+            ("template: networkInterfaces.0.securityGroups", [UNKNOWN]),
+            ("gcp", replace(GKE, props={"enableAutopilot": True})),
+            ("gcp", replace(GKE, props={})),
+        ],
+        breaks=[
+            Break(
+                "template: networkInterfaces.0.associatePublicIpAddress",
+                "true",
+                f"{_TEMPLATE}gives nodes public addresses; write associatePublicIpAddress: false under"
+                " networkInterfaces",
+            ),
+            Break(
+                "class: spec.associatePublicIPAddress",
+                to=True,
+                says=f"{_CLASS}gives nodes public addresses; write associatePublicIPAddress: false",
+            ),
+            Break(
+                "gke: networkConfig.enablePrivateNodes",
+                to=False,
+                says=f"{_POOL}gives nodes public addresses; write networkConfig.enablePrivateNodes: true",
+            ),
+            Break(
+                "gcp: privateClusterConfig",
+                GONE,
+                "Cluster gke: gives nodes public addresses where a pool says nothing else; write"
+                " privateClusterConfig.enablePrivateNodes: true",
+            ),
+            Break(
+                "aks: enableNodePublicIP",
+                to=True,
+                says="AgentPool aks-pool: gives nodes public addresses; write enableNodePublicIP: false",
+            ),
+        ],
+        unknown={
+            "gke: networkConfig": doubt("NodePool gke-pool", "networkConfig"),
+            "gcp: privateClusterConfig": doubt("Cluster gke", "privateClusterConfig"),
+            "aks: enableNodePublicIP": doubt("AgentPool aks-pool", "enableNodePublicIP"),
+        },
+    ),
+    Case(
+        name="secure boot where it is asked for",
+        rule=hardening.NODE_INTEGRITY,
+        given=NODES,
+        settings={"boot": True},
+        also=[("aks: securityProfile", UNKNOWN), ("gcp: enableShieldedNodes", True)],
+        breaks=[
+            Break(
+                "gke: nodeConfig.shieldedInstanceConfig",
+                GONE,
+                f"{_POOL}does without enableSecureBoot; write nodeConfig.shieldedInstanceConfig.enableSecureBoot: true",
+            ),
+            Break(
+                "cluster: agentPoolProfiles.0.securityProfile.enableVTPM",
+                to=False,
+                says="ManagedCluster aks, node pool system: does without enableVTPM; write"
+                " securityProfile.enableVTPM: true",
+            ),
+            Break(
+                "aks: vmSize",
+                "Standard_D8s_v5",
+                (
+                    "AgentPool aks-pool: does without enableSecureBoot; write securityProfile.enableSecureBoot: true",
+                    "AgentPool aks-pool: does without enableVTPM; write securityProfile.enableVTPM: true",
+                ),
+            ),
+        ],
+        unknown={
+            "cluster: agentPoolProfiles.0.securityProfile": doubt(
+                "ManagedCluster aks, node pool system", "agentPoolProfiles.0.securityProfile"
+            ),
+        },
+    ),
+    Case(
+        name="shielded nodes",
+        rule=hardening.NODE_INTEGRITY,
+        given={"gcp": GKE, "gke": GKE_POOL},
+        also=[("gke: nodeConfig.shieldedInstanceConfig", GONE)],
+        breaks=[
+            Break(
+                "gcp: enableShieldedNodes",
+                to=False,
+                says="Cluster gke: lets any machine say that it is a node; write enableShieldedNodes: true",
+            ),
+            Break(
+                "gke: nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring",
+                to=False,
+                says=f"{_POOL}does without enableIntegrityMonitoring; write"
+                " nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring: true",
+            ),
+        ],
+        unknown={"gcp: enableShieldedNodes": doubt("Cluster gke", "enableShieldedNodes")},
+    ),
+)

@@ -1,0 +1,65 @@
+"""Cases for `cloud_rules.keeping`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+
+from cases.clouds import AKS, AKS_POOL, EKS, GKE, GKE_POOL, GROUP, NODE_CLASS, SELF_MANAGED
+from cloud_rules import keeping
+
+WHOLE: Final = {"eks": EKS, "group": GROUP, "gke": GKE, "pool": GKE_POOL, "aks": AKS, "aks-pool": AKS_POOL}
+_PROTECT: Final = "Pulumi would delete it, or replace it, without asking; set the resource option protect: true"
+
+CASES: Final = (
+    Case(
+        name="clusters and pools in production",
+        rule=keeping.DELETION_PROTECTED,
+        given={**WHOLE, "self": SELF_MANAGED},
+        settings={"asked": True},
+        also=[
+            ("self", Given(SELF_MANAGED.type, {"minSize": 1, "tags": [{"key": "Name", "value": "web"}]}, "web")),
+            ("aks", Given(AKS.type, {}, "read")),
+        ],
+        breaks=[
+            Break("eks! protect", to=False, says=f"Cluster eks: {_PROTECT}"),
+            Break("group! protect", to=False, says=f"NodeGroup group: {_PROTECT}"),
+            Break("pool! protect", to=False, says=f"NodePool gke-pool: {_PROTECT}"),
+            Break("aks-pool! protect", to=False, says=f"AgentPool aks-pool: {_PROTECT}"),
+            Break("self! protect", to=False, says=f"Group self: {_PROTECT}"),
+        ],
+        unknown={"self: tags": doubt("Group self", "tags")},
+    ),
+    Case(
+        name="clusters and pools elsewhere",
+        rule=keeping.DELETION_PROTECTED,
+        given={"eks": replace(EKS, protect=False)},
+        breaks=[],
+        unknown={},
+    ),
+    Case(
+        name="tags and labels of three clouds",
+        rule=keeping.OWNER_TAGS,
+        given={**WHOLE, "class": NODE_CLASS},
+        also=[
+            ("eks: tags", {"Owner": "a", "CostCenter": "b", "example.com/environment": "c", "other": UNKNOWN}),
+            ("pool: nodeConfig.resourceLabels", {"owner": "a", "cost_center": "b", "environment": "c"}),
+        ],
+        breaks=[
+            Break("eks: tags", GONE, "Cluster eks: says no owner, cost-center, environment; write it under tags"),
+            Break("group: tags.owner", " ", "NodeGroup group: says no owner; write it under tags"),
+            Break(
+                "pool: nodeConfig.resourceLabels",
+                {"owner": "a", "environment": "b"},
+                "NodePool gke-pool: says no cost-center; write it under nodeConfig.resourceLabels",
+            ),
+            Break("gke: resourceLabels.owner", "", "Cluster gke: says no owner; write it under resourceLabels"),
+            Break("aks-pool: tags.environment", "", "AgentPool aks-pool: says no environment; write it under tags"),
+            Break("class: spec.tags.owner", "", "EC2NodeClass l4: says no owner; write it under spec.tags"),
+        ],
+        unknown={
+            "eks: tags": doubt("Cluster eks", "tags"),
+            "group: tags.owner": doubt("NodeGroup group", "tags.owner"),
+        },
+    ),
+)

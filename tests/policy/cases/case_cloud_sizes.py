@@ -1,0 +1,200 @@
+"""Cases for `cloud_rules.sizes`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+
+from cases.clouds import AKS, AKS_POOL, CPU_GROUP, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
+from cloud_rules import sizes
+
+_EKS: Final = "NodeGroup group: "
+_KARPENTER: Final = "NodePool l4: "
+_GKE: Final = "NodePool gke-pool: "
+_AKS: Final = "AgentPool aks-pool: "
+_LIMITS: Final = "spec.limits.nodes (or a limit of nvidia.com/gpu)"
+_NODES: Final = "may have {} nodes, and a pool has at most 8 here; lower {}"
+_GPUS: Final = "may have {} GPUs, and a pool has at most 64 here; lower {}"
+_KEEPS: Final = "keeps {} of its nodes while nobody asks; write {}: 0, with an autoscaler"
+_SETS: Final = "{} sets its nodes against the autoscaler at each deployment; leave it out, or ignore changes of it"
+_ZONED: Final = replace(
+    GKE_POOL,
+    props={"location": "us-central1", "nodeCount": 2, "nodeConfig": {"machineType": "e2-medium"}},
+)
+_INLINE: Final = Given(
+    GKE.type,
+    {
+        "location": "us-central1-a",
+        "nodePools": [{"name": "gpus", "nodeConfig": {"machineType": "g2-standard-4"}, "nodeCount": 0}],
+    },
+    "gke",
+)
+_BY_COUNT: Final = replace(AKS_POOL, props={"count": 2, "vmSize": "Standard_NV6ads_A10_v5"})
+
+CASES: Final = (
+    Case(
+        name="bounds of this environment",
+        rule=sizes.POOL_MAXIMUM,
+        given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
+        settings={"nodes": 8, "gpus": 64},
+        also=[
+            ("eks: scalingConfig.maxSize", 8),
+            ("eks: taints", UNKNOWN),
+            ("karpenter: spec.limits", {"nodes": 8}),
+            ("gke: autoscaling", {"minNodeCount": 0, "maxNodeCount": 2}),
+            ("aks", replace(AKS_POOL, props={**AKS_POOL.props, "enableAutoScaling": False, "count": 8})),
+        ],
+        breaks=[
+            Break(
+                "eks: scalingConfig.maxSize",
+                9,
+                (
+                    f"{_EKS}{_NODES.format(9, 'scalingConfig.maxSize')}",
+                    f"{_EKS}{_GPUS.format(72, 'scalingConfig.maxSize')}",
+                ),
+            ),
+            Break(
+                "self: maxSize",
+                17,
+                (f"Group self: {_NODES.format(17, 'maxSize')}", f"Group self: {_GPUS.format(68, 'maxSize')}"),
+            ),
+            Break("karpenter: spec.limits.'nvidia.com/gpu'", "65", f"{_KARPENTER}{_GPUS.format(65, _LIMITS)}"),
+            Break("karpenter: spec.limits", GONE, f"{_KARPENTER}nothing bounds its nodes; write {_LIMITS}"),
+            Break("karpenter: spec.limits", {"cpu": "1k"}, f"{_KARPENTER}nothing bounds its GPUs; write {_LIMITS}"),
+            Break(
+                "karpenter: spec.limits",
+                {"nodes": 17},
+                (f"{_KARPENTER}{_NODES.format(17, _LIMITS)}", f"{_KARPENTER}{_GPUS.format(68, _LIMITS)}"),
+            ),
+            Break(
+                "gke: autoscaling",
+                {"minNodeCount": 0, "maxNodeCount": 3},
+                (
+                    f"{_GKE}{_NODES.format(9, 'autoscaling.totalMaxNodeCount')}",
+                    f"{_GKE}{_GPUS.format(72, 'autoscaling.totalMaxNodeCount')}",
+                ),
+            ),
+            Break("gke: autoscaling", {}, f"{_GKE}nothing bounds its nodes; write autoscaling.totalMaxNodeCount"),
+            Break("aks: maxCount", GONE, f"{_AKS}nothing bounds its nodes; write maxCount"),
+            Break(
+                "cluster: agentPoolProfiles.0.count",
+                9,
+                f"ManagedCluster aks, node pool system: {_NODES.format(9, 'maxCount')}",
+            ),
+        ],
+        unknown={
+            "eks: scalingConfig.maxSize": doubt("NodeGroup group", "scalingConfig.maxSize"),
+            "karpenter: spec.limits.'nvidia.com/gpu'": doubt("NodePool l4", "spec.limits.nvidia.com/gpu"),
+            "gke: autoscaling": doubt("NodePool gke-pool", "autoscaling"),
+            "aks: enableAutoScaling": doubt("AgentPool aks-pool", "enableAutoScaling"),
+            "cluster: agentPoolProfiles": doubt("ManagedCluster aks", "agentPoolProfiles"),
+        },
+    ),
+    Case(
+        name="zones, and machines whose number of GPUs nobody knows",
+        rule=sizes.POOL_MAXIMUM,
+        given={"gke": _ZONED, "cluster": _INLINE, "aks": _BY_COUNT},
+        settings={"nodes": 6, "gpus": 8, "machines": {"Standard_NV6ads_A10_v5": 1}},
+        also=[
+            ("gke: nodeLocations", ["us-central1-a", "us-central1-b", "us-central1-c"]),
+            ("cluster: nodePools.0.nodeCount", 6),
+            ("cluster: nodePools", []),
+            ("aks: count", GONE),
+        ],
+        breaks=[
+            Break(
+                "gke: nodeCount",
+                3,
+                f"{_GKE}may have 9 nodes, and a pool has at most 6 here; lower autoscaling.totalMaxNodeCount",
+            ),
+            Break(
+                "gke: nodeLocations",
+                [f"us-central1-{zone}" for zone in "abcf"],
+                f"{_GKE}may have 8 nodes, and a pool has at most 6 here; lower autoscaling.totalMaxNodeCount",
+            ),
+            Break(
+                "cluster: nodePools.0",
+                {"name": "big", "nodeCount": 4, "nodeLocations": ["us-central1-a", "us-central1-b"]},
+                "Cluster gke, node pool big: may have 8 nodes, and a pool has at most 6 here; lower"
+                " autoscaling.totalMaxNodeCount",
+            ),
+            Break(
+                "cluster",
+                replace(_INLINE, props={"location": "us-central1", "initialNodeCount": 3}),
+                "Cluster gke, default node pool: may have 9 nodes, and a pool has at most 6 here; lower"
+                " autoscaling.totalMaxNodeCount",
+            ),
+        ],
+        unknown={
+            "gke: location": doubt("NodePool gke-pool", "location"),
+            "aks: vmSize": doubt("AgentPool aks-pool", "vmSize"),
+            "cluster: nodePools.0.nodeCount": doubt("Cluster gke, node pool gpus", "nodePools.0.nodeCount"),
+        },
+    ),
+    Case(
+        name="GPU pools outside production",
+        rule=sizes.POOL_MINIMUM_ZERO,
+        given=POOLS,
+        settings={"asked": True},
+        also=[("eks", CPU_GROUP), ("karpenter: spec.replicas", 0), ("gke: autoscaling.totalMinNodeCount", GONE)],
+        breaks=[
+            Break("eks: scalingConfig.minSize", 1, f"{_EKS}{_KEEPS.format(1, 'scalingConfig.minSize')}"),
+            Break("karpenter: spec.replicas", 2, f"{_KARPENTER}{_KEEPS.format(2, 'spec.replicas')}"),
+            Break("gke: autoscaling", GONE, f"{_GKE}{_KEEPS.format(3, 'autoscaling.totalMinNodeCount')}"),
+            Break("aks: minCount", 2, f"{_AKS}{_KEEPS.format(2, 'minCount')}"),
+        ],
+        unknown={
+            "eks: scalingConfig.minSize": doubt("NodeGroup group", "scalingConfig.minSize"),
+            "aks: minCount": doubt("AgentPool aks-pool", "minCount"),
+        },
+    ),
+    Case(
+        name="GPU pools in production",
+        rule=sizes.POOL_MINIMUM_ZERO,
+        given={"eks": replace(GROUP, props={**GROUP.props, "scalingConfig": {"minSize": 2, "maxSize": 2}})},
+        also=[("eks: scalingConfig", UNKNOWN)],
+        breaks=[],
+        unknown={},
+    ),
+    Case(
+        name="numbers that a deployment would set",
+        rule=sizes.SIZE_LEFT_TO_AUTOSCALER,
+        given={**POOLS, "self": SELF_MANAGED},
+        also=[
+            ("eks! ignored", ("scalingConfig",)),
+            ("eks", CPU_GROUP),
+            ("gke", replace(GKE_POOL, props={**GKE_POOL.props, "nodeCount": 1}, ignored=("nodeCount",))),
+            ("gke: nodeConfig", UNKNOWN),
+            ("aks", replace(AKS_POOL, props={**AKS_POOL.props, "enableAutoScaling": False, "count": 8})),
+        ],
+        breaks=[
+            Break("eks! ignored", ("tags",), f"{_EKS}{_SETS.format('scalingConfig.desiredSize')}"),
+            Break("self: desiredCapacity", 1, f"Group self: {_SETS.format('desiredCapacity')}"),
+            Break("gke: nodeCount", 1, f"{_GKE}{_SETS.format('nodeCount')}"),
+            Break("aks: count", 1, f"{_AKS}{_SETS.format('count')}"),
+            Break(
+                "cluster: agentPoolProfiles.0.enableAutoScaling",
+                to=True,
+                says=f"ManagedCluster aks, node pool system: {_SETS.format('count')}",
+            ),
+        ],
+        unknown={
+            "eks: scalingConfig": doubt("NodeGroup group", "scalingConfig"),
+            "aks: enableAutoScaling": doubt("AgentPool aks-pool", "enableAutoScaling"),
+        },
+    ),
+    Case(
+        name="numbers of inline pools whose changes are ignored",
+        rule=sizes.SIZE_LEFT_TO_AUTOSCALER,
+        given={
+            "cluster": replace(
+                AKS,
+                props={"agentPoolProfiles": [{"name": "a", "count": 3, "enableAutoScaling": True}]},
+                ignored=("agentPoolProfiles[0].count",),
+            )
+        },
+        also=[("cluster! ignored", ("agentPoolProfiles",)), ("cluster! ignored", ("*",))],
+        breaks=[Break("cluster! ignored", (), f"ManagedCluster aks, node pool a: {_SETS.format('count')}")],
+        unknown={},
+    ),
+)

@@ -1,0 +1,317 @@
+"""Cases for `workload_rules.jobs`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
+
+from workload_rules import jobs
+
+JOB: Final = manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-research, labels: {kueue.x-k8s.io/queue-name: ml-research}}
+spec:
+  activeDeadlineSeconds: 86400
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
+""")
+CRON: Final = manifest("""
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: weekly, namespace: ml-research}
+spec:
+  jobTemplate:
+    metadata: {labels: {kueue.x-k8s.io/queue-name: ml-research}}
+    spec:
+      activeDeadlineSeconds: 86400
+      template:
+        spec:
+          containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
+""")
+GANG: Final = manifest("""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: gang, namespace: ml-research}
+spec:
+  queue: ml-research-l4
+  tasks:
+  - name: worker
+    template:
+      spec:
+        activeDeadlineSeconds: 86400
+        nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+        containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+SET: Final = manifest("""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set, namespace: ml-research, labels: {kueue.x-k8s.io/queue-name: ml-research}}
+spec:
+  replicatedJobs:
+  - name: driver
+    template: {spec: {template: {spec: {containers: [{name: driver}]}}}}
+  - name: workers
+    template:
+      spec:
+        activeDeadlineSeconds: 3600
+        template:
+          spec:
+            containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+TORCH: Final = manifest("""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: torch, namespace: ml-research}
+spec:
+  runPolicy: {activeDeadlineSeconds: 3600, schedulingPolicy: {queue: ml-research-l4}}
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+ANNOTATED: Final = manifest("""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: torch, namespace: ml-research}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      template:
+        metadata: {annotations: {scheduling.volcano.sh/queue-name: ml-research-l4}}
+        spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}
+    Worker:
+      template:
+        metadata: {annotations: {scheduling.volcano.sh/queue-name: ml-research-l4}}
+        spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}
+""")
+TRAIN: Final = manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: finetune, namespace: ml-research, labels: {kueue.x-k8s.io/queue-name: ml-research}}
+spec:
+  activeDeadlineSeconds: 3600
+  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 4}}}
+  runtimePatches:
+  - trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template: {spec: {template: {spec: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}}}}}
+""")
+SERVER: Final = manifest("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: server, namespace: ml-research}
+spec:
+  template:
+    spec:
+      containers: [{name: server, resources: {limits: {nvidia.com/gpu: 1}}}]
+""")
+_NIGHTLY: Final = "Job ml-research/nightly"
+_GANG: Final = "Job ml-research/gang"
+_ALL: Final = {"job": JOB, "cron": CRON, "gang": GANG, "set": SET, "torch": TORCH, "train": TRAIN, "server": SERVER}
+_LABEL: Final = "metadata.labels.'kueue.x-k8s.io/queue-name'"
+_L4: Final = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+
+
+def _no_end(place: str, where: str) -> str:
+    return f"{place}: asks for nvidia.com/gpu and has no end; write {where}.activeDeadlineSeconds: 604800 or less"
+
+
+def _no_queue(place: str, write: str = "label kueue.x-k8s.io/queue-name") -> str:
+    return f"{place}: asks for nvidia.com/gpu and names no queue; write {write}"
+
+
+def _both(place: str, other: str) -> str:
+    return (
+        f"{place}: is Volcano's, and {other} of queue ml-research is Kueue's, and both may take the same GPUs; give"
+        " both to one scheduler, let them select different nodes, or list the namespace under `both`"
+    )
+
+
+CASES: Final = (
+    Case(
+        name="an end",
+        rule=jobs.JOBS_END,
+        given=_ALL,
+        also=[
+            ("job: spec.template.spec.containers.0.resources", {}),
+            ("set: spec.replicatedJobs.1.template.spec.template.spec.activeDeadlineSeconds", 60),
+        ],
+        breaks=[
+            Break("job: spec.activeDeadlineSeconds", GONE, _no_end(_NIGHTLY, "spec")),
+            Break(
+                "job: spec.activeDeadlineSeconds", 700000, f"{_NIGHTLY}: may last 700000 seconds; write 604800 or less"
+            ),
+            Break(
+                "cron: spec.jobTemplate.spec.activeDeadlineSeconds",
+                GONE,
+                _no_end("CronJob ml-research/weekly", "spec.jobTemplate.spec"),
+            ),
+            Break(
+                "gang: spec.tasks.0.template.spec.activeDeadlineSeconds",
+                GONE,
+                _no_end(f"{_GANG}, worker", "spec.tasks.0.template.spec"),
+            ),
+            Break(
+                "set: spec.replicatedJobs.1.template.spec.activeDeadlineSeconds",
+                GONE,
+                _no_end("JobSet ml-research/set, workers", "spec.replicatedJobs.*.template.spec"),
+            ),
+            Break("torch: spec.runPolicy", GONE, _no_end("PyTorchJob ml-research/torch, Worker", "spec.runPolicy")),
+            Break("train: spec.activeDeadlineSeconds", GONE, _no_end("TrainJob ml-research/finetune", "spec")),
+        ],
+        unknown={
+            "job: spec.activeDeadlineSeconds": doubt(_NIGHTLY, "spec.activeDeadlineSeconds"),
+        },
+    ),
+    Case(
+        name="an end by Kueue",
+        rule=jobs.JOBS_END,
+        given={"job": JOB},
+        also=[
+            (
+                "job",
+                manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-research, labels: {kueue.x-k8s.io/max-exec-time-seconds: "3600"}}
+spec:
+  template:
+    spec:
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""),
+            )
+        ],
+        settings={"hours": 24.0},
+        breaks=[
+            Break("job: spec.activeDeadlineSeconds", 90000, f"{_NIGHTLY}: may last 90000 seconds; write 86400 or less"),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="a queue",
+        rule=jobs.NAMES_QUEUE,
+        given=_ALL,
+        also=[
+            ("job: spec.template.spec.containers.0.resources", {}),
+            ("torch: metadata.annotations", {"scheduling.volcano.sh/queue-name": "ml-research-l4"}),
+            ("job: metadata.namespace", "kueue-system"),
+        ],
+        breaks=[
+            Break(f"job: {_LABEL}", GONE, _no_queue(_NIGHTLY)),
+            Break(f"job: {_LABEL}", "", _no_queue(_NIGHTLY)),
+            Break("cron: spec.jobTemplate.metadata", GONE, _no_queue("CronJob ml-research/weekly")),
+            Break("gang: spec.queue", GONE, _no_queue(_GANG, "spec.queue")),
+            Break("torch: spec.runPolicy.schedulingPolicy", GONE, _no_queue("PyTorchJob ml-research/torch")),
+            Break("train: metadata.labels", GONE, _no_queue("TrainJob ml-research/finetune")),
+        ],
+        unknown={
+            f"job: {_LABEL}": doubt(_NIGHTLY, "metadata.labels.kueue.x-k8s.io/queue-name"),
+        },
+    ),
+    Case(
+        name="a queue in the pods' annotations is Volcano's, never Kueue's",
+        rule=jobs.NAMES_QUEUE,
+        given={
+            "job": manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-research}
+spec:
+  template:
+    metadata: {annotations: {scheduling.volcano.sh/queue-name: ml-research-l4}}
+    spec:
+      schedulerName: volcano
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""),
+            "train": TRAIN,
+        },
+        also=[
+            (
+                "train",
+                manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: finetune, namespace: ml-research}
+spec:
+  annotations: {scheduling.volcano.sh/queue-name: ml-research-l4}
+  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 4}}}
+"""),
+            )
+        ],
+        breaks=[
+            Break(
+                "job: spec.template.metadata",
+                {"labels": {"kueue.x-k8s.io/queue-name": "ml-research"}},
+                _no_queue(_NIGHTLY),
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="a queue in the annotations of each of the pods with GPUs",
+        rule=jobs.NAMES_QUEUE,
+        given={"torch": ANNOTATED},
+        breaks=[
+            Break(
+                "torch: spec.pytorchReplicaSpecs.Worker.template.metadata",
+                GONE,
+                _no_queue("PyTorchJob ml-research/torch"),
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="Kueue and Volcano in one namespace, on nodes of their own",
+        rule=jobs.ONE_SCHEDULER,
+        given={"job": JOB, "gang": GANG, "train": TRAIN, "server": SERVER},
+        also=[
+            ("gang: metadata.namespace", "ml-other"),
+            ("job: spec.template.spec.schedulerName", "volcano"),
+            ("job: spec.template.spec", {"containers": [{"name": "cpu"}]}),
+        ],
+        breaks=[
+            Break("job: spec.template.spec.nodeSelector", _L4, _both(_GANG, _NIGHTLY)),
+            Break(
+                "server: spec.template.spec.schedulerName",
+                "volcano",
+                _both("Deployment ml-research/server", _NIGHTLY),
+            ),
+            Break("train: spec.runtimePatches", GONE, _both(_GANG, "TrainJob ml-research/finetune")),
+            Break(
+                "server: metadata.labels",
+                {"kueue.x-k8s.io/queue-name": "ml-research"},
+                _both(_GANG, "Deployment ml-research/server"),
+            ),
+        ],
+        unknown={
+            "job: spec.template.spec.nodeSelector.'nvidia.com/gpu.product'": doubt(
+                _GANG, f"{_NIGHTLY}: spec.template.spec.nodeSelector.nvidia.com/gpu.product"
+            ),
+        },
+    ),
+    Case(
+        name="a Job of Volcano's kind that another scheduler places",
+        rule=jobs.ONE_SCHEDULER,
+        given={
+            "job": changed({"job": JOB}, "job: spec.template.spec.nodeSelector", _L4)["job"],
+            "gang": changed({"gang": GANG}, "gang: spec.schedulerName", "default-scheduler")["gang"],
+        },
+        breaks=[Break("gang: spec.schedulerName", "volcano", _both(_GANG, _NIGHTLY))],
+        unknown={},
+    ),
+    Case(
+        name="Kueue and Volcano in one namespace, where its quota holds both",
+        rule=jobs.ONE_SCHEDULER,
+        given={"job": JOB, "gang": GANG},
+        settings={"both": ["ml-res*"]},
+        also=[("job: spec.template.spec.nodeSelector", _L4)],
+        breaks=[],
+        unknown={},
+    ),
+)

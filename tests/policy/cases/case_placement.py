@@ -1,0 +1,243 @@
+"""Cases for `workload_rules.placement`."""
+
+from typing import Any, Final
+
+from policy_builders import GONE, UNKNOWN, Break, Case, changed, doubt, manifest
+
+from workload_rules import placement
+
+JOB: Final = manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-research, labels: {kueue.x-k8s.io/queue-name: ml-research}}
+spec:
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+      tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+      containers:
+      - name: train
+        resources: {limits: {nvidia.com/gpu: 8}}
+""")
+CPU: Final = manifest("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: ml-research}
+spec:
+  template:
+    spec:
+      nodeSelector: {kubernetes.io/arch: amd64}
+      tolerations: [{key: dedicated, operator: Equal, value: web, effect: NoSchedule}]
+      containers: [{name: web, resources: {limits: {cpu: 1}}}]
+""")
+DAEMON: Final = manifest("""
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: logs, namespace: logging}
+spec:
+  template:
+    spec:
+      tolerations: [{operator: Exists}, {key: nvidia.com/gpu, operator: Exists}]
+      containers: [{name: logs}]
+""")
+_NIGHTLY: Final = "Job ml-research/nightly"
+_WEB: Final = "Deployment ml-research/web"
+_SPEC: Final = "job: spec.template.spec"
+_TOLERATIONS: Final = f"{_SPEC}.tolerations"
+
+
+def _affinity(*terms: tuple[str, str, list[str]]) -> dict[str, Any]:
+    """A required node affinity; terms are alternatives."""
+    listed = [{"matchExpressions": [{"key": k, "operator": op, "values": values}]} for k, op, values in terms]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": listed}}}
+
+
+_BY_AFFINITY: Final = changed({"job": JOB}, f"{_SPEC}.nodeSelector", GONE)["job"]
+_ANY: Final = (
+    f"{_NIGHTLY}: asks for nvidia.com/gpu of any model; name one in nodeSelector or a required node affinity, by"
+    " nvidia.com/gpu.product"
+)
+
+
+def _untolerated(key: str) -> str:
+    return (
+        f"{_NIGHTLY}: asks for GPUs and does not tolerate {key}; add {{key: {key}, operator: Exists,"
+        " effect: NoSchedule}"
+    )
+
+
+CASES: Final = (
+    Case(
+        name="the taint of GPU nodes",
+        rule=placement.GPU_TOLERATION,
+        given={"job": JOB},
+        also=[
+            (f"{_TOLERATIONS}.0", {"operator": "Exists"}),
+            (f"{_TOLERATIONS}.0", {"key": "nvidia.com/gpu", "value": "present"}),
+            (f"{_SPEC}.containers.0.resources.limits", {"nvidia.com/mig-1g.10gb": 1}),
+            ("job: metadata.namespace", "kube-system"),
+            ("job: metadata.namespace", UNKNOWN),
+            (f"{_SPEC}", {"containers": [{"name": "cpu"}]}),
+        ],
+        breaks=[
+            Break(_TOLERATIONS, GONE, _untolerated("nvidia.com/gpu")),
+            Break(f"{_TOLERATIONS}.0.effect", "NoExecute", _untolerated("nvidia.com/gpu")),
+            Break(f"{_SPEC}.containers.0.resources.limits", {"amd.com/gpu": 8}, _untolerated("amd.com/gpu")),
+        ],
+        unknown={
+            _TOLERATIONS: doubt(_NIGHTLY, "spec.template.spec.tolerations"),
+        },
+    ),
+    Case(
+        name="the namespace is asked for only where something is wrong",
+        rule=placement.GPU_TOLERATION,
+        given={"job": changed({"job": JOB}, _TOLERATIONS, GONE)["job"]},
+        settings={"system": ["*"]},
+        breaks=[],
+        unknown={"job: metadata.namespace": doubt("Job nightly", "metadata.namespace")},
+    ),
+    Case(
+        name="taints with keys of the organisation's own",
+        rule=placement.GPU_TOLERATION,
+        given={"job": changed({"job": JOB}, f"{_TOLERATIONS}.0.key", "sku")["job"]},
+        settings={"taints": ["sku"]},
+        breaks=[Break(f"{_TOLERATIONS}.0.key", "nvidia.com/gpu", _untolerated("sku"))],
+        unknown={},
+    ),
+    Case(
+        name="a model by a node selector",
+        rule=placement.MODEL_NAMED,
+        given={"job": JOB, "cpu": CPU},
+        also=[
+            (f"{_SPEC}.nodeSelector", {"cloud.google.com/gke-accelerator": "nvidia-l4"}),
+            (f"{_SPEC}.affinity", _affinity(("topology.kubernetes.io/zone", "In", ["a"]))),
+        ],
+        breaks=[
+            Break(f"{_SPEC}.nodeSelector", {"node-type": "gpu"}, _ANY),
+            Break(
+                _SPEC,
+                {"containers": [{"name": "train", "resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}]},
+                _ANY.replace("nvidia.com/gpu of", "nvidia.com/mig-1g.10gb of"),
+            ),
+        ],
+        unknown={
+            f"{_SPEC}.nodeSelector": doubt(_NIGHTLY, "spec.template.spec.nodeSelector"),
+        },
+    ),
+    Case(
+        name="a model by an affinity: each of its alternatives names one",
+        rule=placement.MODEL_NAMED,
+        given={
+            "job": changed(
+                {"job": _BY_AFFINITY},
+                f"{_SPEC}.affinity",
+                _affinity(("nvidia.com/gpu.product", "In", ["NVIDIA-L4"]), ("nvidia.com/gpu.product", "In", ["A"])),
+            )["job"]
+        },
+        breaks=[
+            Break(
+                f"{_SPEC}.affinity",
+                _affinity(("nvidia.com/gpu.product", "In", ["NVIDIA-L4"]), ("zone", "In", ["a"])),
+                _ANY,
+            ),
+            Break(f"{_SPEC}.affinity", _affinity(("nvidia.com/gpu.product", "NotIn", ["Tesla-T4"])), _ANY),
+            Break(f"{_SPEC}.affinity", _affinity(), _ANY),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="a queue is enough where the organisation says so",
+        rule=placement.MODEL_NAMED,
+        given={"job": _BY_AFFINITY},
+        settings={"queues": ["kueue.x-k8s.io/queue-name"]},
+        breaks=[Break("job: metadata.labels", GONE, _ANY)],
+        unknown={},
+    ),
+    Case(
+        name="partitions are enough where the organisation says so",
+        rule=placement.MODEL_NAMED,
+        given={
+            "job": changed(
+                {"job": _BY_AFFINITY}, f"{_SPEC}.containers.0.resources", {"limits": {"nvidia.com/mig-1g.10gb": 1}}
+            )["job"]
+        },
+        settings={"partitions": True},
+        breaks=[Break(f"{_SPEC}.containers.0.resources", {"limits": {"nvidia.com/gpu": 1}}, _ANY)],
+        unknown={},
+    ),
+    Case(
+        name="pods without GPUs",
+        rule=placement.CPU_PODS,
+        given={"cpu": CPU, "job": JOB, "daemon": DAEMON},
+        also=[
+            ("cpu: spec.template.spec.tolerations.0", {"operator": "Exists"}),
+            (
+                "cpu: spec.template.spec",
+                {"tolerations": [{"key": "nvidia.com/gpu"}], "resourceClaims": [{"name": "gpu"}], "containers": []},
+            ),
+        ],
+        breaks=[
+            Break(
+                "cpu: spec.template.spec.tolerations.0.key",
+                "nvidia.com/gpu",
+                f"{_WEB}: asks for no GPU and tolerates nvidia.com/gpu; take that toleration out",
+            ),
+            Break(
+                "cpu: spec.template.spec.nodeSelector",
+                {"nvidia.com/gpu.present": "true"},
+                f"{_WEB}: asks for no GPU and selects nodes by nvidia.com/gpu.present; select others",
+            ),
+            Break(
+                "cpu: spec.template.spec.affinity",
+                _affinity(("cloud.google.com/gke-accelerator", "In", ["nvidia-l4"])),
+                f"{_WEB}: asks for no GPU and selects nodes by cloud.google.com/gke-accelerator; select others",
+            ),
+        ],
+        unknown={
+            "cpu: spec.template.spec.tolerations.0.key": doubt(_WEB, "spec.template.spec.tolerations.0.key"),
+        },
+    ),
+    Case(
+        name="tolerations of the organisation's own taint",
+        rule=placement.CPU_PODS,
+        given={"cpu": CPU},
+        settings={"taints": ["sku"], "daemons": True},
+        breaks=[
+            Break(
+                "cpu: spec.template.spec.tolerations.0.key",
+                "sku",
+                f"{_WEB}: asks for no GPU and tolerates sku; take that toleration out",
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="keys of tolerations",
+        rule=placement.TOLERATION_KEY,
+        given={"cpu": CPU, "daemon": DAEMON},
+        breaks=[
+            Break(
+                "cpu: spec.template.spec.tolerations.0.key",
+                GONE,
+                f"{_WEB}: toleration 0 has no key and tolerates every taint; name the key of one",
+            ),
+        ],
+        unknown={
+            "cpu: spec.template.spec.tolerations": doubt(_WEB, "spec.template.spec.tolerations"),
+        },
+    ),
+    Case(
+        name="keys of tolerations of DaemonSets, where the organisation wants it",
+        rule=placement.TOLERATION_KEY,
+        given={"cpu": CPU},
+        settings={"daemons": True},
+        breaks=[
+            Break(
+                "cpu",
+                DAEMON,
+                "DaemonSet logging/logs: toleration 0 has no key and tolerates every taint; name the key of one",
+            ),
+        ],
+        unknown={},
+    ),
+)

@@ -1,0 +1,224 @@
+"""Cases for `workload_rules.priorities`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
+
+from cases.platform import CRITICAL, LOW, QUEUE_CLASS, SERVER, TRAINING
+from workload_rules import priorities
+
+AGENT: Final = manifest("""
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: logs, namespace: logs}
+spec: {template: {spec: {priorityClassName: system-node-critical, containers: [{name: logs}]}}}
+""")
+GANG: Final = manifest("""
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: gang, namespace: ml-research}
+spec:
+  priorityClassName: ml-low
+  tasks:
+  - name: worker
+    replicas: 4
+    template: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}
+""")
+_ONE: Final = "leave globalDefault to one of them"
+_CHAT: Final = "Deployment ml-serving/chat"
+_NIGHTLY: Final = "Job ml-research/nightly"
+_MINE: Final = "job: spec.template.spec.priorityClassName"
+_THEIRS: Final = "server: spec.template.spec.priorityClassName"
+_LABEL: Final = "server: metadata.labels.'kueue.x-k8s.io/priority-class'"
+_LIMITS: Final = "job: spec.template.spec.containers.0.resources.limits"
+
+CASES: Final = (
+    Case(
+        name="a class for GPUs",
+        rule=priorities.SET,
+        given={"job": TRAINING, "gang": GANG},
+        also=[(_LIMITS, {"cpu": 1}), ("job: metadata.namespace", "kube-system")],
+        breaks=[
+            Break(_MINE, GONE, f"{_NIGHTLY}: names no priority class; write priorityClassName"),
+            Break(
+                "gang: spec.priorityClassName",
+                GONE,
+                "Job ml-research/gang, worker: names no priority class; write priorityClassName",
+            ),
+        ],
+        unknown={
+            _MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName"),
+            f"{_LIMITS}.'nvidia.com/gpu'": doubt(
+                _NIGHTLY, "spec.template.spec.containers.0.resources.limits.nvidia.com/gpu"
+            ),
+        },
+    ),
+    Case(
+        name="a class for every pod",
+        rule=priorities.SET,
+        given={
+            "job": manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: ml-low}}")
+        },
+        settings={"every": True},
+        breaks=[
+            Break("job: spec.priorityClassName", GONE, "Pod web: names no priority class; write priorityClassName"),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="classes of the system",
+        rule=priorities.NOT_SYSTEM,
+        given={"job": TRAINING},
+        also=[(_MINE, "systematic"), ("job: metadata.namespace", "gpu-operator")],
+        breaks=[
+            Break(
+                _MINE,
+                "system-node-critical",
+                f"{_NIGHTLY}: has the priority class system-node-critical, which is the system's; write one of the"
+                " tenants' classes",
+            )
+        ],
+        unknown={_MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName")},
+    ),
+    Case(
+        name="classes of the system on every node",
+        rule=priorities.NOT_SYSTEM,
+        given={"agent": AGENT},
+        breaks=[],
+        unknown={},
+    ),
+    Case(
+        name="agents judged too",
+        rule=priorities.NOT_SYSTEM,
+        given={"agent": changed({"agent": AGENT}, "agent: spec.template.spec.priorityClassName", "ml-low")["agent"]},
+        settings={"agents": True},
+        breaks=[
+            Break(
+                "agent",
+                AGENT,
+                "DaemonSet logs/logs: has the priority class system-node-critical, which is the system's; write one of"
+                " the tenants' classes",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="classes that workloads name",
+        rule=priorities.EXISTS,
+        given={"server": SERVER, "gang": GANG, "critical": CRITICAL, "low": LOW, "queue": QUEUE_CLASS},
+        also=[(_THEIRS, GONE), (_THEIRS, "system-cluster-critical"), ("queue", GONE), (_LABEL, GONE)],
+        breaks=[
+            Break(
+                _THEIRS,
+                "ml-top",
+                f"{_CHAT}: names PriorityClass ml-top, which nothing makes; mend the name or make it",
+            ),
+            Break(
+                "low",
+                GONE,
+                "Job ml-research/gang, worker: names PriorityClass ml-low, which nothing makes; mend the name or"
+                " make it",
+            ),
+            Break(
+                _LABEL,
+                "ml-top",
+                f"{_CHAT}: names WorkloadPriorityClass ml-top, which nothing makes; mend the label"
+                " kueue.x-k8s.io/priority-class or make it",
+            ),
+        ],
+        unknown={
+            _THEIRS: doubt(_CHAT, "spec.template.spec.priorityClassName"),
+            "critical: metadata.name": doubt(_CHAT, "PriorityClass ml-critical: metadata.name"),
+        },
+    ),
+    Case(
+        name="classes that are made elsewhere",
+        rule=priorities.EXISTS,
+        given={"server": SERVER},
+        settings={"classes": ["ml-critical"], "queues": ["ml-*"]},
+        also=[(_LABEL, "ml-top")],
+        breaks=[
+            Break(
+                _THEIRS,
+                "ml-top",
+                f"{_CHAT}: names PriorityClass ml-top, which nothing makes; mend the name or make it",
+            ),
+            Break(
+                _LABEL,
+                "top",
+                f"{_CHAT}: names WorkloadPriorityClass top, which nothing makes; mend the label"
+                " kueue.x-k8s.io/priority-class or make it",
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="the cluster's default",
+        rule=priorities.ONE_DEFAULT,
+        given={"critical": CRITICAL, "low": LOW},
+        also=[("critical: globalDefault", False), ("low: globalDefault", GONE)],
+        breaks=[
+            Break(
+                at="critical: globalDefault",
+                to=True,
+                says=(
+                    f"PriorityClass ml-critical: is the default for all pods, and so is PriorityClass ml-low; {_ONE}",
+                    f"PriorityClass ml-low: is the default for all pods, and so is PriorityClass ml-critical; {_ONE}",
+                ),
+            )
+        ],
+        unknown={
+            "critical: globalDefault": (
+                doubt("PriorityClass ml-critical", "globalDefault"),
+                doubt("PriorityClass ml-low", "PriorityClass ml-critical: globalDefault"),
+            )
+        },
+    ),
+    Case(
+        name="training beside serving",
+        rule=priorities.BELOW,
+        given={"job": TRAINING, "server": SERVER, "critical": CRITICAL, "low": LOW},
+        also=[
+            (_MINE, "ml-critical"),
+            (_MINE, "nobody-knows"),
+            (_MINE, GONE),
+            (_LIMITS, {"cpu": 1}),
+            ("server: spec.template.spec.containers.0.resources", {}),
+        ],
+        breaks=[
+            Break(
+                "low: value",
+                2000000,
+                f"{_NIGHTLY}: has ml-low (2000000), above ml-critical (1000000) of {_CHAT}, which serves; give it a"
+                " lower class, or the server a higher one",
+            ),
+            Break(
+                "critical: value",
+                10,
+                f"{_NIGHTLY}: has ml-low (1000), above ml-critical (10) of {_CHAT}, which serves; give it a lower"
+                " class, or the server a higher one",
+            ),
+        ],
+        unknown={
+            "low: value": doubt(_NIGHTLY, "PriorityClass ml-low: value"),
+            _THEIRS: doubt(_NIGHTLY, f"{_CHAT}: spec.template.spec.priorityClassName"),
+            _MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName"),
+        },
+    ),
+    Case(
+        name="training beside a server without a class",
+        rule=priorities.BELOW,
+        given={"job": TRAINING, "server": SERVER},
+        settings={"values": {"ml-low": 1000, "ml-critical": 1000000}, "serving": ["ml-serving"], "training": ["*"]},
+        also=[("server: metadata.namespace", "ml-research")],
+        breaks=[
+            Break(
+                _THEIRS,
+                GONE,
+                f"{_NIGHTLY}: has ml-low (1000), above no class (0) of {_CHAT}, which serves; give it a lower class,"
+                " or the server a higher one",
+            )
+        ],
+        unknown={},
+    ),
+)

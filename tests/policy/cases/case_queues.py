@@ -1,0 +1,205 @@
+"""Cases for `workload_rules.queues`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
+
+from cases.platform import CLUSTER_QUEUE, FLAVOR, GROUPS, LOCAL_QUEUE, ORG, SERVER
+from workload_rules import queues
+
+NIGHTS: Final = manifest("""
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nights, namespace: ml-serving}
+spec:
+  jobTemplate:
+    metadata: {labels: {kueue.x-k8s.io/queue-name: serving}}
+    spec: {template: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+""")
+TRAIN: Final = manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: tune, namespace: ml-serving, labels: {kueue.x-k8s.io/queue-name: serving}}
+spec: {runtimeRef: {name: torch-distributed}}
+""")
+_ALL: Final = {
+    "local": LOCAL_QUEUE,
+    "queue": CLUSTER_QUEUE,
+    "groups": GROUPS,
+    "org": ORG,
+    "flavor": FLAVOR,
+}
+_FLAVOR: Final = "queue: spec.resourceGroups.0.flavors.0.name"
+_NOTHING: Final = "which nothing makes; mend the name or make it"
+_LABEL: Final = "metadata.labels.'kueue.x-k8s.io/queue-name'"
+_POD: Final = "server: spec.template.metadata.labels.'kueue.x-k8s.io/queue-name'"
+_NONE: Final = "and namespace ml-serving has no LocalQueue of that name; mend kueue.x-k8s.io/queue-name or make it"
+
+CASES: Final = (
+    Case(
+        name="what queues name",
+        rule=queues.NAMED,
+        given=_ALL,
+        also=[("flavor", GONE), ("groups: spec.parentName", GONE), ("queue: spec.cohortName", GONE)],
+        breaks=[
+            Break(
+                "local: spec.clusterQueue",
+                "servign",
+                f"LocalQueue ml-serving/serving: spec.clusterQueue names ClusterQueue servign, {_NOTHING}",
+            ),
+            Break(
+                "queue: spec.cohortName",
+                "group",
+                f"ClusterQueue serving: spec.cohortName names Cohort group, {_NOTHING}",
+            ),
+            Break(
+                "queue: spec",
+                {"cohort": "group"},
+                f"ClusterQueue serving: spec.cohort names Cohort group, {_NOTHING}",
+            ),
+            Break("org", GONE, f"Cohort groups: spec.parentName names Cohort org, {_NOTHING}"),
+            Break(
+                _FLAVOR,
+                "l40",
+                f"ClusterQueue serving: spec.resourceGroups.0.flavors.0.name names ResourceFlavor l40, {_NOTHING}",
+            ),
+        ],
+        unknown={
+            "local: spec.clusterQueue": doubt("LocalQueue ml-serving/serving", "spec.clusterQueue"),
+            _FLAVOR: doubt("ClusterQueue serving", "spec.resourceGroups.0.flavors.0.name"),
+            "queue: metadata.name": doubt("LocalQueue ml-serving/serving", "ClusterQueue serving: metadata.name"),
+        },
+    ),
+    Case(
+        name="what is made elsewhere",
+        rule=queues.NAMED,
+        given={"local": LOCAL_QUEUE},
+        settings={"queues": ["serving", "research-*"]},
+        also=[("local: spec.clusterQueue", "research-a")],
+        breaks=[
+            Break(
+                "local: spec.clusterQueue",
+                "servign",
+                f"LocalQueue ml-serving/serving: spec.clusterQueue names ClusterQueue servign, {_NOTHING}",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="cohorts above one another",
+        rule=queues.TREE,
+        given={"groups": GROUPS, "org": ORG},
+        also=[("org: spec.parentName", "somebody-elses")],
+        breaks=[
+            Break(
+                "org: spec.parentName",
+                "groups",
+                (
+                    "Cohort groups: is above itself: groups → org → groups; take one parentName out",
+                    "Cohort org: is above itself: org → groups → org; take one parentName out",
+                ),
+            ),
+            Break(
+                "org: spec.parentName",
+                "org",
+                "Cohort org: is above itself: org → org; take one parentName out",
+            ),
+        ],
+        unknown={
+            "org: spec.parentName": (
+                doubt("Cohort groups", "Cohort org: spec.parentName"),
+                doubt("Cohort org", "spec.parentName"),
+            )
+        },
+    ),
+    Case(
+        name="queues that workloads name",
+        rule=queues.QUEUE_EXISTS,
+        given={"server": SERVER, "nights": NIGHTS, "train": TRAIN, "local": LOCAL_QUEUE},
+        also=[
+            ("local", GONE),
+            (f"server: {_LABEL}", GONE),
+            (_POD, "serving"),
+        ],
+        breaks=[
+            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
+            Break(_POD, "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
+            Break(f"train: {_LABEL}", "tune", f"TrainJob ml-serving/tune: names queue tune, {_NONE}"),
+            Break(
+                f"nights: spec.jobTemplate.{_LABEL}",
+                "night",
+                f"CronJob ml-serving/nights: names queue night, {_NONE}",
+            ),
+            Break(
+                "server: metadata.namespace",
+                "ml-research",
+                "Deployment ml-research/chat: names queue serving, and namespace ml-research has no LocalQueue of that"
+                " name; mend kueue.x-k8s.io/queue-name or make it",
+            ),
+        ],
+        unknown={
+            f"server: {_LABEL}": doubt("Deployment ml-serving/chat", "metadata.labels.kueue.x-k8s.io/queue-name"),
+        },
+    ),
+    Case(
+        name="queues of workloads that are made elsewhere",
+        rule=queues.QUEUE_EXISTS,
+        given={"server": SERVER},
+        settings={"queues": ["ml-serving/serving"]},
+        breaks=[
+            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="what a queue covers",
+        rule=queues.COVERED,
+        given={"server": SERVER, "nights": NIGHTS, "local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE},
+        also=[("queue", GONE), ("local", GONE), (f"server: {_LABEL}", GONE)],
+        breaks=[
+            Break(
+                "server: spec.template.spec.containers.0.resources.limits",
+                {"nvidia.com/mig-1g.10gb": 1},
+                "Deployment ml-serving/chat: asks for nvidia.com/mig-1g.10gb, which ClusterQueue serving does not"
+                " cover; add it to coveredResources with a quota, or name another queue",
+            ),
+            Break(
+                "queue: spec.resourceGroups.0.coveredResources",
+                ["cpu"],
+                tuple(
+                    f"{place}: asks for nvidia.com/gpu, which ClusterQueue serving does not cover; add it to"
+                    " coveredResources with a quota, or name another queue"
+                    for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
+                ),
+            ),
+        ],
+        unknown={
+            "local: spec.clusterQueue": tuple(
+                doubt(place, "LocalQueue ml-serving/serving: spec.clusterQueue")
+                for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
+            ),
+            "queue: spec.resourceGroups": tuple(
+                doubt(place, "ClusterQueue serving: spec.resourceGroups")
+                for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
+            ),
+        },
+    ),
+    Case(
+        name="a pod that names its queue in a template",
+        rule=queues.COVERED,
+        given=changed(
+            changed({"server": SERVER, "local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE}, f"server: {_LABEL}", GONE),
+            _POD,
+            "serving",
+        ),
+        breaks=[
+            Break(
+                "queue: spec.resourceGroups",
+                [],
+                "Deployment ml-serving/chat: asks for nvidia.com/gpu, which ClusterQueue serving does not cover; add"
+                " it to coveredResources with a quota, or name another queue",
+            )
+        ],
+        unknown={},
+    ),
+)

@@ -1,0 +1,234 @@
+"""Cases for `workload_rules.quotas`."""
+
+from typing import Final
+
+from policy_builders import GONE, Break, Case, changed, doubt
+
+from cases.platform import CLUSTER_QUEUE, CRITICAL, LIMITS, LOCAL_QUEUE, QUOTA, SCOPED
+from workload_rules import quotas
+
+_BUDGET: Final = "ResourceQuota ml-serving/budget"
+_CRITICAL: Final = "ResourceQuota ml-serving/critical"
+_CONTAINERS: Final = "LimitRange ml-serving/containers"
+_VALUES: Final = "quota: spec.scopeSelector.matchExpressions.0.values.0"
+_GPU: Final = "queue: spec.resourceGroups.0.flavors.0.resources.1"
+_SECOND: Final = {
+    "name": "a100",
+    "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 1}, {"name": "cpu", "nominalQuota": 900}],
+}
+_ITEM: Final = "limits: spec.limits.0"
+_ZERO: Final = "add default and defaultRequest {nvidia.com/gpu: 0}"
+
+CASES: Final = (
+    Case(
+        name="the prefix of extended resources",
+        rule=quotas.PREFIX,
+        given={"quota": QUOTA},
+        also=[
+            ("quota: spec.hard.services", 3),
+            ("quota: spec.hard.'count/jobs.batch'", 3),
+            ("quota: spec.hard.'fast.storageclass.storage.k8s.io/requests.storage'", "1Ti"),
+        ],
+        breaks=[
+            Break(
+                "quota: spec.hard.'limits.nvidia.com/gpu'",
+                3,
+                f"{_BUDGET}: limits.nvidia.com/gpu is never counted; write requests.nvidia.com/gpu",
+            ),
+            Break(
+                "quota: spec.hard.'nvidia.com/mig-1g.10gb'",
+                3,
+                f"{_BUDGET}: nvidia.com/mig-1g.10gb is never counted; write requests.nvidia.com/mig-1g.10gb",
+            ),
+        ],
+        unknown={"quota: spec.hard": doubt(_BUDGET, "spec.hard")},
+    ),
+    Case(
+        name="lines under a scope",
+        rule=quotas.SCOPES,
+        given={"quota": SCOPED, "free": QUOTA},
+        also=[
+            ("free: spec.hard.services", 3),
+            ("quota: spec.hard.'count/pods'", 3),
+            ("quota: spec.hard.'limits.memory'", "1Ti"),
+            ("quota: metadata.namespace", "gpu-operator"),
+        ],
+        breaks=[
+            Break(
+                "quota: spec.hard.services",
+                3,
+                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not services; write"
+                " it in a quota of its own",
+            ),
+            Break(
+                "quota: spec.hard",
+                {"pods": 3, "requests.storage": "1Ti", "count/jobs.batch": 4},
+                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not count/jobs.batch,"
+                " requests.storage; write them in a quota of its own",
+            ),
+            Break(
+                "free: spec.scopes",
+                ["BestEffort"],
+                f"{_BUDGET}: scope BestEffort counts pods, not limits.memory, requests.cpu, requests.nvidia.com/gpu;"
+                " write them in a quota of its own",
+            ),
+            Break(
+                "free: spec.scopes",
+                ["VolumeAttributesClass"],
+                f"{_BUDGET}: scope VolumeAttributesClass counts claims and storage, not limits.memory, requests.cpu,"
+                " requests.nvidia.com/gpu; write them in a quota of its own",
+            ),
+        ],
+        unknown={
+            "quota: spec.scopeSelector.matchExpressions.0.scopeName": doubt(
+                _CRITICAL, "spec.scopeSelector.matchExpressions.0.scopeName"
+            )
+        },
+    ),
+    Case(
+        name="classes of a scope",
+        rule=quotas.SCOPE_CLASSES,
+        given={"quota": SCOPED, "class": CRITICAL},
+        also=[(_VALUES, "system-node-critical"), ("class", GONE)],
+        breaks=[
+            Break(
+                _VALUES,
+                "ml-critcal",
+                f"{_CRITICAL}: its scope names PriorityClass ml-critcal, which nothing makes; mend the name or make it",
+            )
+        ],
+        unknown={
+            _VALUES: doubt(_CRITICAL, "spec.scopeSelector.matchExpressions.0.values.0"),
+            "class: metadata.name": doubt(_CRITICAL, "PriorityClass ml-critical: metadata.name"),
+        },
+    ),
+    Case(
+        name="classes that are made elsewhere",
+        rule=quotas.SCOPE_CLASSES,
+        given={"quota": SCOPED},
+        settings={"classes": ["ml-*"]},
+        breaks=[
+            Break(
+                _VALUES,
+                "critical",
+                f"{_CRITICAL}: its scope names PriorityClass critical, which nothing makes; mend the name or make it",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="defaults of GPUs",
+        rule=quotas.LIMIT_RANGE,
+        given={"limits": LIMITS},
+        also=[
+            (f"{_ITEM}.max.'nvidia.com/gpu'", GONE),
+            (f"{_ITEM}.defaultRequest.'nvidia.com/gpu'", GONE),
+            ("limits: spec.limits.1", {"type": "Pod", "max": {"nvidia.com/gpu": 16}}),
+            ("limits: spec.limits.1", {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}}),
+        ],
+        breaks=[
+            Break(
+                f"{_ITEM}.default.'nvidia.com/gpu'",
+                GONE,
+                f"{_CONTAINERS}: its max of nvidia.com/gpu is given to containers that asked for none; {_ZERO}",
+            ),
+            Break(
+                f"{_ITEM}.default.'nvidia.com/gpu'",
+                1,
+                f"{_CONTAINERS}: default 1 of nvidia.com/gpu is given to containers that asked for none; write 0",
+            ),
+            Break(
+                f"{_ITEM}.min",
+                {"nvidia.com/gpu": 1},
+                f"{_CONTAINERS}: a minimum of 1 nvidia.com/gpu refuses every Container without one; take it out",
+            ),
+            Break(
+                _ITEM,
+                {"type": "Pod", "max": {"nvidia.com/gpu": 16}},
+                f"{_CONTAINERS}: its max of nvidia.com/gpu refuses pods that ask for none; add a Container item with"
+                " default and defaultRequest {nvidia.com/gpu: 0}",
+            ),
+        ],
+        unknown={
+            f"{_ITEM}.default.'nvidia.com/gpu'": doubt(_CONTAINERS, "spec.limits.0.default.nvidia.com/gpu"),
+        },
+    ),
+    Case(
+        name="defaults of what a quota demands",
+        rule=quotas.DEFAULTS,
+        given={"quota": QUOTA, "limits": LIMITS},
+        also=[
+            (f"{_ITEM}.default.memory", "16Gi"),
+            (f"{_ITEM}.defaultRequest", {}),
+            ("quota: spec.hard", {"requests.nvidia.com/gpu": 8}),
+        ],
+        breaks=[
+            Break(
+                "limits: metadata.namespace",
+                "ml-research",
+                f"{_BUDGET}: it demands limits.memory, requests.cpu, and no LimitRange in ml-serving has"
+                " default.memory, defaultRequest.cpu; write one",
+            ),
+            Break(
+                f"{_ITEM}.default.memory",
+                GONE,
+                f"{_BUDGET}: it demands limits.memory, requests.cpu, and no LimitRange in ml-serving has"
+                " default.memory; write one",
+            ),
+        ],
+        unknown={
+            "limits: metadata.namespace": doubt(_BUDGET, "LimitRange containers: metadata.namespace"),
+            "limits: spec.limits": doubt(_BUDGET, f"{_CONTAINERS}: spec.limits"),
+        },
+    ),
+    Case(
+        name="a quota and its queue",
+        rule=quotas.NOT_BELOW,
+        given={"quota": QUOTA, "queue": CLUSTER_QUEUE, "local": LOCAL_QUEUE},
+        also=[
+            ("quota: spec.hard.'requests.nvidia.com/gpu'", 40),
+            ("queue: spec.cohortName", GONE),
+            ("quota: spec.scopes", ["NotTerminating"]),
+            ("local: metadata.namespace", "ml-research"),
+        ],
+        breaks=[
+            Break(
+                "quota: spec.hard.'requests.nvidia.com/gpu'",
+                8,
+                f"{_BUDGET}: requests.nvidia.com/gpu is 8, and ClusterQueue serving admits 12; raise the quota, or"
+                " lower nominalQuota and borrowingLimit",
+            ),
+            Break(
+                "queue: spec.resourceGroups.0.flavors.1",
+                _SECOND,
+                f"{_BUDGET}: requests.nvidia.com/gpu is 12, and ClusterQueue serving borrows nvidia.com/gpu without"
+                " bound; write a borrowingLimit in each of its flavors",
+            ),
+            Break(
+                f"{_GPU}.borrowingLimit",
+                GONE,
+                f"{_BUDGET}: requests.nvidia.com/gpu is 12, and ClusterQueue serving borrows nvidia.com/gpu without"
+                " bound; write a borrowingLimit in each of its flavors",
+            ),
+        ],
+        unknown={
+            f"{_GPU}.nominalQuota": doubt(
+                _BUDGET, "ClusterQueue serving: spec.resourceGroups.0.flavors.0.resources.1.nominalQuota"
+            ),
+            "local: spec.clusterQueue": doubt(_BUDGET, "LocalQueue ml-serving/serving: spec.clusterQueue"),
+            "quota: spec.hard.'requests.nvidia.com/gpu'": doubt(_BUDGET, "spec.hard.requests.nvidia.com/gpu"),
+        },
+    ),
+    Case(
+        name="a namespace that shares its queue",
+        rule=quotas.NOT_BELOW,
+        given=changed(
+            {"quota": QUOTA, "queue": CLUSTER_QUEUE, "local": LOCAL_QUEUE},
+            "quota: spec.hard.'requests.nvidia.com/gpu'",
+            8,
+        ),
+        settings={"shared": ["ml-*"]},
+        breaks=[],
+        unknown={},
+    ),
+)

@@ -1,0 +1,208 @@
+"""Cases for `workload_rules.serving`."""
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Final
+
+from policy_builders import GONE, Break, Case, Given, doubt, manifest
+
+from cases.platform import AUTOSCALER, SCALED, SECOND, SERVER
+from workload_rules import serving
+
+BATCH: Final = manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-serving}
+spec: {template: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+""")
+RANK: Final = manifest("""
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: rank, namespace: ml-serving}
+spec: {scaleTargetRef: {kind: StatefulSet, name: rank}, maxReplicaCount: 5}
+""")
+_CHAT: Final = "Deployment ml-serving/chat"
+_CONTAINER: Final = f"{_CHAT}, container server"
+_SERVER: Final = "server: spec.template.spec.containers.0"
+_HPA: Final = "HorizontalPodAutoscaler ml-serving/chat"
+_SCALED: Final = "ScaledObject ml-serving/chat"
+_APPLIED: Final[dict[str, Any]] = {"operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:template": {}}}}
+_NOT_APPLIED: Final[dict[str, Any]] = {"operation": "Apply", "fieldsV1": {"f:spec": {"f:template": {}}}}
+_BY_SCALE: Final[dict[str, Any]] = {
+    "operation": "Update",
+    "subresource": "scale",
+    "fieldsV1": {"f:spec": {"f:replicas": {}}},
+}
+_UPDATED: Final[dict[str, Any]] = {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+_TOO: Final = f"has replicas, which {_HPA} sets too; take spec.replicas out"
+
+
+def _live(*managers: object) -> Given:
+    """The server as the API server answers it: replicas are filled in, and who owns each field is said."""
+    props = deepcopy(SERVER.props)
+    props["metadata"]["managedFields"] = list(managers)
+    props["spec"]["replicas"] = 3
+    return replace(SERVER, props=props)
+
+
+CASES: Final = (
+    Case(
+        name="readiness",
+        rule=serving.READY,
+        given={"server": SERVER, "batch": BATCH},
+        also=[
+            (f"{_SERVER}.resources", GONE),
+            (f"{_SERVER}.resources.limits.'nvidia.com/gpu'", 0),
+            ("server: metadata.namespace", "kube-system"),
+        ],
+        breaks=[
+            Break(
+                f"{_SERVER}.readinessProbe",
+                GONE,
+                f"{_CONTAINER}: serves with GPUs and has no readinessProbe; write one that asks whether the model is"
+                " loaded",
+            )
+        ],
+        unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
+    ),
+    Case(
+        name="liveness",
+        rule=serving.ALIVE,
+        given={"server": SERVER, "batch": BATCH},
+        breaks=[
+            Break(
+                f"{_SERVER}.livenessProbe",
+                GONE,
+                f"{_CONTAINER}: serves with GPUs and has no livenessProbe; write one, with a startupProbe for the time"
+                " of loading",
+            )
+        ],
+        unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
+    ),
+    Case(
+        name="bounds of an autoscaler",
+        rule=serving.SCALE,
+        given={"hpa": AUTOSCALER, "keda": SCALED},
+        settings={"most": 20, "least": 2},
+        also=[("hpa: spec.maxReplicas", 20), ("keda: metadata.namespace", "monitoring")],
+        breaks=[
+            Break(
+                "hpa: spec.maxReplicas",
+                21,
+                f"{_HPA}: may make 21 pods, and 20 is the most; lower its maximum",
+            ),
+            Break(
+                "hpa: spec.minReplicas",
+                GONE,
+                f"{_HPA}: may leave 1 pods, and 2 is the least; raise its minimum",
+            ),
+            Break(
+                "keda: spec.maxReplicaCount",
+                GONE,
+                f"{_SCALED}: may make 100 pods, and 20 is the most; lower its maximum",
+            ),
+            Break(
+                "keda: spec.minReplicaCount",
+                GONE,
+                f"{_SCALED}: may leave 0 pods, and 2 is the least; raise its minimum",
+            ),
+        ],
+        unknown={"hpa: spec.maxReplicas": doubt(_HPA, "spec.maxReplicas")},
+    ),
+    Case(
+        name="what an autoscaler scales",
+        rule=serving.TARGET,
+        given={"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "keda": SCALED},
+        settings={"workloads": ["ml-serving/elsewhere-*"]},
+        also=[
+            ("server", GONE),
+            ("hpa: spec.scaleTargetRef.name", "elsewhere-a"),
+            ("hpa: spec.scaleTargetRef", {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "rank"}),
+            ("hpa: spec.scaleTargetRef.apiVersion", GONE),
+        ],
+        breaks=[
+            Break(
+                "hpa: spec.scaleTargetRef.name",
+                "chta",
+                f"{_HPA}: scales Deployment chta, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+            ),
+            Break(
+                "hpa: spec.scaleTargetRef.apiVersion",
+                "argoproj.io/v1alpha1",
+                f"{_HPA}: scales Deployment chat, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+            ),
+            Break(
+                "keda: spec.scaleTargetRef",
+                {"kind": "StatefulSet", "name": "chat"},
+                f"{_SCALED}: scales StatefulSet chat, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+            ),
+        ],
+        unknown={
+            "hpa: spec.scaleTargetRef.name": doubt(_HPA, "spec.scaleTargetRef.name"),
+            "server: metadata.name": (
+                doubt(_HPA, "Deployment chat: metadata.name"),
+                doubt(_SCALED, "Deployment chat: metadata.name"),
+            ),
+        },
+    ),
+    Case(
+        name="one autoscaler",
+        rule=serving.ONE,
+        given={"server": SERVER, "hpa": AUTOSCALER, "second": SECOND},
+        also=[("hpa", SCALED), ("more", RANK)],
+        breaks=[
+            Break(
+                "more",
+                SCALED,
+                f"{_CHAT}: is scaled by {_HPA} and {_SCALED}; keep one (KEDA makes its own HorizontalPodAutoscaler)",
+            )
+        ],
+        unknown={"hpa: spec.scaleTargetRef.name": doubt(_CHAT, f"{_HPA}: spec.scaleTargetRef.name")},
+    ),
+    Case(
+        name="replicas beside an autoscaler",
+        rule=serving.LEFT_OUT,
+        given={"server": SERVER, "hpa": AUTOSCALER, "second": SECOND},
+        also=[
+            ("server", _live(_NOT_APPLIED, _BY_SCALE)),
+            ("server", _live(_UPDATED, _NOT_APPLIED)),
+            ("server", replace(_live(_APPLIED), ignored=("spec.replicas",))),
+            ("hpa: spec.scaleTargetRef.name", "elsewhere"),
+        ],
+        breaks=[
+            Break("server: spec.replicas", 3, f"{_CHAT}: {_TOO}"),
+            Break("server", _live(_APPLIED, _BY_SCALE), f"{_CHAT}: {_TOO}"),
+            Break(
+                "more",
+                RANK,
+                "StatefulSet ml-serving/rank: has replicas, which ScaledObject ml-serving/rank sets too; take"
+                " spec.replicas out",
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="replicas of which nobody kept who wrote them",
+        rule=serving.LEFT_OUT,
+        given={"server": _live(_UPDATED, _BY_SCALE), "hpa": AUTOSCALER},
+        breaks=[],
+        unknown={
+            "hpa: spec.scaleTargetRef.name": doubt(_CHAT, f"{_HPA}: spec.scaleTargetRef.name"),
+            "server: metadata.managedFields.1.fieldsV1": doubt(_CHAT, "metadata.managedFields.1.fieldsV1"),
+        },
+    ),
+    Case(
+        name="replicas of what is scaled by others",
+        rule=serving.LEFT_OUT,
+        given={"server": SERVER},
+        settings={"autoscaled": ["ml-serving/*"]},
+        breaks=[
+            Break(
+                "server: spec.replicas",
+                3,
+                f"{_CHAT}: has replicas, which an autoscaler made elsewhere sets too; take spec.replicas out",
+            )
+        ],
+        unknown={},
+    ),
+)

@@ -1,0 +1,214 @@
+"""Cases for `workload_rules.tenancy`."""
+
+from dataclasses import replace
+from typing import Final
+
+from policy_builders import GONE, Break, Case, doubt, manifest
+
+from workload_rules import tenancy
+
+SPACE: Final = manifest("""
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ml-research
+  labels:
+    owner: research
+    cost-center: rd-001
+    environment: prod
+    pod-security.kubernetes.io/enforce: baseline
+""")
+SYSTEM: Final = replace(
+    manifest("""
+apiVersion: v1
+kind: Namespace
+metadata: {name: gpu-operator, labels: {pod-security.kubernetes.io/enforce: privileged}}
+"""),
+    name="in-the-program",
+)
+DENY: Final = manifest("""
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: default-deny, namespace: ml-research}
+spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
+""")
+ALLOW: Final = manifest("""
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: allow-team, namespace: ml-research}
+spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {}}]}]}
+""")
+JOB: Final = manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: nightly, namespace: ml-research}
+spec:
+  template:
+    spec:
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
+""")
+QUOTA: Final = manifest("""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: gpus, namespace: ml-research}
+spec: {hard: {requests.nvidia.com/gpu: 32}}
+""")
+OTHER_QUOTA: Final = manifest("""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: compute, namespace: ml-research}
+spec: {hard: {requests.cpu: 32}}
+""")
+_SPACE: Final = "Namespace ml-research"
+_ENFORCE: Final = "space: metadata.labels.'pod-security.kubernetes.io/enforce'"
+_LABELS: Final = "space: metadata.labels"
+
+
+def _open(directions: str, listed: str) -> str:
+    return (
+        f"{_SPACE}: no NetworkPolicy denies {directions} by default; make one with podSelector {{}}, policyTypes"
+        f" [{listed}] and no rules"
+    )
+
+
+def _no_quota(resource: str) -> str:
+    return (
+        f"Job ml-research/nightly: asks for {resource}, and no ResourceQuota of namespace ml-research has"
+        f" requests.{resource}; make one, or list the namespace under `elsewhere`"
+    )
+
+
+CASES: Final = (
+    Case(
+        name="a Pod Security level",
+        rule=tenancy.POD_SECURITY,
+        given={"space": SPACE, "system": SYSTEM},
+        also=[(_ENFORCE, "restricted")],
+        breaks=[
+            Break(
+                _ENFORCE,
+                GONE,
+                f"{_SPACE}: enforces no Pod Security level; write label pod-security.kubernetes.io/enforce: baseline",
+            ),
+            Break(
+                "space: metadata.labels",
+                GONE,
+                f"{_SPACE}: enforces no Pod Security level; write label pod-security.kubernetes.io/enforce: baseline",
+            ),
+            Break(_ENFORCE, "privileged", f"{_SPACE}: enforces the Pod Security level privileged; write baseline"),
+        ],
+        unknown={
+            _ENFORCE: doubt(_SPACE, "metadata.labels.pod-security.kubernetes.io/enforce"),
+        },
+    ),
+    Case(
+        name="the Pod Security level restricted",
+        rule=tenancy.POD_SECURITY,
+        given={"system": SYSTEM},
+        settings={"level": "restricted"},
+        breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; write restricted")],
+        unknown={},
+    ),
+    Case(
+        name="an owner",
+        rule=tenancy.OWNER,
+        given={"space": SPACE, "system": SYSTEM, "job": JOB},
+        also=[
+            (_LABELS, {"team": "research", "cost-centre": "rd-001", "env": "prod"}),
+            ("space: metadata.labels.owner", "platform"),
+        ],
+        breaks=[
+            Break(f"{_LABELS}.owner", GONE, f"{_SPACE}: has no label owner; write whose it is"),
+            Break(f"{_LABELS}.owner", "", f"{_SPACE}: has no label owner; write whose it is"),
+            Break(_LABELS, GONE, f"{_SPACE}: has no label cost-center, environment, owner; write whose it is"),
+        ],
+        unknown={
+            f"{_LABELS}.owner": doubt(_SPACE, "metadata.labels.owner"),
+        },
+    ),
+    Case(
+        name="an owner of workloads, by the organisation's own label",
+        rule=tenancy.OWNER,
+        given={"space": SPACE},
+        settings={"labels": {"owner": []}, "workloads": True},
+        breaks=[Break("job", JOB, "Job ml-research/nightly: has no label owner; write whose it is")],
+        unknown={},
+    ),
+    Case(
+        name="traffic into a namespace",
+        rule=tenancy.DEFAULT_DENY,
+        given={"space": SPACE, "system": SYSTEM, "deny": DENY, "allow": ALLOW},
+        also=[
+            ("deny: spec.policyTypes", GONE),
+            ("deny: spec.policyTypes", ["Ingress"]),
+            ("deny: spec", {}),
+        ],
+        breaks=[
+            Break("deny", GONE, _open("Ingress", "Ingress")),
+            Break("deny: metadata.namespace", "ml-other", _open("Ingress", "Ingress")),
+            Break("deny: metadata.namespace", GONE, _open("Ingress", "Ingress")),
+            Break("deny: spec.policyTypes", ["Egress"], _open("Ingress", "Ingress")),
+            Break("deny: spec.podSelector.matchLabels", {"app": "a"}, _open("Ingress", "Ingress")),
+            Break(
+                "deny: spec.podSelector.matchExpressions",
+                [{"key": "app", "operator": "Exists"}],
+                _open("Ingress", "Ingress"),
+            ),
+            Break("deny: spec.ingress", [{}], _open("Ingress", "Ingress")),
+        ],
+        unknown={
+            "deny: spec.policyTypes": doubt(_SPACE, "NetworkPolicy ml-research/default-deny: spec.policyTypes"),
+        },
+    ),
+    Case(
+        name="traffic out of a namespace as well",
+        rule=tenancy.DEFAULT_DENY,
+        given={"space": SPACE, "deny": DENY},
+        settings={"egress": True},
+        also=[("deny: spec", {"podSelector": {}, "egress": []})],
+        breaks=[
+            Break("deny", GONE, _open("Ingress and Egress", "Ingress, Egress")),
+            Break("deny: spec.policyTypes", ["Ingress"], _open("Egress", "Egress")),
+            Break("deny: spec.egress", [{}], _open("Egress", "Egress")),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="a quota of GPUs",
+        rule=tenancy.GPU_QUOTA,
+        given={"job": JOB, "quota": QUOTA, "other": OTHER_QUOTA},
+        also=[
+            ("job: spec.template.spec.containers.0.resources", {}),
+            ("job: metadata.namespace", "kueue-system"),
+            ("other: spec.hard", {"requests.cpu": 1, "requests.nvidia.com/gpu": 1}),
+        ],
+        breaks=[
+            Break("quota", GONE, _no_quota("nvidia.com/gpu")),
+            Break("quota: spec.hard", {"limits.nvidia.com/gpu": 32}, _no_quota("nvidia.com/gpu")),
+            Break("quota: metadata.namespace", "ml-other", _no_quota("nvidia.com/gpu")),
+            Break(
+                "job: spec.template.spec.containers.0.resources.limits",
+                {"nvidia.com/mig-1g.10gb": 1},
+                _no_quota("nvidia.com/mig-1g.10gb"),
+            ),
+        ],
+        unknown={
+            "quota: spec.hard": doubt("Job ml-research/nightly", "ResourceQuota ml-research/gpus: spec.hard"),
+        },
+    ),
+    Case(
+        name="quotas that are made elsewhere",
+        rule=tenancy.GPU_QUOTA,
+        given={"job": JOB},
+        settings={"elsewhere": ["ml-*"]},
+        breaks=[
+            Break(
+                "job: metadata.namespace",
+                "default",
+                "Job default/nightly: asks for nvidia.com/gpu, and no ResourceQuota of namespace default has"
+                " requests.nvidia.com/gpu; make one, or list the namespace under `elsewhere`",
+            ),
+        ],
+        unknown={},
+    ),
+)

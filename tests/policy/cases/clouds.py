@@ -1,0 +1,182 @@
+"""Clusters and node pools of three clouds that keep every rule; cases take what they need of them."""
+
+from typing import Any, Final
+
+from policy_builders import Given, manifest
+
+TAGS: Final[dict[str, Any]] = {"owner": "ml-platform", "cost-center": "rd-001", "environment": "prod"}
+
+EKS: Final = Given(
+    "aws:eks/cluster:Cluster",
+    {
+        "name": "ml",
+        "accessConfig": {"authenticationMode": "API"},
+        "vpcConfig": {"endpointPublicAccess": False, "subnetIds": ["subnet-1"]},
+        "tags": TAGS,
+    },
+    "eks",
+    protect=True,
+)
+TEMPLATE: Final = Given(
+    "aws:ec2/launchTemplate:LaunchTemplate",
+    {
+        "name": "h100",
+        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "kmsKeyId": "arn:aws:kms:1"}}],
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        "networkInterfaces": [{"associatePublicIpAddress": "false", "deviceIndex": 0}],
+    },
+    "template",
+)
+GROUP: Final = Given(
+    "aws:eks/nodeGroup:NodeGroup",
+    {
+        "amiType": "AL2023_x86_64_NVIDIA",
+        "capacityType": "ON_DEMAND",
+        "clusterName": "ml",
+        "instanceTypes": ["p5.48xlarge"],
+        "launchTemplate": {"name": "h100", "version": "1"},
+        "scalingConfig": {"minSize": 0, "maxSize": 2, "desiredSize": 0},
+        "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}],
+        "tags": TAGS,
+    },
+    "group",
+    protect=True,
+    ignored=("scalingConfig.desiredSize",),
+)
+CPU_GROUP: Final = Given(
+    "aws:eks/nodeGroup:NodeGroup",
+    {
+        "clusterName": "ml",
+        "instanceTypes": ["m7i.large"],
+        "scalingConfig": {"minSize": 2, "maxSize": 2, "desiredSize": 2},
+    },
+    "cpu",
+)
+SELF_MANAGED: Final = Given(
+    "aws:autoscaling/group:Group",
+    {
+        "launchTemplate": {"name": "self", "version": "1"},
+        "minSize": 0,
+        "maxSize": 2,
+        "tags": [
+            {"key": "kubernetes.io/cluster/ml", "value": "owned", "propagateAtLaunch": True},
+            {
+                "key": "k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu",
+                "value": "present:NoSchedule",
+                "propagateAtLaunch": False,
+            },
+        ],
+    },
+    "self",
+    protect=True,
+)
+SELF_TEMPLATE: Final = Given(
+    "aws:ec2/launchTemplate:LaunchTemplate",
+    {
+        "name": "self",
+        "instanceType": "g6.12xlarge",
+        # --register-with-taints=nvidia.com/gpu=present:NoSchedule
+        "userData": "LS1yZWdpc3Rlci13aXRoLXRhaW50cz1udmlkaWEuY29tL2dwdT1wcmVzZW50Ok5vU2NoZWR1bGU=",
+    },
+    "self-template",
+)
+KARPENTER: Final = manifest("""
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: l4}
+spec:
+  limits: {nvidia.com/gpu: 16}
+  template:
+    spec:
+      taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      requirements:
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [g6.xlarge, g6.12xlarge]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+""")
+NODE_CLASS: Final = manifest("""
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: l4}
+spec:
+  associatePublicIPAddress: false
+  metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {encrypted: true, kmsKeyID: "arn:aws:kms:1"}}]
+  tags: {owner: ml-platform, cost-center: rd-001, environment: prod}
+""")
+GKE: Final = Given(
+    "gcp:container/cluster:Cluster",
+    {
+        "name": "ml",
+        "location": "us-central1",
+        "removeDefaultNodePool": True,
+        "masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": "203.0.113.0/24"}]},
+        "privateClusterConfig": {"enablePrivateNodes": True},
+        "workloadIdentityConfig": {"workloadPool": "ml.svc.id.goog"},
+        "resourceLabels": TAGS,
+    },
+    "gke",
+    protect=True,
+)
+GKE_POOL: Final = Given(
+    "gcp:container/nodePool:NodePool",
+    {
+        "cluster": "ml",
+        "location": "us-central1",
+        "autoscaling": {"totalMinNodeCount": 0, "totalMaxNodeCount": 4},
+        "networkConfig": {"enablePrivateNodes": True},
+        "nodeConfig": {
+            "machineType": "a2-ultragpu-8g",
+            "bootDiskKmsKey": "projects/ml/key",
+            "resourceLabels": TAGS,
+            "shieldedInstanceConfig": {"enableSecureBoot": True, "enableIntegrityMonitoring": True},
+            "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}],
+            "workloadMetadataConfig": {"mode": "GKE_METADATA"},
+        },
+    },
+    "gke-pool",
+    protect=True,
+)
+AKS: Final = Given(
+    "azure-native:containerservice:ManagedCluster",
+    {
+        "resourceName": "ml",
+        "resourceGroupName": "ml",
+        "agentPoolProfiles": [
+            {
+                "name": "system",
+                "mode": "System",
+                "count": 3,
+                "vmSize": "Standard_D8s_v5",
+                "enableEncryptionAtHost": True,
+                "securityProfile": {"enableSecureBoot": True, "enableVTPM": True},
+            }
+        ],
+        "apiServerAccessProfile": {"enablePrivateCluster": True},
+        "disableLocalAccounts": True,
+        "oidcIssuerProfile": {"enabled": True},
+        "securityProfile": {"workloadIdentity": {"enabled": True}},
+        "tags": TAGS,
+    },
+    "aks",
+    protect=True,
+)
+AKS_POOL: Final = Given(
+    "azure-native:containerservice/v20250501:AgentPool",
+    {
+        "resourceName": "ml",
+        "resourceGroupName": "ml",
+        "enableAutoScaling": True,
+        "enableEncryptionAtHost": True,
+        "maxCount": 4,
+        "minCount": 0,
+        "mode": "User",
+        "nodeTaints": ["nvidia.com/gpu=present:NoSchedule"],
+        "scaleSetPriority": "Regular",
+        "tags": TAGS,
+        "vmSize": "Standard_ND96isr_H100_v5",
+    },
+    "aks-pool",
+    protect=True,
+)
+POOLS: Final = {"eks": GROUP, "karpenter": KARPENTER, "gke": GKE_POOL, "aks": AKS_POOL, "cluster": AKS}
+"""A pool of each cloud, and a cluster that has one inline."""

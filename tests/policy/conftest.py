@@ -1,0 +1,17 @@
+"""Packs as processes, one of each for the whole run."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from console.policies.process import Client, pack_process
+from console.project import ROOT
+from document import PACKS
+
+
+@pytest.fixture(scope="session")
+def packs() -> Iterator[dict[str, Client]]:
+    """Each pack of ours, by the name of its folder, in a process as Pulumi starts it."""
+    with ExitStack() as running:
+        yield {name: running.enter_context(pack_process(ROOT / "policy" / name)) for name in PACKS}

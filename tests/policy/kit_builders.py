@@ -1,0 +1,136 @@
+"""A small pack, asked as its process is."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, cast
+
+import grpc
+from policy_builders import TODAY, Given, changed
+from pulumi.runtime.proto import analyzer_pb2 as wire
+from pydantic import Field
+
+from judge import ADVICE, MUST, Pack, Resource, Rule, Settings, Severity, Stack, Subject, kubernetes
+from judge.reading import SECRET, SIGNATURE
+from judge.server import Analyzer
+from judge.verdicts import Court
+
+PREFIX = "exempt.test/"
+
+
+class Sizes(Settings):
+    """Bounds of the rules here."""
+
+    most: int = Field(3, ge=1, description="Replicas that a Deployment may have.")
+
+
+DEPLOYMENTS = Subject("deployments", kubernetes("apps:Deployment"), lambda resource: [resource])
+
+
+def too_many(resource: Resource, settings: Sizes) -> Iterator[str]:
+    replicas = resource.props.number("spec", "replicas") or Decimal(1)
+    if replicas > settings.most:
+        yield f"has {replicas} replicas; write {settings.most} or fewer"
+
+
+def fewer(_: str, props: dict[str, Any], settings: Sizes) -> bool:
+    if props["spec"].get("replicas", 1) <= settings.most:
+        return False
+    props["spec"]["replicas"] = settings.most
+    return True
+
+
+def shown(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
+    for name, each in resource.props.entries("spec", "shown").items():
+        yield f"{name} is {each.text()}"
+
+
+def has_account(resource: Resource, settings: Settings, stack: Stack) -> Iterator[str]:  # noqa: ARG001 - as above
+    wanted = resource.props.text("spec", "account")
+    accounts = Subject("accounts", kubernetes("core:ServiceAccount"), lambda each: [each])
+    if wanted and not stack.first(accounts, lambda each: each.props.text("metadata", "name") == wanted):
+        yield f"names account {wanted}, which is not there"
+
+
+def rule(name: str, judge: Any, settings: type[Any] = Settings, **more: Any) -> Rule[Resource, Any]:
+    given: dict[str, Any] = {"severity": Severity.HIGH, "level": MUST, "on": DEPLOYMENTS, **more}
+    return Rule(name=name, says=f"It keeps {name}.", why="", mend="", link="", judge=judge, settings=settings, **given)
+
+
+def exemptions(resource: Resource) -> dict[str, str]:
+    found = resource.props.entries("metadata", "annotations")
+    return {key.removeprefix(PREFIX): each.text() for key, each in found.items() if key.startswith(PREFIX)}
+
+
+FEW = rule("few-replicas", too_many, Sizes, remedy=fewer)
+SHOWN = rule("nothing-shown", shown, level=ADVICE)
+ACCOUNT = rule("account-there", has_account, whole=True)
+
+
+def pack(*rules: Rule[Resource, Any]) -> Pack:
+    return Pack("test", "1.0.0", "For tests.", rules or (FEW, SHOWN, ACCOUNT), exemptions)
+
+
+def deployment(**spec: Any) -> Given:
+    props = {"metadata": {"name": "api", "namespace": "ml"}, "spec": spec}
+    return Given("kubernetes:apps/v1:Deployment", props, "api")
+
+
+def exempted(given: Given, name: str, text: str) -> Given:
+    return changed({"it": given}, f"it: metadata.annotations.'{PREFIX}{name}'", text)["it"]
+
+
+@dataclass
+class Refusal:
+    """Where a refusal of the protocol ends."""
+
+    code: grpc.StatusCode | None = None
+    words: str = ""
+
+    def abort(self, code: grpc.StatusCode, words: str) -> None:
+        self.code, self.words = code, words
+
+
+class Asked:
+    """A pack, asked as its process is."""
+
+    def __init__(self, *rules: Rule[Resource, Any], today: date = TODAY) -> None:
+        self.analyzer = Analyzer(Court(pack(*rules), today))
+        self.refusal = Refusal()
+        self._context = cast("grpc.ServicerContext", self.refusal)
+
+    def configure(self, **given: tuple[int, Mapping[str, Any]]) -> str:
+        request = wire.ConfigureAnalyzerRequest()
+        for name, (level, settings) in given.items():
+            config = request.policyConfig[name.replace("_", "-")]
+            config.enforcementLevel = level  # pyright: ignore[reportAttributeAccessIssue] - an int is what it takes
+            config.properties.update(dict(settings))
+        self.analyzer.Configure(request, self._context)
+        return self.refusal.words
+
+    def each(self, given: Given) -> list[tuple[str, int, str]]:
+        return self._said(self.analyzer.Analyze(given.asked(), self._context))
+
+    def together(self, *given: Given) -> list[tuple[str, int, str]]:
+        request = wire.AnalyzeStackRequest()
+        for each in given:
+            asked = each.asked()
+            request.resources.add(type=asked.type, urn=asked.urn, name=asked.name, properties=asked.properties)
+        return self._said(self.analyzer.AnalyzeStack(request, self._context))
+
+    def mended(self, given: Given) -> wire.RemediateResponse:
+        return self.analyzer.Remediate(given.asked(), self._context)
+
+    @staticmethod
+    def _said(response: wire.AnalyzeResponse) -> list[tuple[str, int, str]]:
+        found = cast("list[wire.AnalyzeDiagnostic]", response.diagnostics)
+        return [(each.policyName, each.enforcementLevel, each.message.split("\n", 1)[1]) for each in found]
+
+
+MANY = deployment(replicas=5)
+TOO_MANY = "Deployment ml/api: has 5 replicas; write 3 or fewer"
+
+
+def secret(value: object) -> dict[str, object]:
+    return {SIGNATURE: SECRET, "value": value}

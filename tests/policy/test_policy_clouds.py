@@ -1,0 +1,276 @@
+"""The pack of clouds: its tables, exemptions by tags and labels, what a whole stack tells, and programs of others."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final, cast
+
+import pytest
+import yaml
+from cases import clouds
+from policy_builders import TODAY, UNKNOWN, Given, doubt, findings, messages
+
+from cloud_rules import PACK, buying, gpu_pools, machines, sizes
+from cloud_rules.machines import Machines, Prices
+from cloud_rules.tokens import token
+from judge.stacks import Stack
+from judge.verdicts import Court
+
+
+@pytest.mark.parametrize(
+    ("machine", "gpus"),
+    [
+        ("p5.48xlarge", 8),
+        ("p6-b200.48xlarge", 8),
+        ("g6.12xlarge", 4),
+        ("g5.16xlarge", 1),
+        ("a3-megagpu-8g", 8),
+        ("a2-megagpu-16g", 16),
+        ("g2-standard-24", 2),
+        ("g2-standard-32", 1),
+        ("Standard_ND96isr_H100_v5", 8),
+        ("Standard_NC64as_T4_v3", 4),
+        ("Standard_NC80adis_H100_v5", 2),
+        # Parts of one, new sizes of families that have them, and families of Karpenter: nobody knows how many.
+        ("g6f.xlarge", None),
+        ("p9.metal", None),
+        ("p5.*", None),
+        ("a9-ultragpu-8g", None),
+        ("g4-standard-6", None),
+        ("Standard_NV6ads_A10_v5", None),
+        # No GPUs, however alike the names are.
+        ("m7i.large", 0),
+        ("inf2.xlarge", 0),
+        ("g1-small", 0),
+        ("c3-standard-8", 0),
+        ("Standard_NP10s", 0),
+        ("Standard_D8s_v5", 0),
+        ("", 0),
+    ],
+)
+def test_gpus_of_machines_on_all_three_clouds(machine: str, gpus: int | None) -> None:
+    assert Machines().gpus_of(machine) == gpus
+
+
+def test_an_organisation_says_gpus_and_prices_before_the_table_does() -> None:
+    said = Prices(machines={"p5.*": 7, "Standard_X1": 2}, prices={"p5.48xlarge": 30.5, "rack-*": 1})
+    assert said.gpus_of("p5.48xlarge") == 7
+    assert said.gpus_of("Standard_X1") == 2
+    assert said.price_of("p5.48xlarge") == Decimal("30.5")
+    assert said.price_of("rack-7") == 1
+    assert said.price_of("p4d.24xlarge") == Decimal("21.957642")
+
+
+def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has_no_price() -> None:
+    assert Prices().price_of("g6.*") == Decimal("13.3504")
+    assert Prices().price_of("p99.*") is None
+    assert Prices().price_of("a3-ultragpu-8g") is None
+
+
+def test_every_block_of_the_table_says_its_source_and_its_day() -> None:
+    found = machines.table()
+    blocks = [*found["gpus"], found["patterns"], *found["prices"]]
+    assert len(blocks) == 10
+    for block in blocks:
+        assert block["source"], block
+        assert date(2026, 1, 1) <= block["date"] <= TODAY
+
+
+@pytest.mark.parametrize(
+    ("pool", "at", "says"),
+    [
+        ({**clouds.GROUP.props, "instanceTypes": ["p5e.48xlarge"]}, clouds.GROUP, "instanceTypes.0 is p5e.48xlarge"),
+        ({**clouds.AKS_POOL.props, "vmSize": "Standard_X1"}, clouds.AKS_POOL, "vmSize is Standard_X1"),
+        (
+            {
+                **clouds.GKE_POOL.props,
+                "nodeConfig": {
+                    "machineType": "n1-standard-8",
+                    "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}],
+                },
+            },
+            clouds.GKE_POOL,
+            "nodeConfig.machineType is n1-standard-8+2xnvidia-tesla-t4",
+        ),
+    ],
+    ids=["aws", "azure", "gcp"],
+)
+def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
+    pool: dict[str, Any], at: Given, says: str
+) -> None:
+    given = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
+    found = findings(buying.POOL_BUDGET, given, {"monthly": 100})
+    path, why = says.split(" ", 1)
+    why = f"{why}, whose price is in no table (the setting `prices` takes it)"
+    assert messages(found, "unknown") == (doubt(given["it"].resource().place, path, why),)
+    (broken,) = messages(found, "broken")
+    assert broken.startswith("NodeGroup cpu: all node pools cost up to 147 USD a month, and 100 are allowed;")
+
+
+def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
+    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
+    found = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
+    assert messages(found, "unknown") == (doubt("NodePool l4", "spec.limits", "bound neither nodes nor GPUs"),)
+
+
+def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
+    pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
+    found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
+    why = "is Standard_NV6ads_A10_v5, whose number of GPUs is in no table (the setting `machines` takes it)"
+    assert messages(found, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
+
+
+def test_zones_that_nobody_says_matter_only_where_nodes_are_bounded() -> None:
+    pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
+    assert findings(sizes.POOL_MAXIMUM, {"it": pool}) == []
+    found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
+    why = "is not said, and the numbers are for each zone"
+    assert messages(found, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
+
+
+def test_a_template_of_another_stack_leaves_the_machine_open() -> None:
+    group = {key: each for key, each in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
+    found = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
+    why = "is none of this stack that names a machine, and neither does the group"
+    assert messages(found, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
+
+
+def test_in_a_preview_of_a_whole_stack_what_the_program_did_not_give_is_not_there() -> None:
+    given = dict.fromkeys(clouds.GKE.props, ())
+    computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
+    filled_in = replace(clouds.GKE, props=computed, needs=given)
+    assert findings(gpu_pools.GPU_POOL_TAINTED, {"it": filled_in}) == []
+    from_elsewhere = replace(filled_in, needs={**given, "nodePools": ()})
+    found = findings(gpu_pools.GPU_POOL_TAINTED, {"it": from_elsewhere})
+    assert messages(found, "unknown") == (doubt("Cluster gke", "nodePools"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "way", "key", "value"),
+    [
+        (clouds.GROUP, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (clouds.AKS_POOL, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (
+            clouds.GKE_POOL,
+            ("nodeConfig", "resourceLabels"),
+            "exempt-gpu-pool-tainted",
+            "2027-01-31_waits-for-the-new-driver",
+        ),
+        (
+            clouds.KARPENTER,
+            ("metadata", "annotations"),
+            "exempt.gpu-rules/gpu-pool-tainted",
+            "2027-01-31 waits for the new driver",
+        ),
+    ],
+    ids=["aws", "azure", "gcp", "karpenter"],
+)
+def test_tags_labels_and_annotations_exempt_until_a_day(
+    given: Given, way: tuple[str, ...], key: str, value: str
+) -> None:
+    props = _without_taints(given.props)
+    part = props
+    for each in way:
+        part[each] = dict(part.get(each, {}))
+        part = part[each]
+    part[key] = value
+    court = Court(PACK, TODAY)
+    resource = replace(given, props=props).resource()
+    found = [*court.judge(resource), *court.judge_stack(Stack([resource]))]
+    exempted = [each for each in found if each.rule is gpu_pools.GPU_POOL_TAINTED]
+    assert [each.outcome for each in exempted] == ["exempted"]
+    assert "exempted until 2027-01-31 (waits" in exempted[0].message
+    assert not [each for each in found if each.rule.name == "exemptions-in-order"]
+
+
+def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
+    tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
+    props = {**clouds.SELF_MANAGED.props, "desiredCapacity": 1, "tags": [*clouds.SELF_MANAGED.props["tags"], tag]}
+    found = Court(PACK, TODAY).judge(replace(clouds.SELF_MANAGED, props=props).resource())
+    assert [(each.rule.name, each.outcome) for each in found] == [("size-left-to-autoscaler", "exempted")]
+
+
+@pytest.mark.parametrize(
+    ("type_", "plain"),
+    [
+        ("azure-native:containerservice/v20250501:AgentPool", "azure-native:containerservice:AgentPool"),
+        (
+            "azure-native:containerservice/v20240202preview:ManagedCluster",
+            "azure-native:containerservice:ManagedCluster",
+        ),
+        ("kubernetes:karpenter.sh/v1beta1:NodePool", "kubernetes:karpenter.sh:NodePool"),
+        ("aws:eks/nodeGroup:NodeGroup", "aws:eks/nodeGroup:NodeGroup"),
+    ],
+)
+def test_versions_of_an_api_are_one_type(type_: str, plain: str) -> None:
+    assert token(type_) == plain
+
+
+def test_what_keeps_every_rule_is_passed_in_silence_by_the_pack() -> None:
+    court = Court(PACK, TODAY)
+    given = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
+    agent = Given("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
+    system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
+    cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
+    resources = [each.resource() for each in (*given, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)]
+    found = [*(each for resource in resources for each in court.judge(resource)), *court.judge_stack(Stack(resources))]
+    assert [each.message for each in found] == []
+
+
+WRONG: Final[list[Any]] = [
+    UNKNOWN,
+    *yaml.safe_load("[null, text, '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
+]
+"""What does not belong where it is put."""
+EVERYTHING = {name: each for name, each in vars(clouds).items() if isinstance(each, Given)}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> None:
+    court = Court(PACK, TODAY)
+    asked = {"deletion-protected", "pool-minimum-zero"}
+    settings: dict[str, dict[str, Any]] = {each: {"asked": True} for each in asked}
+    settings |= {
+        "pool-maximum": {"nodes": 1, "gpus": 1},
+        "pool-budget": {"monthly": 1, "centers": {"rd-001": 1}},
+        "machine-allowed": {"allowed": ["x"]},
+        "spot-outside-production": {"spot": "forbidden"},
+        "disks-encrypted": {"keys": "own", "host": True},
+        "node-integrity": {"boot": True},
+    }
+    court.configure({}, settings)
+    others = [each for each in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED) if each is not EVERYTHING[name]]
+    judged = 0
+    for props in _spoilt(EVERYTHING[name].props):
+        resource = replace(EVERYTHING[name], props=props).resource()
+        stack = Stack([resource, *(each.resource() for each in others)])
+        found = [*court.judge(resource), *court.judge_stack(stack)]
+        assert [each.message for each in found if each.outcome == "mistake"] == [], props
+        judged += 1
+    assert judged > 2 * len(WRONG)
+
+
+def _spoilt(value: object) -> Iterator[Any]:
+    """The same with each part in turn replaced by what does not belong there."""
+    if isinstance(value, dict):
+        entries = cast("dict[str, object]", value)
+        for key, part in entries.items():
+            yield from ({**entries, key: each} for each in (*WRONG, *_spoilt(part)))
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        for index, part in enumerate(items):
+            yield from ([*items[:index], each, *items[index + 1 :]] for each in (*WRONG, *_spoilt(part)))
+
+
+def _of_cpus() -> dict[str, Any]:
+    return {**clouds.GKE_POOL.props["nodeConfig"], "machineType": "n2-standard-8"}
+
+
+def _without_taints(props: dict[str, Any]) -> dict[str, Any]:
+    """The same without any taint, however deep."""
+    return {
+        key: _without_taints(cast("dict[str, Any]", each)) if isinstance(each, dict) else each
+        for key, each in props.items()
+        if key not in {"taints", "nodeTaints"}
+    }

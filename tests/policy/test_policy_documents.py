@@ -1,0 +1,129 @@
+"""docs/policies.md is what the rules say, and the sets of policy/config are what packs take."""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from kit_builders import Refusal
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+import document
+from console.policies.choosing import choose, config_set
+from console.policies.configuration import read_config, reconciled
+from console.policies.schemas import wrong
+from console.project import ROOT
+from judge import EnforcementLevel
+from judge.exemptions import Exemption
+from judge.server import Analyzer
+from judge.verdicts import Court
+
+RULES = [pytest.param(name, rule, id=rule.name) for name, pack in document.PACKS.items() for rule in Court(pack).rules]
+SETS = [pytest.param(pack, name, id=f"{pack}-{name}") for pack in document.PACKS for name in document.SETS]
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert document.PAGE.read_text(encoding="utf-8") == document.page(), "say `make policies`"
+
+
+@pytest.mark.parametrize(("pack", "rule"), RULES)
+def test_a_rule_says_what_why_how_to_mend_and_where_to_read_more(pack: str, rule: document.AnyRule) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
+    for sentence in (rule.says, rule.why, rule.mend):
+        assert re.fullmatch(r"[A-Z`{].*\.\)?", sentence), sentence
+    assert re.fullmatch(r"https://\S+", rule.link)
+    text = document.page()
+    assert f"](#{pack}-{rule.name})" in text
+    assert f'<a id="{pack}-{rule.name}"></a>' in text
+
+
+@pytest.mark.parametrize(("pack", "rule"), RULES)
+def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, rule: document.AnyRule) -> None:
+    for name, schema in rule.schema().items():
+        assert schema["description"].endswith("."), (pack, name)
+        assert "$ref" not in json.dumps(schema), "the CLI resolves no references"
+        Draft202012Validator.check_schema(schema)
+        assert wrong(schema, schema["default"], name) == []
+
+
+@pytest.mark.parametrize(("pack", "name"), SETS)
+def test_a_set_is_taken_by_its_pack_as_the_engine_sends_it(pack: str, name: str) -> None:
+    file = ROOT / "policy" / "config" / f"{pack}-{name}.json"
+    analyzer = Analyzer(Court(document.PACKS[pack]))
+    info = analyzer.GetAnalyzerInfo(None, None)  # pyright: ignore[reportArgumentType] - neither is looked at
+    request = reconciled(info, read_config(file), file.name)
+    refusal = Refusal()
+    analyzer.Configure(request, refusal)  # pyright: ignore[reportArgumentType] - what it needs of one
+    assert refusal.words == ""
+    given = json.loads(file.read_text(encoding="utf-8"))
+    for rule in analyzer.court.rules:
+        assert analyzer.court.configuration.level(rule) is document.level(rule, given)
+
+
+@pytest.mark.parametrize("pack", list(document.PACKS))
+def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
+    strictness = [EnforcementLevel.DISABLED, EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY]
+    dev, prod = (document.read_set(pack, name) for name in document.SETS)
+    for rule in Court(document.PACKS[pack]).rules:
+        weaker, stronger = (strictness.index(document.level(rule, each)) for each in (dev, prod))
+        assert weaker <= stronger, rule.name
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [("prod", "prod"), ("production-eu", "prod"), ("live", "prod"), ("dev", "dev"), ("example", "dev"), ("", "dev")],
+)
+def test_a_stack_has_the_set_of_its_environment(environment: str, name: str) -> None:
+    assert config_set(environment) == name
+    assert choose("clouds", environment).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
+    assert choose("clouds=own.json", environment).config == Path("own.json")
+
+
+def test_a_pack_that_is_asked_twice_says_the_same_of_itself() -> None:
+    for pack in document.PACKS.values():
+        first, second = (Analyzer(Court(pack)).GetAnalyzerInfo(None, None) for _ in range(2))  # pyright: ignore[reportArgumentType] - as above
+        assert isinstance(first, wire.AnalyzerInfo)
+        assert first == second
+
+
+def test_the_exemptions_of_the_page_are_in_order() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", document.page(), re.DOTALL)
+    shown = yaml.safe_load(block)
+    names = {rule.name for pack in document.PACKS.values() for rule in pack.rules}
+    found = [*shown["metadata"]["annotations"].items(), *shown["tags"].items(), *shown["resourceLabels"].items()]
+    assert len(found) == 3
+    for key, text in found:
+        prefix = next(each for each in ("exempt.gpu-rules/", "exempt:", "exempt-") if key.startswith(each))
+        assert key.removeprefix(prefix) in names
+        assert Exemption.of(str(text)) is not None, text
+
+
+@pytest.mark.parametrize("pack", list(document.PACKS))
+def test_a_pack_asks_for_all_that_it_imports(pack: str) -> None:
+    folder = ROOT / "policy" / pack
+    asked = set(re.findall(r"^[a-z-]+", (folder / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    # With what these require themselves: grpcio, protobuf and pyyaml; typing_extensions.
+    brought = {
+        "pulumi": {"pulumi", "grpc", "google", "yaml"},
+        "pulumi-policy": {"pulumi_policy"},
+        "pydantic": {"pydantic", "typing_extensions"},
+    }
+    known = set[str]().union(*(brought[each] for each in asked if each in brought)) | sys.stdlib_module_names
+    own = {file.name.removesuffix(".py") for file in folder.iterdir()}
+    imported = {
+        name.split(".")[0]
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for name in imports(node)
+    }
+    assert imported - known - own == set()
+
+
+def imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

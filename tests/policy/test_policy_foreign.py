@@ -1,0 +1,53 @@
+"""What packs say of programs that are not ours: manifests in the shape of well-known charts and examples."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from policy_builders import Given, manifest
+
+from document import PACKS
+from judge.resources import read
+from judge.secrets import Secrets
+from judge.stacks import Stack
+from judge.verdicts import Court, Finding
+
+FOLDER = Path(__file__).parent / "foreign"
+VERDICTS = FOLDER / "verdicts.yaml"
+"""What each pack says of each of them by its defaults; reviewed by a person, each line."""
+PINNED: dict[str, list[str]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
+NAMES = sorted(file.stem for file in FOLDER.glob("*.yaml") if file != VERDICTS)
+
+
+def given(name: str) -> list[Given]:
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    return [manifest(each) for each in text.split("\n---\n")]
+
+
+def findings(name: str) -> list[Finding]:
+    secrets = Secrets()
+    resources = [read(each.asked(), secrets) for each in given(name)]
+    found: list[Finding] = []
+    for pack in PACKS.values():
+        court = Court(pack)
+        found += [each for resource in resources for each in court.judge(resource)]
+        found += court.judge_stack(Stack(resources))
+    return found
+
+
+def verdict(name: str) -> list[str]:
+    return sorted(f"{each.level.value} {each.rule.name}: {each.message}" for each in findings(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_foreign_program_gets_the_verdict_that_was_reviewed(name: str) -> None:
+    assert verdict(name) == PINNED[name]
+
+
+def test_every_program_that_is_pinned_is_there() -> None:
+    assert list(PINNED) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_of_a_foreign_program_is_beyond_what_rules_can_read(name: str) -> None:
+    assert [each.message for each in findings(name) if each.outcome in {"unknown", "mistake"}] == []

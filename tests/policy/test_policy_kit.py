@@ -1,0 +1,247 @@
+"""What packs share: exemptions, levels, settings, remedies."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.protobuf.json_format import MessageToDict
+from kit_builders import (
+    FEW,
+    MANY,
+    SHOWN,
+    TOO_MANY,
+    Asked,
+    Sizes,
+    deployment,
+    exempted,
+    pack,
+    secret,
+)
+from policy_builders import UNKNOWN, changed
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from judge import MUST
+
+# Exemptions.
+
+
+def test_an_exemption_in_order_turns_a_breach_into_advice_that_names_day_and_reason() -> None:
+    said = Asked().each(exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart"))
+    assert said == [("few-replicas", wire.ADVISORY, f"exempted until 2026-12-31 (waits for the new chart): {TOO_MANY}")]
+
+
+def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
+    given = exempted(MANY, "few-replicas", "2026-11-21 until today")
+    assert [level for _, level, _ in Asked(today=date(2026, 11, 21)).each(given)] == [wire.ADVISORY]
+    said = Asked(today=date(2026, 11, 22)).each(given)
+    assert [(name, level) for name, level, _ in said] == [
+        ("few-replicas", wire.MANDATORY),
+        ("exemptions-in-order", wire.MANDATORY),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        pytest.param(
+            "few-replicas",
+            "2026-11-20 waits for the new chart",
+            "it ended on 2026-11-20; mend the resource and take the exemption out",
+            id="expired",
+        ),
+        pytest.param(
+            "few-replicas",
+            "2029-01-01 waits for the new chart",
+            "2029-01-01 is more than 180 days away; choose an earlier day",
+            id="too long",
+        ),
+        pytest.param(
+            "few-replicas",
+            "because I say so",
+            "'because I say so' is no exemption; write a day and a reason, as in `2027-01-31 waits for the new driver`",
+            id="malformed",
+        ),
+        pytest.param(
+            "few-replicas",
+            "2026-12-31",
+            "'2026-12-31' is no exemption; write a day and a reason, as in `2027-01-31 waits for the new driver`",
+            id="no reason",
+        ),
+        pytest.param(
+            "few-replicas",
+            "2026-02-30 there is no such day",
+            "'2026-02-30 there is no such day' is no exemption; write a day and a reason, as in `2027-01-31 waits for"
+            " the new driver`",
+            id="no day",
+        ),
+        pytest.param(
+            "less-replicas",
+            "2026-12-31 waits for the new chart",
+            "there is no such rule in this pack; mend the name, or take the exemption out",
+            id="no such rule",
+        ),
+        pytest.param(
+            "exemptions-in-order",
+            "2026-12-31 waits for the new chart",
+            "nobody is exempted from this rule; mend the resource and take the exemption out",
+            id="from itself",
+        ),
+    ],
+)
+def test_an_exemption_that_is_not_in_order_is_a_breach_itself_and_exempts_from_nothing(
+    name: str, text: str, words: str
+) -> None:
+    assert Asked().each(exempted(MANY, name, text)) == [
+        ("few-replicas", wire.MANDATORY, TOO_MANY),
+        ("exemptions-in-order", wire.MANDATORY, f"Deployment ml/api, exemption from {name}: {words}"),
+    ]
+
+
+def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_long() -> None:
+    asked = Asked()
+    assert not asked.configure(exemptions_in_order=(wire.MANDATORY, {"never": ["few-replicas"], "longest": 30}))
+    said = asked.each(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
+    assert said[0] == ("few-replicas", wire.MANDATORY, TOO_MANY)
+    assert said[1][2].endswith("nobody is exempted from this rule; mend the resource and take the exemption out")
+    far = exempted(deployment(), "nothing-shown", "2026-12-31 waits for the new chart")
+    assert [words for _, _, words in asked.each(far)] == [
+        "Deployment ml/api, exemption from nothing-shown: 2026-12-31 is more than 30 days away; choose an earlier day"
+    ]
+
+
+def test_a_breach_whose_exemption_cannot_be_told_stays_one() -> None:
+    said = Asked().each(changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"])
+    assert said[0] == (
+        "few-replicas",
+        wire.MANDATORY,
+        f"{TOO_MANY} (whether it is exempted cannot be told: metadata.annotations is not known before it is deployed)",
+    )
+    assert [(name, level) for name, level, _ in said[1:]] == [("exemptions-in-order", wire.ADVISORY)]
+
+
+# Levels and settings.
+
+
+def test_the_pack_tells_each_rule_with_its_schema_and_level() -> None:
+    info = Asked().analyzer.GetAnalyzerInfo(cast("Any", None), cast("grpc.ServicerContext", None))
+    few = next(each for each in cast("list[wire.PolicyInfo]", info.policies) if each.name == "few-replicas")
+    assert (few.enforcementLevel, few.severity, few.policy_type) == (
+        wire.MANDATORY,
+        wire.POLICY_SEVERITY_HIGH,
+        wire.POLICY_TYPE_RESOURCE,
+    )
+    assert MessageToDict(few.configSchema.properties) == {
+        "most": {
+            "default": 3.0,
+            "description": "Replicas that a Deployment may have.",
+            "minimum": 1.0,
+            "type": "integer",
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "found"),
+    [
+        (wire.ADVISORY, [wire.ADVISORY]),
+        (wire.MANDATORY, [wire.MANDATORY]),
+        (wire.REMEDIATE, [wire.MANDATORY]),
+        (wire.DISABLED, []),
+    ],
+)
+def test_an_organisation_sets_a_level(level: int, found: list[int]) -> None:
+    asked = Asked()
+    asked.configure(few_replicas=(level, {}))
+    assert [each for _, each, _ in asked.each(MANY)] == found
+
+
+def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() -> None:
+    asked = Asked()
+    assert not asked.configure(few_replicas=(wire.MANDATORY, {"most": 5}), all=(wire.MANDATORY, {}))
+    assert asked.each(MANY) == []
+    assert not asked.configure(nothing_shown=(wire.ADVISORY, {}))
+    assert [words for _, _, words in asked.each(MANY)] == [TOO_MANY]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        pytest.param(
+            "few_replica", {}, "there is no rule few-replica in this pack; did you mean few-replicas?", id="rule"
+        ),
+        pytest.param(
+            "other",
+            {},
+            "there is no rule other in this pack; there are account-there, exemptions-in-order, few-replicas,"
+            " nothing-shown",
+            id="no rule near",
+        ),
+        pytest.param(
+            "few_replicas",
+            {"mots": 4},
+            "few-replicas.mots: extra inputs are not permitted (it is 4.0); the rule's settings are most",
+            id="setting",
+        ),
+        pytest.param(
+            "few_replicas",
+            {"most": 0},
+            "few-replicas.most: input should be greater than or equal to 1 (it is 0.0); the rule's settings are most",
+            id="value",
+        ),
+    ],
+)
+def test_a_configuration_that_no_rule_understands_is_refused_by_name(
+    name: str, settings: dict[str, object], words: str
+) -> None:
+    asked = Asked()
+    asked.configure(**{name: (wire.MANDATORY, settings)})
+    assert (asked.refusal.code, asked.refusal.words) == (grpc.StatusCode.INVALID_ARGUMENT, words)
+    assert [each for _, _, each in asked.each(MANY)] == [TOO_MANY]
+
+
+def test_two_rules_of_one_name_are_no_pack() -> None:
+    with pytest.raises(ValueError, match="two rules of pack test are called few-replicas"):
+        pack(FEW, replace(SHOWN, name="few-replicas"))
+
+
+# Remedies.
+
+
+def test_a_remedy_changes_its_part_and_leaves_secrets_and_unknown_values_as_they_are() -> None:
+    asked = Asked()
+    asked.configure(few_replicas=(wire.REMEDIATE, {}))
+    (remedy,) = asked.mended(deployment(replicas=5, key=secret("hunter2"), later=UNKNOWN)).remediations
+    assert (remedy.policyName, remedy.diagnostic) == ("few-replicas", "")
+    assert MessageToDict(remedy.properties)["spec"] == {"replicas": 3.0, "key": secret("hunter2"), "later": UNKNOWN}
+
+
+def test_nothing_is_mended_unless_its_level_says_so_nor_where_all_is_well() -> None:
+    asked = Asked()
+    assert asked.mended(MANY) == wire.RemediateResponse()
+    asked.configure(few_replicas=(wire.REMEDIATE, {}))
+    assert asked.mended(deployment(replicas=2)) == wire.RemediateResponse()
+
+
+def test_a_resource_that_is_exempted_is_not_mended() -> None:
+    asked = Asked()
+    asked.configure(few_replicas=(wire.REMEDIATE, {}))
+    given = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
+    (said,) = asked.mended(given).not_applicable
+    assert (said.policy_name, said.reason) == ("few-replicas", "The resource is exempted from this rule.")
+    assert not asked.mended(given).remediations
+    assert [level for _, level, _ in asked.each(given)] == [wire.ADVISORY]
+
+
+def test_a_remedy_that_fails_and_a_rule_without_one_leave_the_resource_alone() -> None:
+    def fails(_: str, props: dict[str, Any], settings: Sizes) -> bool:  # noqa: ARG001 - as remedies are called
+        raise KeyError(props.pop("spec")["replicas"])
+
+    asked = Asked(replace(FEW, remedy=fails), replace(SHOWN, level=MUST))
+    asked.configure(few_replicas=(wire.REMEDIATE, {}), nothing_shown=(wire.REMEDIATE, {}))
+    response = asked.mended(MANY)
+    assert [(each.diagnostic, len(each.properties.fields)) for each in response.remediations] == [
+        ("rule few-replicas has a mistake (KeyError) and mended nothing", 0)
+    ]
+    assert [each.policy_name for each in response.not_applicable] == ["nothing-shown"]

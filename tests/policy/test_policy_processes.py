@@ -1,0 +1,208 @@
+"""Packs as Pulumi runs them: processes, asked by the analyzer protocol, about every stack of this project."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+import yaml
+from google.protobuf.empty_pb2 import Empty
+from kit_builders import deployment
+from policy_builders import Given
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from console.errors import ConsoleError
+from console.policies.asking import Questions, questions
+from console.policies.choosing import choose
+from console.policies.configuration import read_config
+from console.policies.findings import Judged, by_weight
+from console.policies.judging import Session
+from console.policies.process import Client, pack_process
+from console.project import ROOT, Preview, preview, stack_names
+from document import PACKS, read_set
+
+VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
+"""What each pack says of each stack, under the set of the stack's environment: reviewed; written by pin_verdicts.py."""
+PINNED: dict[str, dict[str, list[str]]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
+
+
+def verdict(judged: Judged) -> list[str]:
+    return [f"{each.kind} {each.rule}: {each.message}" for each in by_weight(judged.findings)]
+
+
+@cache
+def previewed(stack: str) -> Preview:
+    return preview(stack)
+
+
+def judged(client: Client, pack: str, stack: str) -> Judged:
+    found = previewed(stack)
+    config = choose(pack, found.stack.environment).config
+    session = Session.of(client, read_config(config) if config else {})
+    client.open(found.rendered.project, stack)
+    return session.judge(questions(found.rendered))
+
+
+@pytest.mark.parametrize("pack", list(PACKS))
+@pytest.mark.parametrize("stack", stack_names())
+def test_each_pack_says_of_each_stack_what_was_reviewed(packs: dict[str, Client], stack: str, pack: str) -> None:
+    found = judged(packs[pack], pack, stack)
+    assert found.pack == PACKS[pack].name
+    assert found.rules > len(PACKS[pack].rules) // 2
+    assert not [each.message for each in found.findings if "has a mistake" in each.message]
+    assert [each.message for each in found.findings if each.kind == "broken"] == []
+    assert verdict(found) == PINNED.get(stack, {}).get(pack, [])
+
+
+def test_every_stack_and_pack_that_is_pinned_is_there() -> None:
+    assert set(PINNED) <= set(stack_names())
+    assert {pack for stack in PINNED.values() for pack in stack} <= set(PACKS)
+
+
+# A pack alone.
+
+_TRAINER = {
+    "name": "train",
+    "image": "registry.example.com/ml/train:1",
+    "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}},
+}
+BROKEN: dict[str, tuple[Given, str]] = {
+    "workloads": (deployment(template={"spec": {"containers": [_TRAINER]}}), "gpu-request-equals-limit"),
+    "clouds": (
+        Given(
+            "gcp:container/nodePool:NodePool",
+            {"cluster": "ml", "nodeConfig": {"machineType": "e2-standard-4", "spot": True}},
+        ),
+        "spot-outside-production",
+    ),
+}
+"""Of each pack, a resource that breaks a rule."""
+
+LAUNCHER = """
+import importlib.util, runpy, sys
+sys.path.insert(0, {packages!r})
+for module in ("console", "model", "components", "judge", "workload_rules", "cloud_rules"):
+    assert importlib.util.find_spec(module) is None, module
+sys.argv = ["pulumi.policy", *sys.argv[4:]]
+runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture(params=list(PACKS))
+def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Client]]:
+    """A pack's folder with its links followed, as `pulumi policy publish` archives it, and nothing else of ours."""
+    name: str = request.param
+    folder = tmp_path / "package"
+    shutil.copytree(ROOT / "policy" / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    assert not [file for file in folder.rglob("*") if file.is_symlink()]
+    (folder / "venv" / "bin").mkdir(parents=True)
+    launcher = folder / "venv" / "launch.py"
+    launcher.write_text(LAUNCHER.format(packages=str(Path(grpc.__file__).parents[1])), encoding="utf-8")
+    interpreter = folder / "venv" / "bin" / "python"
+    # -I and -S: neither this folder, nor PYTHONPATH, nor the file by which the virtual environment knows this project.
+    interpreter.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S -u "{launcher}" "$@"\n', encoding="utf-8")
+    interpreter.chmod(0o755)
+    with pack_process(folder) as client:
+        yield name, client
+
+
+def test_a_pack_is_complete_in_its_own_folder(alone: tuple[str, Client]) -> None:
+    name, client = alone
+    session = Session.of(client, read_config(ROOT / "policy" / "config" / f"{name}-prod.json"))
+    assert session.info.name == PACKS[name].name
+    assert {each.name for each in session.info.policies} == {
+        *(rule.name for rule in PACKS[name].rules),
+        "exemptions-in-order",
+    }
+    given, rule = BROKEN[name]
+    assert rule in [each.policyName for each in client.analyze(given.asked())]
+    assert client.analyze(wire.AnalyzeRequest(type="random:index/randomId:RandomId")) == []
+
+
+# Processes.
+
+
+def children() -> set[int]:
+    return {each.pid for each in psutil.Process().children(recursive=True)}
+
+
+def pack_folder(at: Path, program: str, described: object = None) -> Path:
+    at.mkdir(exist_ok=True)
+    (at / "__main__.py").write_text(program, encoding="utf-8")
+    text = yaml.safe_dump(described or {"runtime": "python", "description": "A test."})
+    (at / "PulumiPolicy.yaml").write_text(text, encoding="utf-8")
+    return at
+
+
+def test_a_process_ends_with_its_context_on_failure_too() -> None:
+    before = children()
+    with suppress(ZeroDivisionError), pack_process(ROOT / "policy" / "workloads"):
+        assert len(children() - before) == 1
+        raise ZeroDivisionError
+    assert children() <= before
+
+
+def test_a_pack_ends_by_itself_when_the_engine_says_so() -> None:
+    before = children()
+    with pack_process(ROOT / "policy" / "workloads") as client:
+        (pid,) = children() - before
+        stub: Any = client.stub
+        stub.Handshake(wire.AnalyzerHandshakeRequest(engine_address="127.0.0.1:1"), timeout=10)
+        stub.Cancel(Empty(), timeout=10)
+        assert psutil.Process(pid).wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "described", "words"),
+    [
+        pytest.param("import nothing_of_that_name\n", None, "does not start: .*nothing_of_that_name", id="broken"),
+        pytest.param("print('hello')\n", None, "prints 'hello' before its port", id="noise"),
+        pytest.param("", {"runtime": "nodejs"}, "is in nodejs; ask it by `pulumi preview`", id="another language"),
+        pytest.param("", {"runtime": {"name": "python"}}, "does not start: it says nothing", id="silent"),
+    ],
+)
+def test_a_pack_that_does_not_start_is_an_error_that_says_why_and_leaves_no_process(
+    tmp_path: Path, program: str, described: object, words: str
+) -> None:
+    before = children()
+    folder = pack_folder(tmp_path / "pack", program, described)
+    with pytest.raises(ConsoleError, match=words), pack_process(folder):
+        pass
+    assert children() <= before
+
+
+def test_a_folder_without_a_pack_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConsoleError, match=r"is no policy pack: it has no PulumiPolicy\.yaml"), pack_process(tmp_path):
+        pass
+
+
+def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str, Client]) -> None:
+    request = wire.ConfigureAnalyzerRequest()
+    request.policyConfig["gpu-tolerations"].enforcementLevel = wire.MANDATORY
+    with pytest.raises(grpc.RpcError) as refused:
+        packs["workloads"].configure(request)
+    assert isinstance(refused.value, grpc.Call)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == "there is no rule gpu-tolerations in this pack; did you mean gpu-toleration?"
+
+
+def test_nothing_is_asked_twice_and_everything_once() -> None:
+    rendered = preview("local").rendered
+    asked: Questions = questions(rendered)
+    urns = [each.urn for each in asked.each]
+    assert sorted(urns[1:]) == sorted(each.urn for each in rendered.registrations if not each.external_id)
+    assert [each.urn for each in asked.stack.resources] == urns
+    at = {urn: index for index, urn in enumerate(urns)}
+    for each in asked.stack.resources:
+        for needed in (each.parent, *each.dependencies):
+            assert not needed or at[needed] < at[each.urn], (needed, each.urn)
+
+
+def test_the_sets_of_production_and_development_differ() -> None:
+    assert all(read_set(pack, "prod") != read_set(pack, "dev") for pack in PACKS)

@@ -1,0 +1,93 @@
+"""Rules about queues, servers and charts, where a case cannot say it: remedies, doubts, a whole tenancy."""
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, cast
+
+import grpc
+import pytest
+from cases import platform
+from google.protobuf import json_format, struct_pb2
+from policy_builders import UNKNOWN, Given, changed, doubt, findings, messages
+from pulumi.runtime.proto import analyzer_pb2 as wire
+from pulumi_policy import EnforcementLevel
+
+from judge import Pack
+from judge.reading import SECRET, SIGNATURE
+from judge.rules import AnyRule
+from judge.server import Analyzer
+from judge.verdicts import Court
+from workload_rules import borrowing, budgets, operators, priorities, queues, quotas, serving
+
+MODULES = (quotas, queues, borrowing, priorities, serving, budgets, operators)
+RULES: list[AnyRule] = [rule for module in MODULES for rule in module.RULES]
+CONTEXT = cast("grpc.ServicerContext", None)
+_ELSEWHERE = (platform.SCALED, platform.TRAINING)
+TENANCY = {name: each for name, each in vars(platform).items() if isinstance(each, Given) and each not in _ELSEWHERE}
+
+
+def mended(given: Given, autoscaled: list[str]) -> dict[str, Any] | None:
+    """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
+    court = Court(Pack("test", "1", "One rule.", (serving.LEFT_OUT,), lambda _: {}))
+    rule = serving.LEFT_OUT.name
+    court.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
+    response = Analyzer(court).Remediate(given.asked(), CONTEXT)
+    if not response.remediations:
+        return None
+    (remediation,) = cast("list[wire.Remediation]", response.remediations)
+    return json_format.MessageToDict(remediation.properties)
+
+
+def with_replicas(count: object) -> Given:
+    return changed({"server": platform.SERVER}, "server: spec.replicas", count)["server"]
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])
+def test_a_tenancy_whose_objects_agree_passes_every_rule(rule: AnyRule) -> None:
+    assert findings(rule, TENANCY) == []
+
+
+@pytest.mark.parametrize("count", [10.0, UNKNOWN])
+def test_the_remedy_drops_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
+    secret = {SIGNATURE: SECRET, "value": "hunter2"}
+    given = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
+    given = changed(given, "server: metadata.annotations", {"token": secret})
+    wanted = deepcopy(given["server"].props)
+    del wanted["spec"]["replicas"]
+    sent = struct_pb2.Struct()
+    sent.update(wanted)
+    assert mended(given["server"], ["ml-serving/*"]) == json_format.MessageToDict(sent)
+
+
+@pytest.mark.parametrize(
+    ("given", "autoscaled"),
+    [
+        pytest.param(with_replicas(10), [], id="it is not listed"),
+        pytest.param(with_replicas(10), ["ml-research/*"], id="another namespace is listed"),
+        pytest.param(platform.SERVER, ["*"], id="it has none"),
+        pytest.param(replace(with_replicas(10), type="kubernetes:apps/v1:DaemonSet"), ["*"], id="another kind"),
+        pytest.param(replace(with_replicas(10), type="aws:ecs/service:Service"), ["*"], id="another provider"),
+        pytest.param(replace(with_replicas(10), props={"spec": UNKNOWN}), ["*"], id="nothing is known of it"),
+    ],
+)
+def test_the_remedy_leaves_what_is_not_listed(given: Given, autoscaled: list[str]) -> None:
+    assert mended(given, autoscaled) is None
+
+
+def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
+    server = with_replicas(3)
+    server.props["metadata"]["managedFields"] = [
+        {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]
+    found = findings(serving.LEFT_OUT, {"server": server, "hpa": platform.AUTOSCALER})
+    assert messages(found, "unknown") == (
+        doubt("Deployment ml-serving/chat", "spec.replicas", "may be the program's or the API server's own"),
+    )
+
+
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_a_chart_whose_inputs_the_engine_keeps_to_itself_is_a_doubt(version: str) -> None:
+    found = findings(operators.PINNED, {"chart": Given(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
+    assert messages(found, "unknown") == (
+        doubt("Chart kueue", "chart", "is an input of a component, which policies do not see in a deployment"),
+    )

@@ -1,0 +1,160 @@
+"""What packs share: what is read of a resource, what cannot be, and what is kept back."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from kit_builders import (
+    FEW,
+    SHOWN,
+    TOO_MANY,
+    Asked,
+    deployment,
+    rule,
+    secret,
+)
+from policy_builders import UNKNOWN, Given, doubt
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from judge import MUST, Resource, Settings, quantity
+from judge.reading import SIGNATURE, CannotTellError, Reader, View
+
+# Secrets.
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        pytest.param(secret("hunter2"), "a is [secret]", id="a text"),
+        pytest.param(secret(8), "a is [secret]", id="a number"),
+        pytest.param(8, "a is 8", id="no secret"),
+    ],
+)
+def test_a_secret_is_shown_by_no_rule(value: object, words: str) -> None:
+    assert Asked().each(deployment(shown={"a": value})) == [
+        ("nothing-shown", wire.ADVISORY, f"Deployment ml/api: {words}")
+    ]
+
+
+def test_a_secret_is_kept_back_wherever_else_it_stands_and_in_pieces() -> None:
+    given = deployment(
+        shown={"host": "db.example.com:80", "tag": "18"}, a=secret("https://db.example.com/x"), b=secret(8)
+    )
+    assert [words for _, _, words in Asked().each(given)] == [
+        "Deployment ml/api: host is [secret]:80",
+        "Deployment ml/api: tag is 18",
+    ]
+
+
+def test_a_secret_of_one_resource_is_kept_back_in_what_is_said_of_another() -> None:
+    other = Given("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
+    said = Asked().together(deployment(account="runner-7f-a"), other)
+    assert said == [
+        ("account-there", wire.MANDATORY, "Deployment ml/api: names account [secret]-a, which is not there")
+    ]
+
+
+def test_the_data_of_a_secret_is_kept_back_although_nobody_marked_it() -> None:
+    held = Given(
+        "kubernetes:core/v1:Secret", {"metadata": {"name": "key"}, "stringData": {"key": "hunter2"}}
+    ).resource()
+    assert held.secrets.hide("hunter2 of key") == "hunter2 of key"
+    assert held.props.text("stringData", "key") == "hunter2"
+    assert held.secrets.hide("hunter2 of key") == "[secret] of key"
+
+
+# What is read, and what cannot be.
+
+
+def test_nothing_is_read_of_a_type_that_no_rule_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Reader, struct: object) -> dict[str, Any]:  # noqa: ARG001 - in its place
+        raise AssertionError
+
+    monkeypatch.setattr(Reader, "read", read)
+    foreign = Given("aws:s3/bucket:Bucket", {"bucket": "data"})
+    patch = Given("kubernetes:apps/v1:DeploymentPatch", {"spec": {"replicas": 9}})
+    assert Asked().each(foreign) == Asked().each(patch) == Asked().together(foreign, patch) == []
+
+
+def test_a_rule_finds_what_no_rule_is_about() -> None:
+    account = Given("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": "runner"}}, "account")
+    given = deployment(account="runner")
+    assert Asked().together(given, account) == []
+    assert [words for _, _, words in Asked().together(given)] == [
+        "Deployment ml/api: names account runner, which is not there"
+    ]
+
+
+def test_what_is_broken_before_something_unknown_stays_broken() -> None:
+    said = Asked(replace(SHOWN, level=MUST)).each(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
+    assert [(level, words.split(":")[1].split(",")[0].strip()) for _, level, words in said] == [
+        (wire.MANDATORY, "a is x"),
+        (wire.ADVISORY, "cannot be told"),
+    ]
+
+
+def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
+    def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
+        raise ZeroDivisionError(resource.props.text("spec", "key"))
+
+    said = Asked(rule("divides", fails), FEW).each(deployment(replicas=5, key="hunter2"))
+    assert said == [
+        (
+            "divides",
+            wire.ADVISORY,
+            "Deployment ml/api: rule divides has a mistake (ZeroDivisionError) and was not judged; tell its owners",
+        ),
+        ("few-replicas", wire.MANDATORY, TOO_MANY),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param(UNKNOWN, "is not known before it is deployed", id="unknown"),
+        pytest.param(secret(UNKNOWN), "is not known before it is deployed", id="secret and unknown"),
+        pytest.param(
+            {SIGNATURE: "c44067f5952c0a294b673a41bacd8c17", "text": "3"},
+            "is a file, an archive or a reference to a resource, which no rule reads",
+            id="a file",
+        ),
+        pytest.param("many", "is no number", id="a word"),
+        pytest.param(True, "is no number", id="a flag"),
+        pytest.param([3], "is no number", id="a list"),
+        pytest.param("1e999999999", "is no number", id="a number without end"),
+        pytest.param("9" * 5000, "is no number", id="a number of thousands of digits"),
+        pytest.param(float("inf"), "is no number", id="infinite"),
+        pytest.param(1e300, "is no number", id="as large as a number gets"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_never_passes_in_silence(value: object, why: str) -> None:
+    said = doubt("Deployment ml/api", "spec.replicas", why)
+    assert Asked().each(deployment(replicas=value)) == [("few-replicas", wire.ADVISORY, said)]
+
+
+@pytest.mark.parametrize("number", [8, 1_000_001, 2_147_483_647, 0.5, -3])
+def test_a_number_is_read_exactly(number: float) -> None:
+    view = View({"value": float(number)})
+    assert view.number("value") == Decimal(str(number))
+    assert view.text("value") == str(number)
+
+
+def test_an_infinite_number_stops_no_remedy() -> None:
+    asked = Asked()
+    asked.configure(few_replicas=(wire.REMEDIATE, {}))
+    assert asked.mended(deployment(replicas=float("inf"))) == wire.RemediateResponse()
+
+
+def test_a_place_is_named_where_it_is_of_another_kind() -> None:
+    with pytest.raises(CannotTellError, match=r"^spec\.template is no map$"):
+        View({"spec": {"template": "none"}}).has("spec", "template", "spec")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("500m", "0.5"), ("2Ti", "2199023255552"), ("1e3", "1000"), ("8", "8"), ("8GB", None), ("", None)],
+)
+def test_quantities_are_read_as_kubernetes_reads_them(text: str, number: str | None) -> None:
+    assert quantity(text) == (None if number is None else Decimal(number))

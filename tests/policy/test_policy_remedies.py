@@ -1,0 +1,157 @@
+"""Remedies: what is mended, and that all else goes back to the engine as it came."""
+
+from copy import deepcopy
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.protobuf import json_format, struct_pb2
+from policy_builders import TODAY, UNKNOWN, Given
+from pulumi.runtime.proto import analyzer_pb2 as wire
+from pulumi_policy import EnforcementLevel
+
+import workload_rules
+from judge.reading import SECRET, SIGNATURE
+from judge.server import Analyzer
+from judge.verdicts import Court
+
+JOB = "kubernetes:batch/v1:Job"
+RULE = "gpu-toleration"
+MENDED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+CONTEXT = cast("grpc.ServicerContext", None)
+
+
+def secret(value: object) -> dict[str, object]:
+    return {SIGNATURE: SECRET, "value": value}
+
+
+def output(value: object) -> dict[str, object]:
+    """An output that is known, as the engine sends it."""
+    return {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4", "value": value, "secret": False, "dependencies": ["urn:x"]}
+
+
+def job() -> dict[str, Any]:
+    """A Job whose pods miss a toleration, with secrets and unknown values in it."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "nightly", "namespace": "ml-research", "annotations": {"built": UNKNOWN}},
+        "spec": {
+            "backoffLimit": 3.0,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "train",
+                            "image": UNKNOWN,
+                            "env": [{"name": "TOKEN", "value": secret("hunter2")}, {"name": "URL", "value": UNKNOWN}],
+                            "resources": {"limits": {"nvidia.com/gpu": 8.0}},
+                        }
+                    ],
+                    "hostIPC": None,
+                }
+            },
+        },
+    }
+
+
+def pod(props: dict[str, Any]) -> dict[str, Any]:
+    return props["spec"]["template"]["spec"]
+
+
+def remedied(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> wire.RemediateResponse:
+    court = Court(workload_rules.PACK, TODAY)
+    court.configure({RULE: EnforcementLevel.REMEDIATE}, {RULE: settings or {}})
+    return Analyzer(court).Remediate(Given(type_, props).asked(), CONTEXT)
+
+
+def mended(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The properties that go back to the engine."""
+    (found,) = remedied(props, type_, settings).remediations
+    assert (found.policyName, found.policyPackName, found.diagnostic) == (RULE, "gpu-workloads", "")
+    return json_format.MessageToDict(found.properties)
+
+
+def test_a_missing_toleration_is_added_and_all_else_stays_secrets_and_unknown_values_too() -> None:
+    expected = job()
+    pod(expected)["tolerations"] = [MENDED]
+    assert mended(job()) == expected
+
+
+def test_tolerations_that_are_there_stay() -> None:
+    own = {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}
+    props = job()
+    pod(props)["tolerations"] = [own]
+    assert pod(mended(props))["tolerations"] == [own, MENDED]
+
+
+@pytest.mark.parametrize("mark", [secret, output], ids=["secret", "output"])
+def test_what_is_marked_is_changed_within_its_mark(mark: Any) -> None:
+    own = {"key": "dedicated", "operator": "Exists"}
+    props = job()
+    pod(props)["tolerations"] = mark([own])
+    props["spec"]["template"] = mark(props["spec"]["template"])
+    expected = deepcopy(props)
+    expected["spec"]["template"]["value"]["spec"]["tolerations"]["value"].append(MENDED)
+    assert mended(props) == expected
+
+
+def test_each_template_that_asks_for_gpus_is_mended_and_no_other() -> None:
+    def task(name: str, limits: dict[str, object]) -> dict[str, Any]:
+        spec = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+        return {"name": name, "template": {"spec": spec}}
+
+    props: dict[str, Any] = {
+        "metadata": {"name": "gang", "namespace": "ml-research"},
+        "spec": {"tasks": [task("worker", {"nvidia.com/gpu": 1.0}), task("master", {"cpu": "1"})]},
+    }
+    expected = deepcopy(props)
+    expected["spec"]["tasks"][0]["template"]["spec"]["tolerations"] = [MENDED]
+    assert mended(props, "kubernetes:batch.volcano.sh/v1alpha1:Job") == expected
+
+
+def test_the_organisations_own_taints_are_tolerated() -> None:
+    found = pod(mended(job(), settings={"taints": ["sku", "nvidia.com/gpu"]}))["tolerations"]
+    assert found == [MENDED, {**MENDED, "key": "sku"}]
+
+
+def test_what_is_mended_keeps_the_rule() -> None:
+    props = struct_pb2.Struct()
+    props.update(mended(job()))
+    answer = Analyzer(Court(workload_rules.PACK, TODAY)).Analyze(
+        wire.AnalyzeRequest(type=JOB, urn="urn:x", name="nightly", properties=props), CONTEXT
+    )
+    assert RULE not in {each.policyName for each in answer.diagnostics}
+
+
+def test_what_keeps_the_rule_is_left_alone() -> None:
+    props = job()
+    pod(props)["tolerations"] = [MENDED]
+    assert list(remedied(props).remediations) == []
+
+
+def test_a_pod_of_the_system_is_left_alone() -> None:
+    props = job()
+    props["metadata"]["namespace"] = "gpu-operator"
+    assert list(remedied(props).remediations) == []
+
+
+def test_an_object_that_is_exempted_is_left_alone() -> None:
+    props = job()
+    props["metadata"]["annotations"] = {f"exempt.gpu-rules/{RULE}": "2026-12-31 its nodes have no taint"}
+    response = remedied(props)
+    assert list(response.remediations) == []
+    assert [each.policy_name for each in response.not_applicable] == [RULE]
+
+
+def test_tolerations_that_are_not_known_are_left_alone_and_said() -> None:
+    props = job()
+    pod(props)["tolerations"] = UNKNOWN
+    (found,) = remedied(props).remediations
+    assert not found.HasField("properties")
+    assert found.diagnostic == "spec.template.spec.tolerations is not known before it is deployed"
+
+
+def test_nothing_is_mended_unless_somebody_asks_for_it() -> None:
+    response = Analyzer(Court(workload_rules.PACK, TODAY)).Remediate(Given(JOB, job()).asked(), CONTEXT)
+    assert (list(response.remediations), list(response.not_applicable)) == ([], [])

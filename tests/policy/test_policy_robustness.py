@@ -1,0 +1,173 @@
+"""Generated programs: whatever they say, no pack fails, no rule has a mistake, no secret is shown."""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from policy_builders import UNKNOWN, Case, Given, manifest
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from console.policies.configuration import RuleConfig
+from console.policies.judging import Session
+from console.policies.process import Client
+from judge.reading import SECRET, SIGNATURE
+
+HERE: Final = Path(__file__).parent
+PROGRAMS: Final = 150
+CASES: Final[list[Case]] = [
+    case
+    for module in sorted(file.stem for file in (HERE / "cases").glob("case_*.py"))
+    for case in import_module(f"cases.{module}").CASES
+]
+FOREIGN: Final = [
+    manifest(text)
+    for file in sorted((HERE / "foreign").glob("*.yaml"))
+    if file.stem != "verdicts"
+    for text in file.read_text(encoding="utf-8").split("\n---\n")
+]
+WELL_MADE: Final[list[Given]] = [each for case in CASES for each in case.given.values()] + FOREIGN
+"""What the rules' own cases start from, and programs of others: every type that a rule takes is among them."""
+
+WORDS: Final = re.compile(r"hush|7654321|76543")
+"""What every secret here has in it, whatever a rule cuts out of it."""
+SECRETS: Final[list[object]] = [
+    "hush0",
+    "hush1.example.com:5000/hush2/hush3:hush4",
+    "hush5=hush6,hush7;hush8",
+    "76543Gi",
+    7654321,
+    ["hush9", 7654321],
+    {"held": "hush10", "nested": {"value": "hush11"}},
+]
+ODD: Final[list[object]] = [
+    None, True, False, "", " ", "x", "*", "-1", "1e999999999", "0x10", "9" * 100, "NaN", "8 GPUs", "a/b:c@d", "é" * 50,
+    0, -1, 0.5, 8, 1e300, -1e300, float("inf"), float("nan"), [], {}, [None], [[]], [{}], {"": ""}, {"a": None},
+    {"*": {"b": [1]}}, [1, "a", None, {"name": 3}], UNKNOWN, [UNKNOWN], {"a": UNKNOWN},
+    {SIGNATURE: SECRET}, {SIGNATURE: "c44067f5952c0a294b673a41bacd8c17", "text": "x"}, {SIGNATURE: 1},
+]  # fmt: skip
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    below: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        below = list(cast("dict[str, Any]", value).items())
+    elif isinstance(value, list):
+        below = list(enumerate(cast("list[Any]", value)))
+    for key, item in below:
+        yield from paths(item, (*at, key))
+
+
+def put(props: Any, path: tuple[Any, ...], value: Any) -> None:
+    *way, last = path
+    for key in way:
+        props = props[key]
+    props[last] = value
+
+
+def odd(draw: st.DrawFn) -> object:
+    return ODD[draw(st.integers(0, len(ODD) - 1))]
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> Given:
+    """A well-made resource of which some parts are of a wrong kind, gone, unknown, or secret."""
+    seed = WELL_MADE[draw(st.integers(0, len(WELL_MADE) - 1))]
+    props = deepcopy(seed.props)
+    for _ in range(draw(st.integers(0, 5))):
+        places = list(paths(props))
+        if not places:
+            break
+        path = places[draw(st.integers(0, len(places) - 1))]
+        kind = draw(st.sampled_from(["odd", "secret", "gone", "unknown", "doubled"]))
+        if kind == "gone":
+            put(props, path, None)
+        elif kind == "doubled":
+            put(props, path, [deepcopy(odd(draw)), {"name": "x"}])
+        else:
+            value = {
+                "odd": odd(draw),
+                "unknown": UNKNOWN,
+                "secret": {SIGNATURE: SECRET, "value": SECRETS[draw(st.integers(0, len(SECRETS) - 1))]},
+            }[kind]
+            put(props, path, deepcopy(value))
+    return Given(seed.type, props, seed.name, protect=draw(st.booleans()))
+
+
+QUIET: Final = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)
+PROGRAM: Final = st.lists(broken(), min_size=1, max_size=8)
+
+
+def together(program: list[Given]) -> wire.AnalyzeStackRequest:
+    request = wire.AnalyzeStackRequest()
+    for each in program:
+        asked = each.asked()
+        request.resources.add(
+            type=asked.type, urn=asked.urn, name=asked.name, properties=asked.properties, options=asked.options
+        )
+    return request
+
+
+def said(client: Client, program: list[Given]) -> list[str]:
+    """Everything that a pack says: it fails the test where a call fails."""
+    found = [each for given_ in program for each in client.analyze(given_.asked())]
+    found += client.analyze_stack(together(program))
+    mended = [each for given_ in program for each in client.remediate(given_.asked())]
+    return [each.message for each in found] + [each.diagnostic for each in mended]
+
+
+@settings(QUIET, max_examples=PROGRAMS)
+@given(program=PROGRAM)
+def test_a_pack_answers_whatever_a_program_says(packs: dict[str, Client], program: list[Given]) -> None:
+    for client in packs.values():
+        words = said(client, program)
+        assert [each for each in words if "has a mistake" in each] == []
+        assert [each for each in words if WORDS.search(each)] == []
+
+
+@settings(QUIET, max_examples=PROGRAMS // 3)
+@given(program=PROGRAM)
+def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client], program: list[Given]) -> None:
+    for client in packs.values():
+        assert said(client, program) == said(client, program)
+
+
+@settings(QUIET, max_examples=PROGRAMS // 3)
+@given(program=PROGRAM)
+def test_remedies_leave_what_they_do_not_mend_as_it_is(packs: dict[str, Client], program: list[Given]) -> None:
+    """With every rule's level `remediate`: marks of secrets and unknown values stay where they were."""
+    for client in packs.values():
+        Session.of(client, {"all": RuleConfig(wire.REMEDIATE)})
+        try:
+            for each in program:
+                asked = each.asked()
+                before = marks(asked.properties)
+                for remedy in client.remediate(asked):
+                    assert "has a mistake" not in remedy.diagnostic
+                    if not remedy.diagnostic:
+                        assert marks(remedy.properties) == before
+        finally:
+            Session.of(client, {})
+
+
+def marks(struct: Any) -> int:
+    """How many marks of the protocol properties hold."""
+    text = struct.SerializeToString(deterministic=True)
+    return text.count(SIGNATURE.encode()) + text.count(UNKNOWN.encode())
+
+
+def test_every_type_that_rules_are_about_is_generated() -> None:
+    kinds = {each.type for each in WELL_MADE}
+    assert {"kubernetes:apps/v1:Deployment", "kubernetes:batch/v1:Job", "kubernetes:core/v1:ResourceQuota"} <= kinds
+    assert len(kinds) > 10, yaml.safe_dump(sorted(kinds))
