@@ -1,14 +1,12 @@
 """What the command prints: tables for people, plain text where nobody looks at a terminal."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from console.policies.findings import Judged, Kind, by_weight
 from console.proofs import Proof
 from console.summary import Summary
 from console.up import Outcome
@@ -131,32 +129,6 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 def _line(proof: Proof) -> str:
     mark = "[green]✓[/green]" if proof.holds else "[red]✗[/red]"
     return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"
-
-
-_MARKS: Final[dict[Kind, tuple[str, str]]] = {
-    "broken": ("[red]✗[/red]", "broken"),
-    "mended": ("[green]+[/green]", "mended by a remedy"),
-    "advice": ("[yellow]![/yellow]", "advised"),
-    "exempted": ("[dim]○[/dim]", "exempted"),
-}
-
-
-def policies(console: Console, judged: Sequence[Judged]) -> bool:
-    """What policy packs say, what must be mended first; whether no mandatory rule is broken."""
-    console.print()
-    for pack in judged:
-        console.print(f"[bold]{escape(pack.pack)}[/bold] {escape(pack.version)}, {pack.rules} rules", highlight=False)
-    findings = by_weight([each for pack in judged for each in pack.findings])
-    for each in findings:
-        about = "" if each.kind == "mended" else f" {each.severity},"
-        console.print(
-            f"{_MARKS[each.kind][0]} {escape(each.message)}\n  [dim]{escape(f'{each.rule},{about} {each.pack}')}[/dim]",
-            highlight=False,
-        )
-    counts = Counter(each.kind for each in findings)
-    said = ", ".join(f"{counts[kind]} {words}" for kind, (_, words) in _MARKS.items() if counts[kind])
-    console.print(f"policies: {said or 'nothing to say'}", highlight=False)
-    return not counts["broken"]
 
 
 def problems(console: Console, found: Iterable[object], where: str) -> None:

@@ -1,11 +1,14 @@
-"""The report: one page, complete in itself, about what a tenancy promises and whether it holds."""
+"""The report of `tenancy up`: the page of a review, with what the running platform says."""
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from console.show import changes
+from console.review.build import resources_of
+from console.review.page import page
+from console.review.review import Review
+from console.review.verdict import verdict
+from console.show import price_note
 from console.up import Outcome
+from model.outlook import outlook
 
 
 def write_report(result: Outcome, folder: Path) -> Path:
@@ -13,23 +16,20 @@ def write_report(result: Outcome, folder: Path) -> Path:
 
     The same stack in the same state gives the same bytes.
     """
-    # StrictUndefined: a name that the template has wrong must not become an empty cell.
-    environment = Environment(
-        loader=PackageLoader("console", "report"),
-        autoescape=True,  # select_autoescape goes by the name's end, and `.j2` is none that it knows
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    supply = {each.flavor: each for each in result.summary.supply}
-    page = environment.get_template("report.html.j2").render(
-        result=result,
-        changes=changes(result),
-        supply=supply,
-        largest=max((each.gpus for each in supply.values()), default=1) or 1,
-        teams={team.namespace.name: team.namespace for team in result.plan.teams},
+    now = outlook(result.preview.stack)
+    review = Review(
+        stack=result.preview.name,
+        resources=len(resources_of(result.preview)),
+        now=now,
+        comparison=None,
+        changes=(),
+        rules=None,
+        real=None,
+        price_note=price_note(result.preview.stack),
+        where={},
+        verdict=verdict(now, None, (), None),
     )
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.html"
-    file.write_text(page, encoding="utf-8")
+    file.write_text(page(review, result), encoding="utf-8")
     return file

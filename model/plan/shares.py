@@ -245,19 +245,32 @@ def admitted(shares: NodeShares, gangs: Mapping[str, Amounts]) -> dict[str, int]
 
 
 def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
-    """The most that a team's queue can ever get, whatever its limit: less what others never lend, in groups' bounds."""
+    """The most that a team's queue can ever get, whatever its limit: less what others never lend, in groups' bounds.
+
+    What a team of the same group never lends is within the group's bound, and is never another's.
+    """
     queue = tree.queue_of(team)
-    own = tree.team_shares.get(queue, {})
-    kept = tree.never_lent.get((flavor.name, resource), 0)
-    if queue in tree.team_shares and not tree.lends(queue):
-        kept -= _of(own, flavor.name, resource).guaranteed
-    bounds = [tree.supply(flavor.name).get(resource, 0) - kept]
+    own = _kept(tree, queue, flavor.name, resource) if queue in tree.team_shares else 0
+    bounds = [tree.supply(flavor.name).get(resource, 0) - tree.never_lent.get((flavor.name, resource), 0) + own]
     cohort = tree.cohort_of(queue) if tree.stack.fairness == "hierarchical" and queue in tree.stack.teams else None
     while cohort is not None and cohort in tree.said:
         most = tree.most(cohort, flavor.name, resource)
-        bounds += [] if most is None else [most]
+        if most is not None:
+            bounds.append(most - _kept_within(tree, cohort, flavor.name, resource) + own)
         cohort = tree.parents.get(cohort)
     return min(bounds)
+
+
+def _kept(tree: Tree, team: str, flavor: str, resource: str) -> int:
+    """What of a team's guarantee nobody else ever gets."""
+    return 0 if tree.lends(team) else _of(tree.team_shares[team], flavor, resource).guaranteed
+
+
+def _kept_within(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+    """The same of all teams below a cohort."""
+    groups, teams = tree.children(cohort)
+    below = sum(_kept_within(tree, group, flavor, resource) for group in groups)
+    return below + sum(_kept(tree, team, flavor, resource) for team in teams)
 
 
 def cohorts_downwards(tree: Tree) -> Iterator[str]:

@@ -69,7 +69,12 @@ def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference
     project.write("good", sections)
     after = written()
     assert after.keys() == before.keys()
-    assert [name for name in after if after[name] != before[name]] == ["objects/_cluster/namespace-speech.yaml"]
+    assert [name for name in after if after[name] != before[name]] == [
+        "objects/_cluster/namespace-speech.yaml",
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
 
 
 def test_a_bad_stack_gives_every_error_at_once_and_nothing_is_written(project: Project, tmp_path: Path) -> None:

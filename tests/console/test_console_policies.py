@@ -83,7 +83,7 @@ def tenancy(*arguments: object) -> Result:
 def test_a_stack_that_keeps_all_mandatory_rules_is_fine(project: Project, theirs: Path) -> None:
     seen = tenancy("good", "--project", project.folder, "--policy", theirs)
     assert (seen.exit_code, seen.stderr) == (0, "")
-    assert seen.stdout.endswith("theirs 0.0.1, 3 rules\npolicies: nothing to say\n")
+    assert seen.stdout.endswith("policies: nothing to say; 3 rules of theirs 0.0.1 hold\n")
 
 
 def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice(
@@ -92,13 +92,13 @@ def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice
     file = config(theirs, few_jobs={"most": 0}, account_name={"names": ["workload"]})
     seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
     assert (seen.exit_code, seen.stderr) == (2, "")
-    lines = seen.stdout[seen.stdout.index("theirs 0.0.1") :].splitlines()
-    assert lines[1:3] == [
+    lines = seen.stdout[seen.stdout.index("✗ 1 jobs") :].splitlines()
+    assert lines[:2] == [
         "✗ 1 jobs, the first under gpu-tenancy:tenancy:TrainingJob",
         "  few-jobs, unspecified, theirs",
     ]
-    assert lines[3:5] == ["! is called workload", "  account-name, low, theirs"]
-    assert lines[-1] == "policies: 1 broken, 2 advised"
+    assert lines[2:4] == ["! is called workload", "  account-name, low, theirs"]
+    assert lines[-1] == "policies: 1 broken, 2 advised; 1 rule of theirs 0.0.1 hold"
 
 
 def test_our_packs_are_asked_by_their_names_with_the_set_of_the_environment(project: Project) -> None:
@@ -106,7 +106,7 @@ def test_our_packs_are_asked_by_their_names_with_the_set_of_the_environment(proj
     seen = tenancy("named", "--project", project.folder, "--policy", "workloads", "--policy", "clouds")
     assert seen.exit_code in {0, 2}
     assert "gpu-workloads 0.1.0, " in seen.stdout
-    assert "gpu-clouds 0.1.0, " in seen.stdout
+    assert "of gpu-workloads 0.1.0, gpu-clouds 0.1.0 hold" in seen.stdout
 
 
 def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, theirs: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_remedy_is_said_and_what_it_mended_is_judged(project: Project, theirs:
     seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
     assert seen.exit_code == 0
     assert seen.stdout.count(": its remedy was applied") == 2
-    assert seen.stdout.endswith("policies: 2 mended by a remedy\n")
+    assert seen.stdout.endswith("policies: 2 mended by a remedy; 2 rules of theirs 0.0.1 hold\n")
 
 
 # What is asked.

@@ -61,7 +61,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.asked += [
-            f"{key}={value}" for key, value in attrs if key in {"src", "href", "srcset", "data", "xlink:href"}
+            f"{key}={value}"
+            for key, value in attrs
+            if key in {"src", "href", "srcset", "data", "xlink:href"} and not (value or "").startswith("#")
         ]
         if tag in {"script", "link", "iframe", "img", "object"}:
             self.asked.append(tag)

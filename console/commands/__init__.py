@@ -1,0 +1,1 @@
+"""The commands of `tenancy`, by what they are about."""

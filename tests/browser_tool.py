@@ -1,0 +1,85 @@
+"""A headless Chromium, by which tests open pages as readers do."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from console.embedded.platform import Platform
+
+NONE: Final = "GPU_TENANCY_NO_BROWSER"
+"""Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
+
+_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_ELSEWHERE: Final = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+
+
+def chromium() -> str:
+    """A Chromium or Chrome: on the path, where macOS keeps it, or out of Debian's package where that may be installed.
+
+    Raises:
+        RuntimeError: there is none, and none can be had.
+    """
+    if os.environ.get(NONE):
+        pytest.skip(f"{NONE} is set: no page is opened in a browser")
+    found = _found()
+    if found is None:
+        words = _install()
+        found = _found()
+        if found is None:
+            msg = f"there is no Chromium ({words}); install one and put it on the PATH, or set {NONE}=1 to go without"
+            raise RuntimeError(msg)
+    return found
+
+
+@contextmanager
+def browser() -> Generator[Browser]:
+    """A browser, ended afterwards."""
+    # Root has no sandbox to start in, and a container may have next to no shared memory.
+    arguments = [*(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-dev-shm-usage"]
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        yield found
+        found.close()
+
+
+def _found() -> str | None:
+    on_path = (shutil.which(name) for name in _NAMES)
+    return next((name for name in (*on_path, *_ELSEWHERE) if name and Path(name).exists()), None)
+
+
+def _install() -> str:
+    """Debian's package, once for all processes that want it; what was said where it could not be had."""
+    if not shutil.which("apt-get"):
+        return "it is not on the PATH, and there is no apt-get"
+    if os.geteuid() != 0:
+        return "it is not on the PATH, and apt-get install chromium wants root"
+    cache = Platform(Path(os.devnull)).cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "chromium.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if _found():
+            return ""
+        return _apt("update") + _apt("install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core")
+
+
+def _apt(*words: str) -> str:
+    done = subprocess.run(
+        ["apt-get", *words],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+    )
+    return "" if done.returncode == 0 else f"apt-get {words[0]}: {(done.stdout + done.stderr)[-400:]}"

@@ -1,0 +1,265 @@
+"""Whether a workload fits: what a file asks for, and all judges together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from live_builders import (
+    GPU,
+    Data,
+    cluster_queue,
+    cohort,
+    job,
+    local_queue,
+    node,
+    only_gpus,
+    pod_spec,
+    resources,
+    state,
+    workload,
+)
+
+from console.errors import ConsoleError
+from console.live.answers import Answer
+from console.live.demand import Demand, demand, read_demands
+from console.live.fit import Fitting, judge, require_team
+from console.live.reading import Missing
+
+HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
+
+
+def judged(manifest: Data | None = None, **objects: list[Data]) -> Fitting:
+    return judge(state(**objects), "research", demand(manifest or only_gpus(job()), "research"))
+
+
+def answer(found: Fitting, about: str) -> Answer:
+    (one,) = (each for each in found.answers if each.about.startswith(about))
+    return one
+
+
+def test_a_job_that_fits_says_so_judge_by_judge() -> None:
+    found = judged()
+    assert found.asks == "1 pod, together 8 nvidia.com/gpu"
+    assert [(each.about, each.verdict, each.words) for each in found.answers] == [
+        ("container bounds", "now", ("the namespace has none",)),
+        ("namespace quota", "now", ("no quota of the namespace counts these pods",)),
+        ("queue research", "now", ("a100 nvidia.com/gpu 8: fits now (guaranteed 8, of which 8 are free)",)),
+        ("nodes", "now", ("1 node may be used, with room for 1 such pod now, for 1 when empty",)),
+        ("priority", "now", ("no priority class: priority 0", "placed by default-scheduler")),
+    ]
+    assert found.conclusion == "Job train fits now"
+
+
+def test_what_waits_already_is_told() -> None:
+    found = judged(Workload=[workload(only_gpus(job("first")))])
+    assert answer(found, "queue").words[1:] == (
+        "1 workload waits in it already, for 8 nvidia.com/gpu; those of a higher or the same priority come first",
+    )
+
+
+def test_the_first_judge_who_says_never_has_the_conclusion() -> None:
+    found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
+    assert (found.verdict, found.conclusion) == (
+        "never",
+        "Job train does not fit: queue research: a100 nvidia.com/gpu 40: never: limit 32",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {},
+            (
+                "it names no queue, so in a team's namespace it waits for ever; add the label"
+                " kueue.x-k8s.io/queue-name: research"
+            ),
+        ),
+        (
+            {"kueue.x-k8s.io/queue-name": "resaerch"},
+            "there is no LocalQueue resaerch in research; did you mean 'research'? Known: research",
+        ),
+    ],
+)
+def test_a_job_without_a_queue_of_its_namespace_never_starts(change: dict[str, str], words: str) -> None:
+    asked = only_gpus(job())
+    asked["metadata"]["labels"] = change
+    assert answer(judged(asked), "queue") == Answer("queue", "never", (words,))
+
+
+def test_a_queue_that_is_not_there_or_inactive_or_takes_other_namespaces_admits_nothing() -> None:
+    gone = judged(LocalQueue=[local_queue("research", "reserch")])
+    assert answer(gone, "queue").words == ("LocalQueue research leads to it, and there is no such ClusterQueue",)
+    stopped = cluster_queue("research")
+    stopped["spec"]["stopPolicy"] = "HoldAndDrain"
+    assert answer(judged(ClusterQueue=[stopped]), "queue").words == (
+        "it admits nothing now: it is stopped (stopPolicy HoldAndDrain)",
+    )
+    shut = cluster_queue("research")
+    shut["spec"]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "other"}}
+    assert answer(judged(ClusterQueue=[shut]), "queue").words == (
+        "its namespaceSelector does not take namespace research, so nothing of it is ever admitted",
+    )
+    del shut["spec"]["namespaceSelector"]  # An API server takes it so, and nothing is ever admitted.
+    assert answer(judged(ClusterQueue=[shut]), "queue").verdict == "never"
+
+
+def test_who_may_not_read_the_queue_hears_which_number_is_missing_and_who_has_it() -> None:
+    local = local_queue("research")
+    local["status"] = {"flavorsReservation": [{"name": "a100", "resources": [{"name": GPU, "total": "8"}]}]}
+    found = judge(
+        state((HIDDEN,), ClusterQueue=[], LocalQueue=[local]), "research", demand(only_gpus(job()), "research")
+    )
+    assert answer(found, "queue") == Answer(
+        "queue research",
+        "unknown",
+        (
+            "ClusterQueues: guaranteed and limit: you may not list clusterqueues; an admin sees it",
+            "your namespace uses 8 nvidia.com/gpu of a100",
+        ),
+    )
+    assert found.conclusion.startswith("Job train fits as far as you may see: queue research: ClusterQueues:")
+
+
+def test_a_deployment_starts_pod_by_pod() -> None:
+    spec = {"replicas": 5, "template": {"spec": pod_spec()}}
+    named = {**job()["metadata"], "name": "api"}
+    server = only_gpus({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": named, "spec": spec})
+    found = answer(judged(server), "queue")
+    assert (found.verdict, found.words[1:]) == ("never", ("each pod is admitted by itself: 4 of 5 now",))
+
+
+def test_classes_that_are_not_there_are_named() -> None:
+    asked = only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"}))
+    asked["spec"]["template"]["spec"]["priorityClassName"] = "hihg"
+    found = judged(asked, WorkloadPriorityClass=[{"metadata": {"name": "high"}, "value": 1000}])
+    assert answer(found, "priority").words == (
+        "there is no PriorityClass hihg; did you mean 'high'? Known: high",
+        "in the queue high (1000)",
+        "placed by default-scheduler",
+    )
+
+
+def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
+    with pytest.raises(ConsoleError, match="there is no namespace reserch; did you mean 'research'"):
+        require_team(state(), "reserch")
+
+
+# What a file asks for.
+
+
+def counts(manifest: Data) -> list[tuple[str, int, int]]:
+    """Name, pods, and GPUs of a pod, kind by kind."""
+    from console.live.pods import requests  # noqa: PLC0415
+
+    return [(each.name, each.count, requests(each.spec).get(GPU, 0)) for each in demand(manifest, "research").templates]
+
+
+def of(version: str, kind: str, **spec: Any) -> Data:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+
+TEMPLATE = {"spec": pod_spec(4)}
+PATCH = {
+    "template": {
+        "spec": {
+            "replicatedJobs": [{"template": {"spec": {"template": {"spec": {"nodeSelector": {"model": "a100"}}}}}}]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (of("v1", "Pod", **pod_spec(4)), [("pod", 1, 4)]),
+        (of("batch/v1", "Job", template=TEMPLATE), [("pod", 1, 4)]),
+        (of("batch/v1", "Job", template=TEMPLATE, parallelism=4, completions=2), [("pod", 2, 4)]),
+        (of("apps/v1", "StatefulSet", template=TEMPLATE, replicas=3), [("pod", 3, 4)]),
+        (
+            of(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                tasks=[{"name": "w", "replicas": 3, "template": TEMPLATE}, {"name": "m", "template": TEMPLATE}],
+            ),
+            [("w", 3, 4), ("m", 1, 4)],
+        ),
+        (
+            of(
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                replicatedJobs=[
+                    {"name": "j", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}
+                ],
+            ),
+            [("j", 6, 4)],
+        ),
+        (
+            of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={"numNodes": 2, "resourcesPerNode": resources(4)}),
+            [("node", 2, 4)],
+        ),
+    ],
+    ids=["Pod", "Job", "Job with completions", "StatefulSet", "Volcano's Job", "JobSet", "TrainJob"],
+)
+def test_each_kind_is_read_as_its_pods(manifest: Data, expected: list[tuple[str, int, int]]) -> None:
+    assert counts(manifest) == expected
+
+
+def test_a_train_job_runs_where_its_patches_say() -> None:
+    manifest = of(
+        "trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={}, runtimePatches=[{"trainingRuntimeSpec": PATCH}]
+    )
+    (template,) = demand(manifest, "research").templates
+    assert template.spec["nodeSelector"] == {"model": "a100"}
+
+
+def test_a_gang_is_volcanos_whether_it_is_its_job_or_says_so() -> None:
+    gang = of("batch.volcano.sh/v1alpha1", "Job", queue="research-l4", tasks=[])
+    assert demand(gang, "research").gang == "research-l4"
+    assert demand(of("v1", "Pod", **pod_spec(schedulerName="volcano")), "research").gang == "default"
+    assert demand(of("v1", "Pod", **pod_spec()), "research").gang is None
+
+
+def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    listed = {"apiVersion": "v1", "kind": "List", "items": [job("b"), job("c")]}
+    file.write_text("---\n" + yaml.safe_dump_all([job("a"), None, listed]))
+    assert [each.title for each in read_demands(file, "research")] == ["Job a", "Job b", "Job c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "has no document; write a Pod, a Job or another workload in it"),
+        ("- 1", "a document of FILE is no Kubernetes object; each needs apiVersion, kind and metadata"),
+        ("a: [", "cannot be read: while parsing"),
+        (
+            "{apiVersion: v1, kind: Secret}",
+            "Secret in v1 is nothing whose pods are known; known are: Deployment, Job, JobSet, Pod",
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
+            "Pod p is for namespace other, not research; ask for that team: tenancy fit other",
+        ),
+    ],
+)
+def test_a_file_that_asks_for_nothing_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(ConsoleError) as refused:
+        read_demands(file, "research")
+    assert words.replace("FILE", str(file)) in str(refused.value)
+
+
+def test_a_demand_is_placed_in_the_teams_namespace() -> None:
+    found: Demand = demand(of("v1", "Pod", **pod_spec()), "research")
+    assert found.manifest["metadata"] == {"name": "x", "namespace": "research"}
+
+
+def test_pods_beyond_the_guarantee_borrow_from_the_group() -> None:
+    found = judged(only_gpus(job(pods=2)), Cohort=[cohort("org", nominal=8)], Node=[node("n1"), node("n2")])
+    assert (found.verdict, answer(found, "queue").words) == (
+        "now",
+        ("a100 nvidia.com/gpu 16: fits now, borrowing 8 (guaranteed 8, of which 8 are free; 16 can be had in all)",),
+    )

@@ -1,0 +1,449 @@
+"""Each judge of a pod by itself: bounds, quota, queue, nodes, gangs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, pod_spec
+
+from console.errors import ConsoleError
+from console.live.amounts import amount, said
+from console.live.bounds import bound
+from console.live.budgets import judge_budgets
+from console.live.gangs import gang_queues, judge_gang
+from console.live.nodes import judge_nodes
+from console.live.placing import spots, untolerated, wants
+from console.live.pods import requests
+from console.live.queueing import judge_queue
+from console.live.tree import ClusterQueue, Group, Quota, Tree
+from console.live.workloads import PodSet
+
+# Amounts.
+
+
+@pytest.mark.parametrize(
+    ("resource", "written", "expected", "shown"),
+    [
+        ("cpu", "500m", 500, "500m"),
+        ("cpu", 8, 8000, "8"),
+        ("requests.cpu", "587500m", 587500, "587.5"),
+        ("cpu", "100u", 1, "1m"),
+        ("memory", "4Gi", 4 * 2**30, "4Gi"),
+        ("limits.memory", "1500Mi", 1500 * 2**20, "1.5Gi"),
+        ("memory", "12e6", 12_000_000, "12M"),
+        (GPU, "2k", 2000, "2000"),
+        (GPU, 0, 0, "0"),
+    ],
+)
+def test_a_quantity_is_read_and_shown(resource: str, written: Any, expected: int, shown: str) -> None:
+    assert amount(resource, written) == expected
+    assert said(resource, expected) == shown
+
+
+@pytest.mark.parametrize("written", ["eight", "", "1/2", "4Gx"])
+def test_what_is_no_quantity_is_refused(written: str) -> None:
+    with pytest.raises(ConsoleError, match="is no quantity; write it as Kubernetes does: 500m, 8, 32Gi"):
+        amount("cpu", written)
+
+
+def test_a_pod_asks_for_its_containers_its_sidecars_and_the_largest_of_what_runs_before() -> None:
+    def container(cpu: int, **more: Any) -> Data:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec: Data = {"containers": [container(1), container(1)]}
+    assert requests(spec) == {"cpu": 2000}
+    spec["initContainers"] = [container(1, restartPolicy="Always"), container(4)]
+    assert requests(spec) == {"cpu": 5000}
+    spec["initContainers"][1] = container(1)
+    assert requests(spec) == {"cpu": 3000}
+    assert requests({**spec, "initContainers": [container(4, restartPolicy="Always")]}) == {"cpu": 6000}
+    assert requests({**spec, "overhead": {"cpu": "250m"}}) == {"cpu": 3250}
+    assert requests({**spec, "resources": {"requests": {"cpu": 7}}}) == {"cpu": 7000}
+
+
+# Container bounds.
+
+
+def limit_range(**rule: Any) -> Data:
+    return {"metadata": {"name": "containers"}, "spec": {"limits": [{"type": "Container", **rule}]}}
+
+
+def bare(**resources: Any) -> Data:
+    return {"containers": [{"name": "main", "resources": resources}]}
+
+
+def test_defaults_fill_in_what_a_container_leaves_open() -> None:
+    rules = limit_range(default={"cpu": "2", GPU: "0"}, defaultRequest={"cpu": "1", GPU: "0"})
+    found = bound([rules], bare(limits={"memory": "4Gi"}))
+    assert found.answer.verdict == "now"
+    assert found.answer.words == (
+        "each container is within them; main gets by default requests cpu 1 and limits cpu 2",
+    )
+    assert requests(found.spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
+
+
+def test_a_limit_without_a_request_is_a_request_before_any_default() -> None:
+    found = bound([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
+    assert found.answer.words == ("each container is within them; nothing is filled in",)
+    assert requests(found.spec) == {"cpu": 4000}
+
+
+@pytest.mark.parametrize(
+    ("rule", "resources", "words"),
+    [
+        ({"max": {GPU: "8"}}, {"limits": {GPU: 9}}, "container main asks for 9 nvidia.com/gpu, more than the most, 8"),
+        ({"max": {"cpu": "8"}}, {}, "container main has no limit of cpu, at most 8 is let through; say how much"),
+        (
+            {"min": {"cpu": "100m"}},
+            {"limits": {"cpu": "50m"}},
+            "container main asks for 50m cpu, less than the least, 100m",
+        ),
+        ({"min": {"cpu": "1"}}, {}, "container main requests no cpu, at least 1 is asked of each; say how much"),
+        (
+            {"maxLimitRequestRatio": {"cpu": "2"}},
+            {"requests": {"cpu": 1}, "limits": {"cpu": 4}},
+            "container main limits cpu to 4 and requests 1: 4 times, more than the 2 that are allowed",
+        ),
+        (
+            {"maxLimitRequestRatio": {"cpu": "2"}},
+            {"requests": {"cpu": 1}},
+            "container main lacks a request or a limit of cpu, whose ratio may be at most 2; say both",
+        ),
+    ],
+)
+def test_a_container_beyond_its_bounds_never_passes(rule: Data, resources: Data, words: str) -> None:
+    found = bound([limit_range(**rule)], bare(**resources)).answer
+    assert (found.verdict, found.words) == ("never", (words,))
+
+
+def test_a_pod_as_a_whole_has_bounds_of_its_own() -> None:
+    rules: Data = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}}
+    two: Data = {"containers": [{"name": name, "resources": {"limits": {"cpu": 2}}} for name in ("a", "b")]}
+    assert bound([rules], two).answer.words == ("the pod asks for 4 cpu, more than the most, 3",)
+    assert bound([], two).answer.words == ("the namespace has none",)
+
+
+# Quotas.
+
+
+def quota(hard: Data, used: Data | None = None, **spec: Any) -> Data:
+    return {
+        "metadata": {"name": "budget"},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used or {}},
+    }
+
+
+GPUS = f"requests.{GPU}"
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict", "words"),
+    [
+        ("0", "now", "budget: requests.nvidia.com/gpu 16, 16 of 16 are free"),
+        ("4", "later", "budget: requests.nvidia.com/gpu 16, and 4 of 16 are used: 4 must be freed first"),
+    ],
+)
+def test_a_quota_has_room_now_or_when_something_ends(used: str, verdict: str, words: str) -> None:
+    found = judge_budgets([quota({GPUS: "16"}, {GPUS: used})], [(pod_spec(8), 2)], "")
+    assert (found.verdict, found.words) == (verdict, (words,))
+
+
+def test_a_quota_that_is_too_small_when_empty_never_has_room() -> None:
+    found = judge_budgets([quota({GPUS: "15", "pods": "1"})], [(pod_spec(8), 2)], "")
+    assert found.verdict == "never"
+    assert found.words == (
+        "budget: requests.nvidia.com/gpu 16 is more than all of its 15",
+        "budget: pods 2 is more than all of its 1",
+    )
+
+
+def test_a_quota_of_cpu_refuses_a_container_that_does_not_say_how_much() -> None:
+    found = judge_budgets([quota({"limits.cpu": "8"})], [(bare(requests={"cpu": 1}), 1)], "")
+    assert (found.verdict, found.words) == ("never", ("budget: container main must say its limits.cpu",))
+
+
+@pytest.mark.parametrize(
+    ("operator", "own", "default", "counted"),
+    [
+        ("In", "high", "", True),
+        ("In", "low", "", False),
+        ("In", "", "high", True),
+        ("NotIn", "low", "", True),
+        ("NotIn", "", "", True),
+    ],
+)
+def test_a_quota_counts_the_pods_of_its_classes(operator: str, own: str, default: str, *, counted: bool) -> None:
+    rule = {"scopeName": "PriorityClass", "operator": operator, "values": ["high"]}
+    scoped = quota({"pods": "0"}, scopeSelector={"matchExpressions": [rule]})
+    found = judge_budgets([scoped], [({**pod_spec(), **({"priorityClassName": own} if own else {})}, 1)], default)
+    assert found.verdict == ("never" if counted else "now")
+    if not counted:
+        assert found.words == ("no quota of the namespace counts these pods",)
+
+
+# The queue.
+
+
+def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), spec: Data | None = None) -> Any:
+    """What the first queue says to some pods."""
+    found = [ClusterQueue.of(each) for each in queues]
+    pods = PodSet("main", count, {GPU: gpus}, spec or pod_spec(gpus))
+    (taken,) = judge_queue(Tree(found, cohorts), found[0], [flavor()], [pods])
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("queues", "root", "leave", "words"),
+    [
+        (
+            (cluster_queue("a", used=0),),
+            0,
+            "own",
+            "a100 nvidia.com/gpu 8: fits now (guaranteed 8, of which 8 are free)",
+        ),
+        (
+            (cluster_queue("a", "org", used=4, borrowingLimit=24),),
+            24,
+            "borrowing",
+            "a100 nvidia.com/gpu 8: fits now, borrowing 4 (guaranteed 8, of which 4 are free; 28 can be had in all)",
+        ),
+        (
+            (cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)),
+            0,
+            "reclaiming",
+            (
+                "a100 nvidia.com/gpu 8: fits after others give back the 4 that they borrowed from you"
+                " (guaranteed 8, of which 8 are free)"
+            ),
+        ),
+        (
+            (cluster_queue("a", "org", used=8), cluster_queue("b", "org", used=4)),
+            0,
+            "others",
+            (
+                "a100 nvidia.com/gpu 8: fits only when others leave 4 of theirs"
+                " (guaranteed 8, of which 0 are free; limit 16, used 8)"
+            ),
+        ),
+        (
+            (cluster_queue("a", used=4),),
+            0,
+            "own end",
+            (
+                "a100 nvidia.com/gpu 8: fits only when work of your own ends"
+                " (guaranteed 8, of which 4 are free; limit 8, used 4)"
+            ),
+        ),
+        ((cluster_queue("a", nominalQuota=7),), 0, "never", "a100 nvidia.com/gpu 8: never: limit 7"),
+    ],
+)
+def test_a_queue_says_by_whose_leave_pods_start(queues: tuple[Data, ...], root: int, leave: str, words: str) -> None:
+    cohorts = (cohort("org", nominal=root),) if root else ()
+    taken = ask(1, 8, *queues, cohorts=cohorts)
+    assert (taken.leave, [each.words for each in taken.shares]) == (leave, [words])
+
+
+def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
+    meek = cluster_queue("a", "org")
+    meek["spec"]["preemption"]["reclaimWithinCohort"] = "Never"
+    assert ask(1, 8, meek, cluster_queue("b", "org", used=12)).leave == "others"
+
+
+def test_work_that_must_borrow_one_resource_takes_nothing_of_another_from_others() -> None:
+    """Seen on Kueue 0.19.2: with 5 GPUs guaranteed and lent out, 5 GPUs with 15 of 12 guaranteed cpus stay waiting."""
+    line, beyond = ("a100", GPU), ("a100", "cpu")
+    quotas = {line: Quota(5, 10), beyond: Quota(12_000, 12_000)}
+    group = Group((GPU, "cpu"), ("a100",))
+    own = ClusterQueue("a", "org", (group,), quotas)
+    other = ClusterQueue("b", "org", (group,), {line: Quota(3), beyond: Quota(12_000)}, {line: 8})
+
+    def leaves(cpu: int, queue: ClusterQueue = own) -> list[str]:
+        pods = PodSet("main", 5, {GPU: 1, "cpu": cpu}, {})
+        return [each.leave for each in judge_queue(Tree([queue, other]), queue, [], [pods])[0].shares]
+
+    assert leaves(2400) == ["reclaiming", "own"]
+    assert leaves(3000) == ["others", "borrowing"]
+    assert leaves(3000, replace(own, forceful=True)) == ["reclaiming", "borrowing"]
+
+
+def test_sets_that_start_together_share_what_is_free() -> None:
+    queue = ClusterQueue.of(cluster_queue("a"))
+    sets = [PodSet(name, 1, {GPU: 5}, pod_spec(5)) for name in ("master", "worker")]
+    first, second = judge_queue(Tree([queue]), queue, [flavor()], sets)
+    assert (first.leave, second.leave) == ("own", "never")
+    assert second.shares[0].words == "a100 nvidia.com/gpu 10: never: limit 8"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tolerations": []}, "a100 has the taint nvidia.com/gpu=present:NoSchedule, which the pod does not tolerate"),
+        ({"nodeSelector": {"model": "h100"}}, "a100 is not what the pod's node selector or affinity asks for"),
+    ],
+)
+def test_a_flavor_that_is_not_for_the_pods_is_said(change: Data, words: str) -> None:
+    taken = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
+    assert (taken.leave, taken.shares, taken.refused) == ("never", (), (words,))
+
+
+def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
+    assert ask(1, 8, cluster_queue("a"), spec=pod_spec(nodeSelector={"zone": "b"})).leave == "own"
+
+
+def test_a_resource_in_no_flavor_is_never_admitted() -> None:
+    queue = ClusterQueue.of(cluster_queue("a"))
+    (taken,) = judge_queue(Tree([queue]), queue, [flavor()], [PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))])
+    assert (taken.leave, taken.refused) == ("never", ("rdma/ib is in no flavor of queue a, so Kueue never admits it",))
+
+
+def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger() -> None:
+    two: Any = cluster_queue("a", "org", nominalQuota=0)
+    lines = two["spec"]["resourceGroups"][0]["flavors"]
+    lines.append({"name": "b100", "resources": [{"name": GPU, "nominalQuota": "8"}]})
+    flavors = [flavor(), flavor("b100")]
+    anywhere = pod_spec(nodeSelector={})
+
+    def taken(count: int, *, root: int) -> Any:
+        queue = ClusterQueue.of(two)
+        return judge_queue(
+            Tree([queue], [cohort("org", nominal=root)]), queue, flavors, [PodSet("m", count, {GPU: 8}, anywhere)]
+        )[0]
+
+    assert taken(1, root=8).shares[0].flavor == "a100"  # By borrowing, before one with room of its own.
+    assert taken(1, root=0).shares[0].flavor == "b100"
+    assert (taken(4, root=4).shares[0].words) == "b100 nvidia.com/gpu 32: never: limit 8"
+
+
+# Nodes.
+
+
+def places(
+    nodes: list[Data], pods: list[Data], count: int = 1, gpus: int = 8, **change: Any
+) -> tuple[str, tuple[str, ...]]:
+    spec = {**pod_spec(gpus), **change}
+    answer, _ = judge_nodes(spots(nodes, pods), PodSet("main", count, requests(spec), spec), [flavor()])
+    return answer.verdict, answer.words
+
+
+def test_nodes_with_room_take_pods_now() -> None:
+    assert places([node("n1"), node("n2")], []) == (
+        "now",
+        ("2 nodes may be used, with room for 2 such pods now, for 2 when empty",),
+    )
+
+
+def test_full_nodes_take_them_when_what_runs_there_ends() -> None:
+    running = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase="Succeeded")]
+    assert places([node("n1"), node("n2")], running, 2) == (
+        "later",
+        (
+            "2 nodes may be used, with room for 0 such pods now, for 2 when empty",
+            "nvidia.com/gpu free: 0 on 1 node, 5 on 1 node",
+        ),
+    )
+
+
+def test_a_pod_that_is_larger_than_any_node_never_has_one() -> None:
+    assert places([node(gpus=4)], []) == (
+        "never",
+        ("a pod asks for 8 nvidia.com/gpu, and the largest of 1 node that may be used has 4 nvidia.com/gpu",),
+    )
+
+
+def test_more_pods_than_all_nodes_take_need_more_nodes() -> None:
+    verdict, words = places([node()], [], 3)
+    assert (verdict, words[0]) == (
+        "later",
+        "1 node may be used, with room for 1 such pod now, for 1 when empty; an autoscaler must bring more",
+    )
+
+
+def test_taints_and_closed_nodes_are_counted() -> None:
+    closed = node("n3")
+    closed["spec"]["unschedulable"] = True
+    assert places([node("n1"), node("n2"), closed], [], tolerations=[]) == (
+        "never",
+        (
+            (
+                "what it asks for have only 2 nodes with the taint nvidia.com/gpu=present:NoSchedule, which it does not"
+                " tolerate; 1 node closed to new pods"
+            ),
+        ),
+    )
+    assert places([closed], [])[0] == "later"
+
+
+def test_a_label_that_no_node_has_is_said_with_those_that_are_there() -> None:
+    assert places([node(), node("n2", model="a100", zone="b")], [], nodeSelector={"zone": "a"}) == (
+        "never",
+        ("no node has zone=a; there are: b",),
+    )
+
+
+def test_a_flavor_without_a_node_waits_for_an_autoscaler() -> None:
+    assert places([node(model="l4")], []) == (
+        "later",
+        ("no node of flavor a100 is there; an autoscaler must bring one",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "taken"),
+    [
+        ("In", ["a", "b"], True),
+        ("NotIn", ["b"], False),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+        ("Gt", ["3"], False),
+    ],
+)
+def test_required_affinity_takes_nodes_by_their_labels(operator: str, values: list[str], *, taken: bool) -> None:
+    rule = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
+    required: Data = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [rule]}}
+    assert wants({"affinity": {"nodeAffinity": required}}, {"zone": "b"}) is taken
+
+
+@pytest.mark.parametrize(
+    ("toleration", "held"),
+    [
+        ({"operator": "Exists"}, ""),
+        ({"key": "k", "operator": "Exists"}, ""),
+        ({"key": "k", "value": "v"}, ""),
+        ({"key": "k", "value": "other"}, "k=v:NoSchedule"),
+        ({"key": "k", "value": "v", "effect": "NoExecute"}, "k=v:NoSchedule"),
+    ],
+)
+def test_a_toleration_covers_a_taint_or_does_not(toleration: Data, held: str) -> None:
+    assert untolerated({"tolerations": [toleration]}, [{"key": "k", "value": "v", "effect": "NoSchedule"}]) == held
+
+
+# Gangs.
+
+
+def gang_queue(used: int = 0, **status: Any) -> Data:
+    capability = {GPU: "4"}
+    return {
+        "metadata": {"name": "research-l4"},
+        "spec": {"capability": capability, "guarantee": {"resource": capability}},
+        "status": {"allocated": {GPU: str(used)}, "state": "Open", **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("queue", "gpus", "verdict", "words"),
+    [
+        (gang_queue(), 4, "now", "nvidia.com/gpu 4: 4 of 4 are free"),
+        (gang_queue(1), 4, "later", "nvidia.com/gpu 4: fits only when other gangs end: 1 of 4 are used"),
+        (gang_queue(), 5, "never", "nvidia.com/gpu 5: never: limit 4"),
+        (gang_queue(state="Closed"), 4, "never", "it is Closed and takes no gang"),
+    ],
+)
+def test_volcanos_queue_takes_a_gang_whole(queue: Data, gpus: int, verdict: str, words: str) -> None:
+    found = judge_gang(gang_queues([queue], []), "research-l4", [({GPU: 1}, gpus)])
+    assert (found.verdict, found.words) == (verdict, (words,))
+
+
+def test_a_gang_in_no_queue_never_starts() -> None:
+    found = judge_gang(gang_queues([gang_queue()], []), "research-h100", [({GPU: 1}, 1)])
+    assert found.words == ("there is no such queue; name one in spec.queue",)

@@ -1,0 +1,340 @@
+"""What a job waits for, from the queue to its pods."""
+
+from typing import Any
+
+import pytest
+from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
+
+from console.live.reading import Missing
+from console.live.subject import subject_of
+from console.live.verdicts import Why
+from console.live.why import why
+
+HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
+
+
+def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
+    found = state(missing, **objects)
+    return why(subject_of(about or JOB, found), found)
+
+
+JOB = only_gpus(job())
+HELD = "Workload job-train-abcde in LocalQueue research (ClusterQueue research), priority 0"
+SAYS = (
+    "Kueue says (QuotaReserved, Pending): couldn't assign flavors to pod set main: insufficient unused quota for"
+    " nvidia.com/gpu in flavor a100, 8 more needed"
+)
+NOBODY = "nothing is ahead of it in the queue"
+
+
+def queues(own: int, others: int = 0, **quota: Any) -> list[Data]:
+    return [cluster_queue("research", "org", used=own, **quota), cluster_queue("speech", "org", used=others)]
+
+
+# In no queue.
+
+
+def test_a_job_without_the_label_is_not_queued_at_all() -> None:
+    bare = only_gpus(job())
+    bare["metadata"]["labels"] = {}
+    found = asked(bare)
+    assert found.conclusion == (
+        "it is not queued at all: it names no queue; put the label kueue.x-k8s.io/queue-name=research on it"
+    )
+
+
+def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
+    found = asked(LocalQueue=[local_queue("research"), {"metadata": meta("other", "speech"), "spec": {}}])
+    assert found.conclusion.startswith("it is not queued yet: Kueue has made no Workload for it; see that Kueue's")
+    lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
+    assert lost.conclusion == (
+        "it is not queued: there is no LocalQueue research in research; did you mean 'reserch'? Known: reserch"
+    )
+
+
+# Waiting for quota.
+
+
+def test_a_job_that_needs_what_others_use_names_them() -> None:
+    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
+    assert found.words == (
+        HELD,
+        SAYS,
+        NOBODY,
+        (
+            "a100 nvidia.com/gpu 8: fits only when others leave 8 of theirs"
+            " (guaranteed 8, of which 0 are free; limit 32, used 8)"
+        ),
+        "who borrows a100 nvidia.com/gpu now: speech 24",
+    )
+    assert found.conclusion == (
+        "it needs what others use, beyond its own guarantee: 8 nvidia.com/gpu of a100;"
+        " wait until speech leave theirs, ask for less, or have the guarantee raised"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "conclusion"),
+    [
+        (
+            0,
+            36,
+            (
+                "others borrow what is guaranteed to it: 4 nvidia.com/gpu of a100;"
+                " nothing to do: Kueue takes it back from speech"
+            ),
+        ),
+        (
+            28,
+            0,
+            (
+                "its own team uses what it may have: 4 nvidia.com/gpu of a100;"
+                " wait until work of its own ends, end some, or have the limit raised"
+            ),
+        ),
+        (
+            0,
+            0,
+            "there is room in its queue, and Kueue has not taken it up yet; wait a moment; else see that Kueue runs",
+        ),
+    ],
+)
+def test_a_job_waits_for_its_guarantee_for_its_own_team_or_for_kueue(own: int, others: int, conclusion: str) -> None:
+    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(own, others, borrowingLimit=24))
+    assert found.conclusion == conclusion
+
+
+def test_a_queue_that_reclaims_from_lower_priority_alone_says_so() -> None:
+    found = queues(0, 36, borrowingLimit=24)
+    found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
+    assert asked(Workload=[workload(JOB)], ClusterQueue=found).mend == (
+        "Kueue takes it back from work of lower priority alone; else wait until speech leave theirs"
+    )
+
+
+def test_a_job_that_is_too_large_for_its_queue_hears_the_limit() -> None:
+    large = only_gpus(job(pods=5))
+    found = asked(large, Workload=[workload(large)])
+    assert found.conclusion == (
+        "its queue can never take it: a100 nvidia.com/gpu 40: never: limit 32;"
+        " ask for less or for another flavor, or have the limit raised"
+    )
+
+
+def test_those_ahead_are_counted_by_priority_then_time() -> None:
+    earlier, higher, later = (only_gpus(job(name)) for name in ("earlier", "higher", "later"))
+    waiting = [
+        workload(JOB, "2026-01-02T00:00:00Z"),
+        workload(earlier, "2026-01-01T00:00:00Z"),
+        workload(higher, "2026-01-03T00:00:00Z", 10),
+        workload(later, "2026-01-03T00:00:00Z"),
+        workload(only_gpus(job("done")), "2025-01-01T00:00:00Z", admitted=True),
+    ]
+    found = asked(Workload=waiting)
+    assert found.words[2] == (
+        "ahead of it: 2 workloads for 16 nvidia.com/gpu: research/job-higher-abcde, research/job-earlier-abcde"
+    )
+    assert found.conclusion == "others come before it in its queue; wait, or give it a higher priority class"
+
+
+def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
+    back, fresh = only_gpus(job("back")), only_gpus(job("fresh"))
+    sent = workload(back, "2026-01-01T00:00:00Z")
+    sent["status"]["conditions"].append(
+        {**condition("Evicted", "True", "AdmissionCheck", "x"), "lastTransitionTime": "2026-01-05T00:00:00Z"}
+    )
+    found = asked(back, Workload=[sent, workload(fresh, "2026-01-02T00:00:00Z")])
+    assert "ahead of it: 1 workload for 8 nvidia.com/gpu: research/job-fresh-abcde" in found.words
+
+
+def test_in_a_strict_queue_nothing_overtakes() -> None:
+    strict = cluster_queue("research")
+    strict["spec"]["queueingStrategy"] = "StrictFIFO"
+    first = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
+    found = asked(Workload=[workload(JOB), first], ClusterQueue=[strict])
+    assert "its queue is StrictFIFO: nothing overtakes the first, even where that can never start" in found.words
+
+
+def test_an_inactive_queue_is_said_in_kueues_words() -> None:
+    stopped = cluster_queue("research")
+    words = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
+    stopped["status"]["conditions"] = [{"type": "Active", "status": "False", "message": words}]
+    found = asked(Workload=[workload(JOB)], ClusterQueue=[stopped])
+    assert found.conclusion == (
+        f"queue research admits nothing: {words}; mend what it names; Kueue then takes it up by itself"
+    )
+
+
+def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:
+    found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
+    assert found.words == (HELD, SAYS, NOBODY, str(HIDDEN))
+    assert found.conclusion == "it waits for quota, of which you may not see how much is free; an admin can tell"
+
+
+# Past the quota.
+
+
+def test_a_switched_off_workload_says_how_to_switch_it_on() -> None:
+    off = workload(JOB)
+    off["spec"]["active"] = False
+    assert asked(Workload=[off]).conclusion == (
+        "its Workload is switched off (spec.active is false);"
+        ' kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\''
+    )
+
+
+def test_an_admission_check_that_holds_it_is_named() -> None:
+    held = workload(JOB, admitted=True)
+    held["status"]["conditions"][1] = condition(
+        "Admitted", "False", "UnsatisfiedAdmissionChecks", "The workload has failed admission checks"
+    )
+    held["status"]["admissionChecks"] = [{"name": "provision-a100", "state": "Pending", "message": "Waiting for nodes"}]
+    found = asked(Workload=[held])
+    assert "admission check provision-a100 is Pending: Waiting for nodes" in found.words
+    assert found.reason == (
+        "its quota (8 nvidia.com/gpu) is reserved, and admission check provision-a100 has not let it pass"
+    )
+
+
+def event(message: str, about: str = "train") -> Data:
+    return {
+        "metadata": meta("e", "research"),
+        "reason": "FailedCreate",
+        "involvedObject": {"name": about, "uid": "uid-train"},
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "message": message,
+    }
+
+
+def test_pods_that_the_quota_refuses_are_told_in_the_api_servers_words() -> None:
+    words = 'Error creating: pods "train-x" is forbidden: exceeded quota: budget'
+    admitted = workload(JOB, admitted=True)
+    found = asked(Workload=[admitted], Event=[event(words)])
+    assert found.words[-1] == f"refused: {words}"
+    assert found.conclusion == (
+        "the API server refuses its pods; free what the quota counts, or have it raised: tenancy usage research"
+    )
+    own = pod("train-x", on="n1")
+    own["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "it does not wait: 1 pod runs"
+
+
+def unplaced(message: str, **spec: Any) -> Data:
+    found = pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)])
+    found["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    found["spec"] |= spec
+    return found
+
+
+def test_a_pod_without_a_node_hears_which_nodes_there_are() -> None:
+    others = [pod("other", "speech", gpus=6, on="n1")]
+    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
+    assert found.words[1:] == (
+        f"1 pod without a node; the scheduler says of train-x: {words}",
+        "1 node may be used, with room for 0 such pods now, for 1 when empty",
+        "nvidia.com/gpu free: 2 on 1 node",
+    )
+    assert found.mend == "wait, or have nodes added"
+    lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
+    assert lost.conclusion == (
+        "no node takes its pods: no node has model=a100; there are: l4; ask for what the nodes have, or"
+        " tolerate their taint"
+    )
+
+
+def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "corpus"}}]
+    claim = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
+    waiting = unplaced("pod has unbound immediate PersistentVolumeClaims", volumes=volumes)
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[waiting], PersistentVolumeClaim=[claim])
+    assert found.conclusion == (
+        "its volumes are not there: claim corpus is Pending; see the claim: kubectl describe pvc"
+    )
+
+
+def test_a_container_that_cannot_start_says_why() -> None:
+    stuck = pod("train-x", on="n1")
+    stuck["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[stuck])
+    assert found.reason == "its containers cannot start: main: ImagePullBackOff: not found"
+
+
+def test_what_ended_does_not_wait() -> None:
+    ended = {**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}
+    found = asked(ended)
+    assert (found.conclusion, found.waits) == ("it does not wait: it ended (Complete)", False)
+
+
+def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_them() -> None:
+    server: Data = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta("api", "research", uid="uid-api", labels={"kueue.x-k8s.io/queue-name": "research"}),
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "api"}},
+            "template": {"spec": JOB["spec"]["template"]["spec"]},
+        },
+    }
+    runs, waits, others = pod("api-1", on="n1"), pod("api-2"), pod("other-1", on="n1")
+    for each in (runs, waits):
+        each["metadata"]["labels"] = {"app": "api"}
+    waits["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    own, held = workload(JOB, admitted=True), workload(JOB)
+    for each, of in ((own, "uid-api-1"), (held, "uid-api-2")):
+        each["metadata"] |= {"name": f"pod-{of}", "ownerReferences": [{"uid": of}]}
+    full = [cluster_queue("research", used=8)]
+    found = asked(server, Pod=[runs, waits, others], Workload=[own, held], ClusterQueue=full)
+    assert found.words[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
+    assert found.reason == "its own team uses what it may have: 8 nvidia.com/gpu of a100"
+    assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "it does not wait: 1 pod runs"
+
+
+# Gangs.
+
+
+GANG: Data = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": meta("gang", "research", uid="uid-gang"),
+    "spec": {
+        "queue": "research-l4",
+        "tasks": [
+            {"name": "w", "replicas": 4, "template": {"spec": only_gpus(job(gpus=1))["spec"]["template"]["spec"]}}
+        ],
+    },
+}
+
+
+def gang_state(used: int) -> dict[str, list[Data]]:
+    capability = {"nvidia.com/gpu": "4"}
+    words = "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
+    unready = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": words}
+    group = {
+        "metadata": meta("gang-1", "research", ownerReferences=[{"uid": "uid-gang"}]),
+        "spec": {"queue": "research-l4", "minMember": 4, "minResources": {"nvidia.com/gpu": "4"}},
+        "status": {"phase": "Pending", "conditions": [unready]},
+    }
+    queue = {
+        "metadata": meta("research-l4"),
+        "spec": {"capability": capability},
+        "status": {"state": "Open", "allocated": {"nvidia.com/gpu": str(used)}},
+    }
+    return {"Queue": [queue], "PodGroup": [group]}
+
+
+def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
+    found = asked(GANG, **gang_state(1))
+    assert found.words[:3] == (
+        "Volcano starts it, from queue research-l4",
+        "PodGroup gang-1: Pending, at least 4 pods at once",
+        "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
+    )
+    assert found.conclusion == (
+        "its queue is full: nvidia.com/gpu 4: fits only when other gangs end: 1 of 4 are used;"
+        " wait until other gangs of the team end"
+    )
+    assert asked(GANG, **gang_state(0)).reason == "Volcano has not found room for all of its pods at once"

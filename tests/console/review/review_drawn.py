@@ -1,0 +1,39 @@
+"""Stacks drawn by chance: the same for the same seed."""
+
+from random import Random
+
+from builders import Data, errors, pool, team
+
+
+def generated(seed: int) -> Data:
+    """A stack with a tree of groups, drawn by chance."""
+    drawn = Random(seed)  # noqa: S311 - it keeps no secret
+    even = drawn.random() < 0.25
+    groups = ["one", "two", "three"][: drawn.randint(1, 3)]
+    cohorts: dict[str, Data] = {"org": {}}
+    for index, name in enumerate(groups):
+        cohorts[name] = {"parent": "org" if index == 0 or drawn.random() < 0.6 else groups[index - 1]}
+        if not even and drawn.random() < 0.7:
+            least = drawn.choice([0, 4, 8, 12])
+            bound = {"limit": least + drawn.choice([0, 4, 8, 16])} if drawn.random() < 0.7 else {}
+            cohorts[name]["gpus"] = {"h100": {"guaranteed": least, **bound}}
+    teams: Data = {}
+    for number in range(drawn.randint(2, 5)):
+        sure = drawn.choice([0, 0, 2, 4, 8])
+        most = sure + drawn.choice([0, 2, 4, 8, 16])
+        cohort = drawn.choice([*groups, "org"])
+        keeps = {"lends": False} if drawn.random() < 0.5 else {}
+        weight = {"weight": drawn.choice([1, 2, 3])} if even else {}
+        gpus = {"h100": {"guaranteed": sure, "limit": most}}
+        teams[f"team-{number}"] = team(cohort=cohort, gpus=gpus, **keeps, **weight)
+    return {
+        "fairness": "even" if even else "hierarchical",
+        "pools": {"cpu": pool("m7i.8xlarge", 2), "h100": pool(nodes=drawn.randint(2, 5))},
+        "cohorts": cohorts,
+        "teams": teams,
+    }
+
+
+def coherent(count: int) -> list[Data]:
+    """The first stacks by chance that the model takes."""
+    return [each for seed in range(20 * count) if not errors(each := generated(seed))][:count]

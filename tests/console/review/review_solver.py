@@ -1,0 +1,205 @@
+"""What teams are promised, worked out a second time, from the rendered Kubernetes objects alone.
+
+Nothing of the model or the console is used: quotas as Kueue reads them, `alone` by Kueue's own rule of what is
+available (https://kueue.sigs.k8s.io/docs/concepts/cohort/), `busy` by going through all ways of sharing that leave
+nobody able to take one more.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import reduce
+from itertools import product
+from math import floor, gcd, prod
+from typing import Any, TypeAlias
+
+Manifest: TypeAlias = Mapping[str, Any]
+Key: TypeAlias = tuple[str, str]
+"""Flavor and resource."""
+
+GPUS = "nvidia.com/"
+WAYS = 300_000
+"""Ways of sharing beyond which going through them all would take too long for a test."""
+
+
+@dataclass
+class Node:
+    """A queue or cohort with its own quota."""
+
+    name: str
+    parent: str
+    nominal: dict[Key, int] = field(default_factory=dict)
+    borrowing: dict[Key, int] = field(default_factory=dict)
+    lending: dict[Key, int] = field(default_factory=dict)
+    reclaim: str = ""
+    weight: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Gang:
+    """A queue of Volcano."""
+
+    team: str
+    flavor: str
+    resource: str
+    guaranteed: int
+    most: int
+
+
+class World:
+    """All queues of a rendering."""
+
+    def __init__(self, objects: list[Manifest]) -> None:
+        self.objects = objects
+        self.queues = {_name(each): _node(each, "cohortName") for each in self.of("ClusterQueue")}
+        self.cohorts = {_name(each): _node(each, "parentName") for each in self.of("Cohort")}
+        self.root = next(name for name, node in self.cohorts.items() if not node.parent)
+        self.fair = any("fairSharing" in each["spec"] for each in self.of("ClusterQueue"))
+        self.teams = {each["metadata"]["namespace"]: each["spec"]["clusterQueue"] for each in self.of("LocalQueue")}
+        self.gangs = [_gang(each, self.teams) for each in self.of("Queue")]
+        self.keys = sorted({key for node in self.cohorts.values() for key in node.nominal if _is_gpu(self, key)})
+
+    def of(self, kind: str) -> list[Manifest]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def below(self, cohort: str) -> list[Node]:
+        return [node for node in (*self.cohorts.values(), *self.queues.values()) if node.parent == cohort]
+
+    def is_queue(self, node: Node) -> bool:
+        return self.queues.get(node.name) is node
+
+    def total(self, node: Node, key: Key) -> int:
+        """All quota of a node and of those below it, lent or not."""
+        own = node.nominal.get(key, 0)
+        return own if self.is_queue(node) else own + sum(self.total(each, key) for each in self.below(node.name))
+
+    def limit(self, node: Node, key: Key) -> int | None:
+        return self.total(node, key) + node.borrowing[key] if key in node.borrowing else None
+
+    def supply(self, key: Key) -> int:
+        return self.total(self.cohorts[self.root], key)
+
+    def kept(self, node: Node, key: Key) -> int:
+        return max(0, self._shared(node, key) - node.lending[key]) if key in node.lending else 0
+
+    def _shared(self, node: Node, key: Key) -> int:
+        """A node's quota as Kueue adds it up: what those below never lend is not in it."""
+        lent = [] if self.is_queue(node) else self.below(node.name)
+        return node.nominal.get(key, 0) + sum(self._shared(each, key) - self.kept(each, key) for each in lent)
+
+    def alone(self, node: Node, key: Key) -> int:
+        """What is available to a node when nobody uses anything."""
+        if not node.parent:
+            return self._shared(node, key)
+        above = self.alone(self.cohorts[node.parent], key)
+        stored = self._shared(node, key) - self.kept(node, key)
+        if key in node.borrowing:
+            above = min(above, stored + node.borrowing[key])
+        return self.kept(node, key) + above
+
+    def busy(self, key: Key) -> dict[str, tuple[int, int]]:
+        """What each queue has at least and at most when all want all that they may have."""
+        queues = [node for node in self.queues.values() if key in node.nominal and (self.limit(node, key) or 0) > 0]
+        if self.fair:
+            return {name: (amount, amount) for name, amount in self._even(queues, key).items()}
+        ranges = [(node.nominal[key], self.limit(node, key) or 0) for node in queues]
+        bounds = [self.limit(node, key) or 0 for node in self.cohorts.values()]
+        totals = [self.total(node, key) for node in self.cohorts.values()]
+        step = reduce(gcd, [amount for pair in ranges for amount in pair] + bounds + totals) or 1
+        assert prod((most - least) // step + 1 for least, most in ranges) <= WAYS
+        names = [node.name for node in queues]
+        found = [
+            way
+            for amounts in product(*(range(least, most + 1, step) for least, most in ranges))
+            if self._holds(way := dict(zip(names, amounts, strict=True)), key) and self._full(way, key, step)
+        ]
+        return {name: (min(way[name] for way in found), max(way[name] for way in found)) for name in names}
+
+    def _holds(self, way: Mapping[str, int], key: Key) -> bool:
+        """Whether no bound is broken and no group lacks what it is guaranteed and can use."""
+        return all(
+            self._floor(node, key) <= self._used(node, way) <= self._ceiling(node, key)
+            for node in self.cohorts.values()
+        )
+
+    def _full(self, way: Mapping[str, int], key: Key, step: int) -> bool:
+        """Whether nobody can take more."""
+        return not any(
+            self._holds({**way, name: amount + step}, key)
+            for name, amount in way.items()
+            if amount < (self.limit(self.queues[name], key) or 0)
+        )
+
+    def _used(self, node: Node, way: Mapping[str, int]) -> int:
+        return way.get(node.name, 0) if self.is_queue(node) else sum(self._used(e, way) for e in self.below(node.name))
+
+    def _ceiling(self, node: Node, key: Key) -> int:
+        limit = self.limit(node, key) if node.parent else self.supply(key)
+        return self.supply(key) if limit is None else limit
+
+    def _most(self, node: Node, key: Key) -> int:
+        if self.is_queue(node):
+            return self.limit(node, key) or 0
+        return min(self._ceiling(node, key), sum(self._most(each, key) for each in self.below(node.name)))
+
+    def _floor(self, node: Node, key: Key) -> int:
+        return min(self.total(node, key), self._most(node, key)) if node.parent else 0
+
+    def _even(self, queues: list[Node], key: Key) -> dict[str, int]:
+        """The level to which borrowing by weight rises, found where the sum of all meets the supply."""
+
+        def at(level: Fraction) -> dict[str, Fraction]:
+            return {
+                node.name: min(Fraction(self.limit(node, key) or 0), node.nominal[key] + node.weight * level)
+                for node in queues
+            }
+
+        supply = self.supply(key)
+        turns = sorted({Fraction(node.borrowing.get(key, 0)) / node.weight for node in queues if node.weight})
+        below = Fraction(0)
+        for turn in turns:
+            high, low = sum(at(turn).values()), sum(at(below).values())
+            if high >= supply:
+                level = below + (supply - low) * (turn - below) / (high - low) if high > low else below
+                return {name: floor(amount) for name, amount in at(level).items()}
+            below = turn
+        return {name: floor(amount) for name, amount in at(below).items()}
+
+
+def _name(each: Manifest) -> str:
+    return each["metadata"]["name"]
+
+
+def _is_gpu(world: World, key: Key) -> bool:
+    return key[1].startswith(GPUS) and world.supply(key) > 0
+
+
+def _node(each: Manifest, parent: str) -> Node:
+    spec = each.get("spec", {})
+    node = Node(_name(each), spec.get(parent, ""))
+    node.reclaim = spec.get("preemption", {}).get("reclaimWithinCohort", "")
+    node.weight = Fraction(str(spec.get("fairSharing", {}).get("weight", 1)))
+    for key, line in _lines(spec):
+        node.nominal[key] = int(line["nominalQuota"])
+        if "borrowingLimit" in line:
+            node.borrowing[key] = int(line["borrowingLimit"])
+        if "lendingLimit" in line:
+            node.lending[key] = int(line["lendingLimit"])
+    return node
+
+
+def _lines(spec: Manifest) -> Iterator[tuple[Key, Manifest]]:
+    for group in spec.get("resourceGroups", ()):
+        for flavor in group["flavors"]:
+            for line in flavor["resources"]:
+                if line["name"].startswith(GPUS):
+                    yield (flavor["name"], line["name"]), line
+
+
+def _gang(each: Manifest, teams: Mapping[str, str]) -> Gang:
+    """A queue of Volcano is named after its team and its flavor."""
+    team = max((name for name in teams if _name(each).startswith(f"{name}-")), key=len)
+    spec = each["spec"]
+    resource = next(name for name in spec["capability"] if name.startswith(GPUS))
+    sure = int(spec["guarantee"]["resource"][resource])
+    return Gang(team, _name(each).removeprefix(f"{team}-"), resource, sure, int(spec["capability"][resource]))

@@ -1,0 +1,158 @@
+"""The same stack at another git ref, and a review of what changed since."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import Data
+from console_builders import Project, small
+
+from console.errors import ConsoleError
+from console.offline.wire import UNKNOWN
+from console.project import preview
+from console.review.base import base
+from console.review.build import as_json, between, review
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *words], check=True, cwd=folder, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project in a repository, committed with one stack."""
+    found = Project.at(tmp_path / "repository" / "platform")
+    found.write("s", small())
+    git(tmp_path, "init", "-q", "repository")
+    git(found.folder, "add", ".")
+    git(found.folder, "commit", "-qm", "first")
+    return found
+
+
+def raised(limit: int) -> Data:
+    sections = small()
+    sections["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 2, "limit": limit}}
+    return sections
+
+
+def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> None:
+    as_it_is = preview("s", project.folder)
+    project.write("s", raised(4))
+    found = base("HEAD", "s", project.folder, "gpu-tenancy")
+    assert found.stack == as_it_is.stack
+    assert found.rendered is not None
+    assert found.rendered.registrations == as_it_is.rendered.registrations
+    assert found.notes == ()
+
+
+def test_a_review_says_what_a_team_gains_and_where_the_file_says_so(project: Project) -> None:
+    project.write("s", raised(4))
+    found = review(preview("s", project.folder), project.folder, ref="HEAD")
+    assert "speech may reach 4 l4 (was 2)." in found.verdict.sentences
+    assert found.verdict.title == "Fine"
+    assert {each.place for each in found.changes} == {"ClusterQueue speech", "ResourceQuota speech/budget"}
+    line = (
+        Path(project.folder, "stacks/Pulumi.s.yaml").read_text(encoding="utf-8").splitlines().index("    speech:") + 1
+    )
+    assert found.where["team speech"] == f"stacks/Pulumi.s.yaml:{line}"
+
+
+def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
+    project.write("new", small())
+    found = review(preview("new", project.folder), project.folder, ref="HEAD")
+    assert found.comparison is not None
+    assert found.comparison.notes == ("HEAD has no stack new: all of it is new",)
+    assert found.comparison.before is None
+
+
+def test_a_stack_that_todays_rules_refuse_is_compared_without_its_promises(project: Project) -> None:
+    wrong = small()
+    wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 99}}
+    project.write("s", wrong)
+    git(project.folder, "commit", "-qam", "wrong")
+    project.write("s", small())
+    with pytest.raises(ConsoleError, match=r"the program at HEAD does not render stack s here \(.*99"):
+        base("HEAD", "s", project.folder, "gpu-tenancy")
+
+
+def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
+    with pytest.raises(ConsoleError, match=r"git does not find nowhere .*name a branch, tag or commit"):
+        base("nowhere", "s", project.folder, "gpu-tenancy")
+
+
+def test_two_refs_are_compared_without_the_files_of_today(project: Project) -> None:
+    project.write("s", raised(3))
+    git(project.folder, "commit", "-qam", "second")
+    project.write("s", raised(4))
+    found = between("s", "HEAD~1", "HEAD", project.folder)
+    assert "speech may reach 3 l4 (was 2)." in found.verdict.sentences
+    assert found.where == {}
+
+
+def test_machines_read_the_same_review(project: Project) -> None:
+    found = review(preview("s", project.folder), project.folder, ref="HEAD")
+    data = json.loads(as_json(found))
+    assert data["verdict"]["line"] == found.verdict.line
+    assert [each["name"] for each in data["now"]["teams"]] == ["speech", "vision"]
+    assert as_json(found) == as_json(review(preview("s", project.folder), project.folder, ref="HEAD"))
+
+
+# Pulumi's own preview, laid over.
+
+
+def pulumi_preview(folder: Path, *steps: dict[str, object]) -> Path:
+    file = folder / "preview.json"
+    file.write_text(json.dumps({"steps": steps}), encoding="utf-8")
+    return file
+
+
+def step(op: str, urn: str, before: object = None, after: object = None, **rest: object) -> dict[str, object]:
+    type_ = urn.split("::")[2].rpartition("$")[2]
+    states = {"oldState": before, "newState": after}
+    kept = {key: {"type": type_, "custom": True, "inputs": state} for key, state in states.items() if state is not None}
+    return {"op": op, "urn": urn, **kept, **rest}
+
+
+def test_pulumis_preview_says_what_really_changes_by_team(project: Project) -> None:
+    found = preview("s", project.folder)
+    quota = next(one.urn for one in found.rendered.registrations if one.type.endswith(":ResourceQuota"))
+    whole = quota.replace("urn:pulumi:s::", "urn:pulumi:acme/gpu-tenancy/s::")
+    gone = "urn:pulumi:s::gpu-tenancy::kubernetes:core/v1:Secret::old"
+    secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}
+    file = pulumi_preview(
+        project.folder,
+        step("same", gone.replace("old", "kept"), {}, {}),
+        step(
+            "update",
+            whole,
+            {"spec": {"hard": {"requests.nvidia.com/gpu": "2", "key": secret}}},
+            {"spec": {"hard": {"requests.nvidia.com/gpu": UNKNOWN, "key": "b"}}},
+            detailedDiff={
+                'spec.hard["requests.nvidia.com/gpu"]': {"kind": "update"},
+                "spec.hard.key": {"kind": "update"},
+            },
+        ),
+        step("delete", gone, {}),
+    )
+    seen = review(found, project.folder, real=file)
+    assert seen.real is not None
+    assert seen.real.same == 1
+    deleted, updated = seen.real.changes
+    assert (deleted.action, deleted.place, deleted.group) == ("delete", "Secret old", "not in the stack's file")
+    assert (updated.action, updated.group) == ("update", "team speech")
+    assert [(each.path, each.before, each.after) for each in updated.fields] == [
+        ("spec.hard.key", "[secret]", "b"),
+        ("spec.hard.requests.nvidia.com/gpu", "2", "[unknown]"),
+    ]
+    assert "1 is deleted: Secret old." in seen.verdict.sentences
+
+
+@pytest.mark.parametrize(("text", "why"), [("{", "is no JSON"), ("{}", "has no steps"), (None, "cannot be read")])
+def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: str | None, why: str) -> None:
+    file = project.folder / "p.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConsoleError, match=f"p.json {why}.*name a file that `pulumi preview --json` wrote"):
+        review(preview("s", project.folder), project.folder, real=file)
