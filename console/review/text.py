@@ -27,7 +27,7 @@ def show_verdict(console: Console, review: Review) -> None:
     """The one line, and with what the stack is compared."""
     tone = _TONES[review.verdict.tone]
     sentences = escape(" ".join(review.verdict.sentences))
-    console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}] {sentences}", highlight=False)
+    console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]: {sentences}", highlight=False)
     if review.comparison:
         console.print(f"[dim]against {review.comparison.ref} ({review.comparison.commit})[/dim]", highlight=False)
         for note in review.comparison.notes:
