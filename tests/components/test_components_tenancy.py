@@ -143,7 +143,7 @@ def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(w
 
 def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
     (found,) = [one for one in local().objects if (one.kind, one.name) == ("Deployment", "model-server")]
-    assert "/dev/shm" not in json.dumps(found.manifest)
+    assert "shared-memory" not in json.dumps(found.manifest)
 
 
 def test_a_deadline_ends_a_gangs_pods_since_volcanos_job_has_none() -> None:

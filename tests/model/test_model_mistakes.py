@@ -197,7 +197,8 @@ IN_A_STACK = {
         with_team(training={"j": job(gpuLimit=2)}),
         (
             "teams.a.training.j.gpuLimit: is no key here; known: args, command, cpu, deadline, env, flavor,"
-            " framework, gpus, image, keep, memory, priority, retries, scheduler, sharedMemory, tasks, together, workers"
+            " framework, gpus, image, keep, memory, priority, retries, scheduler, sharedMemory, tasks, together,"
+            " workers"
         ),
     ),
 }
@@ -360,6 +361,6 @@ def test_shared_memory_beyond_the_pods_memory_is_refused_and_within_it_is_not() 
     assert errors(fits) == []
     (found,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
     assert found == (
-        "teams.a.training.j.sharedMemory: 65Gi is part of the pod's memory, which is 64Gi, so a pod that filled it would"
-        " end; lower it, or raise memory"
+        "teams.a.training.j.sharedMemory: 65Gi is part of the pod's memory, which is 64Gi, so a pod that filled it"
+        " would end; lower it, or raise memory"
     )

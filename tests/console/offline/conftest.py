@@ -1,24 +1,13 @@
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import pytest
+from offline_builders import Rendering
 
 from console.offline.recording import NO_ANSWERS
 from console.offline.render import Rendered, render
 from console.offline.wire import Json
-
-
-class Rendering(Protocol):
-    def __call__(
-        self,
-        source: str,
-        *,
-        stack: str = "dev",
-        config: Mapping[str, str] | None = None,
-        answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS,
-    ) -> Rendered: ...
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from console.offline.manifests import KubernetesObject
-from console.offline.recording import Registration
+from console.offline.recording import NO_ANSWERS, Registration
 from console.offline.render import Rendered
 from console.offline.wire import Json, Path
 
@@ -68,3 +69,14 @@ def an_object(
 NAMESPACE = registered(manifest("Namespace", "ml-research"))
 QUOTA = registered(manifest("ResourceQuota", "gpus", "ml-research", spec={"hard": {"requests.nvidia.com/gpu": "36"}}))
 QUEUE = registered(manifest("ClusterQueue", "ml-research", api="kueue.x-k8s.io/v1beta2", spec={}))
+
+
+class Rendering(Protocol):
+    def __call__(
+        self,
+        source: str,
+        *,
+        stack: str = "dev",
+        config: Mapping[str, str] | None = None,
+        answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS,
+    ) -> Rendered: ...

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Rendering
 from hypothesis import example, given
 from hypothesis import strategies as st
-from offline_builders import NAMESPACE, QUEUE, QUOTA, an_object, manifest
+from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, an_object, manifest
 
 from console.offline.objects import kubernetes_objects, to_yaml, write
 from console.offline.wire import Json

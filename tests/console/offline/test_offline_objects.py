@@ -1,10 +1,9 @@
 from dataclasses import replace
 
 import pytest
-from conftest import Rendering
 from hypothesis import given
 from hypothesis import strategies as st
-from offline_builders import NAMESPACE, QUEUE, QUOTA, an_object, component, manifest, registered, stack_of
+from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, an_object, component, manifest, registered, stack_of
 
 from console.offline.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
 

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from conftest import Rendering
 from offline_builders import (
     NAMESPACE,
     QUEUE,
     QUOTA,
+    Rendering,
     component,
     manifest,
     metadata_changed,

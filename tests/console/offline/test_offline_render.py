@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pulumi
 import pytest
-from conftest import Rendering
+from offline_builders import Rendering
 
 from console.offline.recording import OfflineError, Registration
 from console.offline.render import Rendered, render

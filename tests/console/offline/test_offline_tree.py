@@ -2,8 +2,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from conftest import Rendering
-from offline_builders import NAMESPACE, QUEUE, QUOTA, component, manifest, stack_of
+from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, component, manifest, stack_of
 from rich.console import Console
 
 from console.offline.details import details

@@ -1,0 +1,104 @@
+"""What tests of workflows stand on: actionlint, the scripts within workflows, and the command lines within scripts."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import yaml
+
+from console.embedded.platform import Platform
+from console.embedded.toolchain import Report, find_go
+from console.project import ROOT
+
+FOLDER: Final = ROOT / ".github/workflows"
+WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))
+_ACTIONLINT: Final = "v1.7.12"
+_GO: Final = (1, 24)
+_ENDS: Final = frozenset({"|", "||", "&&", "&", ";", ";;", "<", ">", "2>", ">>", ")", "do", "then"})
+
+
+def workflow(name: str) -> Any:
+    """A workflow as data; its `on` under `true`, which is what YAML 1.1 takes that word for."""
+    return yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def steps(name: str) -> Iterator[tuple[str, Any]]:
+    """Each step of a workflow, with its job."""
+    for job, content in workflow(name)["jobs"].items():
+        yield from ((job, step) for step in content.get("steps", ()))
+
+
+def script(name: str, step: str) -> str:
+    """The shell script of a named step."""
+    (found,) = (each["run"] for _, each in steps(name) if each.get("name") == step)
+    return found
+
+
+def gitlab() -> str:
+    """The block of `.gitlab-ci.yml` in the page on pull requests."""
+    page = (ROOT / "docs/pull-requests.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^```yaml\n# \.gitlab-ci\.yml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def actionlint(report: Report) -> Path:
+    """Actionlint, built once into the cache from its pinned Go module.
+
+    Raises:
+        RuntimeError: it cannot be built.
+    """
+    cache = Platform(Path(os.devnull)).cache
+    kept = cache / f"actionlint-{_ACTIONLINT}" / "actionlint"
+    if kept.is_file():
+        return kept
+    report(f"building actionlint {_ACTIONLINT} from its Go module: once")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=kept.parent) as folder:
+        go = find_go(_GO, cache, report)
+        go = replace(go, environment={**go.environment, "GOBIN": folder, "GOFLAGS": ""})
+        log = kept.parent / "build.log"
+        if go.run("install", f"github.com/rhysd/actionlint/cmd/actionlint@{_ACTIONLINT}", folder=Path(folder), log=log):
+            raise RuntimeError(log.read_text(errors="replace"))
+        (Path(folder) / "actionlint").replace(kept)
+    return kept
+
+
+def commands(text: str) -> list[list[str]]:
+    """Each command line of `tenancy` in a shell's text, without its redirections; arrays of words are filled in."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    arrays: dict[str, list[str]] = {}
+    for found_array in re.finditer(r"^\s*(\w+)\+?=\(([^)]*)\)", text, re.MULTILINE):
+        arrays.setdefault(found_array[1], []).extend(shlex.split(found_array[2]))
+    found: list[list[str]] = []
+    for line in re.findall(r"(?:^|[\s`(])(?:\.venv/bin/)?tenancy ([a-z]+[^\n`]*)", text):
+        words: list[str] = []
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
+        lexer.whitespace_split = True
+        for word in lexer:
+            if word in _ENDS or (word == "2" and words):
+                break
+            array = re.fullmatch(r"\$\{(\w+)\[@\]\}", word)
+            words += arrays[array[1]] if array else [word]
+        found.append(words)
+    return found
+
+
+def run_script(
+    text: str, folder: Path, environment: dict[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a step as GitHub does, by bash, with only the environment that it is given and the PATH."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text, "step", *arguments],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
