@@ -1,6 +1,5 @@
-"""The workflows of GitHub and GitLab: right by their own linters, with no more rights than they need, and they work."""
+"""The workflows of GitHub and GitLab: right by their own linters, and with no more rights than they need."""
 
-import json
 import re
 import subprocess
 import sys
@@ -12,17 +11,14 @@ import pytest
 import typer
 import yaml
 from typer.core import TyperGroup
-from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, run_script, script, steps, workflow
+from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, steps, workflow
 
 from console.cli import app
 from console.embedded.toolchain import Report
-from console.gitops.joined import MARK
 from console.project import ROOT
 
 BIN = Path(sys.executable).parent
 PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
-STICKY = "Write the comment, or write over it"
-ISSUE = "One issue, opened, written over or closed"
 
 
 def test_actionlint_and_shellcheck_find_nothing(report: Report) -> None:
@@ -154,178 +150,6 @@ def test_command_lines_are_found_in_all_places() -> None:
         *("pull-request.yaml", "preview.sh", ".gitlab-ci.yml", "docs/pull-requests.md", "docs/gitops.md")
     }
     assert {line.split()[0] for _, line in told_commands()} == {"changed", "comment", "preview", "render"}
-
-
-def program(folder: Path, name: str, text: str) -> None:
-    """A program that a script finds in place of a real one."""
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(text, encoding="utf-8")
-    (folder / name).chmod(0o755)
-
-
-@pytest.fixture
-def previews(tmp_path: Path) -> Path:
-    """A project whose previews end as their stacks are called: `code-2` with 2."""
-    ours = "from console.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
-    program(
-        tmp_path,
-        ".venv/bin/tenancy",
-        f"""#!/bin/bash
-if [[ $1 == comment ]]; then PYTHONPATH={ROOT} exec {sys.executable} -c '{ours}' "$@"; fi
-echo "$*" >> asked
-all="$*"
-out=${{all##*--out }}
-[[ $2 == code-1 ]] || echo "## report of $2" > "${{out%% *}}/report.md"
-echo "words of $2" >&2
-exit "${{2#code-}}"
-""",
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("stacks", "code"),
-    [((), 0), (("code-0",), 0), (("code-0", "code-2"), 2), (("code-2", "code-1"), 1), (("code-3",), 3)],
-)
-def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
-    previews: Path, stacks: tuple[str, ...], code: int
-) -> None:
-    (previews / "stacks").write_text("".join(f"{stack}\n" for stack in stacks))
-    done = run_script(f"{FOLDER}/preview.sh origin/main out < stacks", previews, {})
-    assert done.returncode == code, done.stderr
-    assert {file.parent.name: file.read_text() for file in (previews / "out").glob("*/exit-code")} == {
-        stack: f"{stack.removeprefix('code-')}\n" for stack in stacks
-    }
-    assert "::" not in done.stdout  # words for GitHub's runner, to nobody else
-    comment = (previews / "out/comment.md").read_text()
-    assert comment.startswith(MARK)
-    for stack in stacks:
-        assert (f"words of {stack}" if stack == "code-1" else f"## report of {stack}") in comment
-
-
-def test_what_pulumi_said_is_laid_over_where_it_said_something(previews: Path) -> None:
-    for stack, text in (("code-0", "{}"), ("code-2", "")):
-        (previews / f"real/real-{stack}").mkdir(parents=True)
-        (previews / f"real/real-{stack}/preview.json").write_text(text)
-    (previews / "stacks").write_text("code-0\ncode-2\n")
-    done = run_script(f"{FOLDER}/preview.sh origin/main out real < stacks", previews, {"GITHUB_ACTIONS": "true"})
-    asked = "--base origin/main --policy workloads --policy clouds --out out"
-    assert (previews / "asked").read_text().splitlines() == [
-        f"preview code-0 {asked}/code-0 --pulumi-preview real/real-code-0/preview.json",
-        f"preview code-2 {asked}/code-2",
-    ]
-    assert "::error title=A mandatory rule is broken::" in done.stdout
-
-
-GH = """#!/bin/bash
-echo "$*" >> asked
-case "$*" in
-  "run download"*pull-request-real*) [[ -n $REAL ]] || exit 1; mkdir found; echo "$REAL" > found/comment.md ;;
-  "run download"*) mkdir found; cp text found/comment.md ;;
-  *"--method GET"*pulls*) cat pulls ;;
-  *--paginate*) cat there ;;
-  *--input*) cp body.json sent ;;
-esac
-"""
-BOT: dict[str, Any] = {"user": {"login": "github-actions[bot]"}}
-
-
-def commented(folder: Path, *, there: list[Any], text: str = "words", real: str = "", sha: str = "abc") -> list[str]:
-    """What the script of the comment asks GitHub; the pull request is 7, and ends with the commit `abc`."""
-    program(folder, "bin/gh", GH)
-    (folder / "text").write_text(text, encoding="utf-8")
-    (folder / "pulls").write_text(json.dumps([{"number": 7, "head": {"sha": "abc"}}]))
-    (folder / "there").write_text(json.dumps(there[:1]) + json.dumps(there[1:]))  # two pages, as `--paginate` has them
-    names = {"REPOSITORY": "o/r", "RUN": "1", "PAGE": "https://run", "HEAD": "o:branch", "SHA": sha, "REAL": real}
-    environment = {**names, "MARK": MARK, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
-    done = run_script(script("comment.yaml", STICKY), folder, environment)
-    assert done.returncode == 0, done.stderr
-    return [line for line in (folder / "asked").read_text().splitlines() if "--input" in line]
-
-
-def test_the_first_comment_is_written(tmp_path: Path) -> None:
-    assert commented(tmp_path, there=[{**BOT, "id": 1, "body": "another of the bot"}]) == [
-        "api --method POST repos/o/r/issues/7/comments --input body.json --silent"
-    ]
-    assert json.loads((tmp_path / "sent").read_text())["body"] == (
-        f"{MARK}\nwords\n\n*By the program of abc; the page of each stack is an [artifact of this run](https://run).*\n"
-    )
-
-
-def test_the_next_one_is_written_over_it(tmp_path: Path) -> None:
-    there = [{**BOT, "id": 1, "body": "hello"}, {**BOT, "id": 2, "body": f"{MARK}\nold"}]
-    assert commented(tmp_path, there=there, text=f"{MARK}\nwords", real="with what Pulumi says") == [
-        "api --method PATCH repos/o/r/issues/comments/2 --input body.json --silent"
-    ]
-    body = json.loads((tmp_path / "sent").read_text())["body"]
-    assert body.startswith(f"{MARK}\nwith what Pulumi says\n")
-
-
-def test_a_comment_of_somebody_else_with_the_mark_is_left_alone(tmp_path: Path) -> None:
-    there = [{"user": {"login": "mallory"}, "id": 3, "body": f"{MARK}\nmine"}]
-    (asked,) = commented(tmp_path, there=there)
-    assert "--method POST" in asked
-
-
-def test_an_older_run_says_nothing_of_a_newer_commit(tmp_path: Path) -> None:
-    assert commented(tmp_path, there=[], sha="older") == []
-
-
-def test_whatever_a_fork_writes_is_short_enough_and_runs_nowhere(tmp_path: Path) -> None:
-    evil = '$(touch ran) `touch ran` "; touch ran; "\n' + "é" * 100_000
-    commented(tmp_path, there=[], text=evil)
-    body = json.loads((tmp_path / "sent").read_text())["body"]
-    assert 60_000 < len(body) <= 65_536
-    assert '$(touch ran) `touch ran` "; touch ran; "' in body
-    assert not (tmp_path / "ran").exists()
-
-
-def drifted(folder: Path, codes: dict[str, str], *, there: list[Any]) -> list[str]:
-    """What the script of the issue asks GitHub, for checks of stacks that ended so."""
-    program(folder, "bin/gh", GH)
-    for stack, code in codes.items():
-        if code:
-            (folder / f"found/drift-{stack}").mkdir(parents=True)
-            (folder / f"found/drift-{stack}/exit-code").write_text(code + "\n")
-            (folder / f"found/drift-{stack}/drift.txt").write_text(f"~ {stack} differs\n")
-    (folder / "there").write_text(json.dumps(there))
-    names = {"REPOSITORY": "o/r", "PAGE": "https://run", "STACKS": json.dumps([*codes]), "REAL": ""}
-    marked = {**names, "MARK": "<!-- gpu-tenancy: drift -->", "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
-    done = run_script(script("drift.yaml", ISSUE), folder, marked)
-    assert done.returncode == 0, done.stderr
-    return [line for line in (folder / "asked").read_text().splitlines() if "--paginate" not in line]
-
-
-OURS = {"number": 5, "body": "<!-- gpu-tenancy: drift -->\nold"}
-ANOTHER = {"number": 4, "body": None}
-
-
-def test_drift_opens_one_issue_and_writes_over_it(tmp_path: Path) -> None:
-    for folder, there, asked in (
-        (tmp_path / "first", [ANOTHER], "api --method POST repos/o/r/issues --input body.json --silent"),
-        (tmp_path / "next", [ANOTHER, OURS], "api --method PATCH repos/o/r/issues/5 --input body.json --silent"),
-    ):
-        folder.mkdir()
-        assert drifted(folder, {"dev": "0", "prod": "7", "lost": ""}, there=there) == [asked]
-        sent = json.loads((folder / "sent").read_text())
-        assert sent["title"] == "Drift: 2 of the stacks are not what this branch declares"
-        assert sent["body"].startswith("<!-- gpu-tenancy: drift -->\n")
-        assert "## prod\n\n~~~~~~text\n~ prod differs\n\n~~~~~~" in sent["body"]
-        assert "## lost\n\n~~~~~~text\nThe check did not come to its end; see the run." in sent["body"]
-        assert "## dev" not in sent["body"]
-
-
-def test_without_drift_the_issue_is_closed_and_none_is_opened(tmp_path: Path) -> None:
-    for folder, there, asked in (
-        (tmp_path / "none", [ANOTHER], []),
-        (
-            tmp_path / "open",
-            [OURS],
-            ["issue close 5 --repo o/r --comment Nothing differs any more: https://run"],
-        ),
-    ):
-        folder.mkdir()
-        assert drifted(folder, {"dev": "0"}, there=there) == asked
 
 
 def test_gitlabs_pipeline_is_one_by_its_schema(tmp_path: Path) -> None:
