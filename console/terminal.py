@@ -33,6 +33,12 @@ def report(line: str) -> None:
     err.print(f"[dim]· {line}[/dim]", highlight=False)
 
 
+def progress(line: str) -> None:
+    """The same of a command whose errors alone belong there: only for somebody who looks at a terminal."""
+    if err.is_terminal:
+        report(line)
+
+
 @contextmanager
 def errors(stack: str = "") -> Generator[None]:
     """Turns what may go wrong into sentences and exit codes.

@@ -53,7 +53,10 @@ def preview(  # noqa: PLR0913 - each is an option
         from console.review.judged import judged  # noqa: PLC0415 - as above
 
         folder = project or projects.ROOT
+        terminal.progress(f"rendering {stack}")
         found = projects.preview(stack, folder)
+        if base:
+            terminal.progress(f"rendering it as it is at {base}")
         chosen = [choose(each, found.stack.environment) for each in policy or ()]
         seen = review(
             found,

@@ -123,6 +123,7 @@ def diff(
         from console.review import text  # noqa: PLC0415 - as above
         from console.review.build import between  # noqa: PLC0415 - as above
 
+        terminal.progress(f"rendering {stack} at {before} and {after or 'as it is'}")
         found = between(stack, before, after, project or ROOT)
         text.show_verdict(terminal.out, found)
         terminal.out.print()

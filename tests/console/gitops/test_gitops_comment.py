@@ -63,11 +63,11 @@ def test_reports_are_shortened_whole_so_that_the_comment_is_taken() -> None:
 
 
 def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
-    few, many, most = (joined([said(f"stack-{i}") for i in range(n)]) for n in (10, 1_500, 10_000))
+    few, many, most = (joined([said(f"stack-{i}") for i in range(n)]) for n in (10, 300, 5_000))
     assert all(len(found) <= LIMIT for found in (few, many, most))
     assert few.count("| ✓ |") == 10
-    assert many.count("| ✓ |") == 1_500
-    assert most.endswith("10000 stacks were previewed, 0 of them not fine; the pages are artifacts of this run.\n")
+    assert many.count("| ✓ |") == 300
+    assert most.endswith("5000 stacks were previewed, 0 of them not fine; the pages are artifacts of this run.\n")
 
 
 def test_a_limit_that_says_nothing_is_refused() -> None:
