@@ -25,6 +25,7 @@ class ExistingCluster:
             context=cluster.context,
             # An edited kubeconfig is still the same cluster: without a fixed name every resource would be replaced.
             cluster_identifier=name,
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
             opts=opts,
         )
         self.nodes: Sequence[pulumi.Resource] = ()

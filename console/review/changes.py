@@ -1,6 +1,6 @@
 """What becomes of each resource between two renderings of a stack."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -103,8 +103,9 @@ def _made(action: Action, one: Registration, groups: "Groups") -> Change:
 
 
 def _changed(old: Registration, new: Registration, groups: "Groups") -> Change | None:
+    provider = groups.provider(new)
     fields = tuple(
-        FieldChange(path, _text(was), _text(now), replaces=forces_new(new.type, path, new.replace_on_changes))
+        FieldChange(path, _text(was), _text(now), replaces=forces_new(new.type, path, new.replace_on_changes, provider))
         for path, was, now in _differences(dict(old.shown), dict(new.shown), "")
         if not _ignored(path, new.ignore_changes)
     )
@@ -216,6 +217,12 @@ class Groups:
         if own in self._teams and kind_of(one) == "ClusterQueue":
             return f"team {own}"
         return line[-2].name if len(line) > 1 and line[-1].type == _TENANCY else line[-1].name
+
+    def provider(self, one: Registration) -> Mapping[str, Json]:
+        """The inputs of a resource's provider; nothing where it has none of its own."""
+        # A reference to a provider is its URN, and after it its id.
+        found = self._known.get(one.provider.rpartition("::")[0])
+        return found.inputs if found else {}
 
     def _pool(self, one: Registration) -> str | None:
         for pool in self._pools:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from console.offline.wire import Json
+
 _SELECTOR: Final = ("spec.selector",)
 
 FORCES_NEW: Final[Mapping[str, tuple[str, ...]]] = {
@@ -42,15 +44,23 @@ ConfigMaps and Secrets: unless the provider has `enableConfigMapMutable` and `en
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
 
 
-def forces_new(type_: str, path: str, declared: tuple[str, ...]) -> bool:
+_MUTABLE: Final = {
+    "kubernetes:core/v1:ConfigMap": "enableConfigMapMutable",
+    "kubernetes:core/v1:Secret": "enableSecretMutable",
+}
+
+
+def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mapping[str, Json]) -> bool:
     """Whether a change at a path of a resource makes Pulumi replace it, as far as it can be known without a cloud.
 
     Args:
         type_: the resource's type token.
         path: `spec.template.spec.containers.0.image`.
         declared: the resource's own `replaceOnChanges`.
+        provider: the inputs of its provider; some are texts that hold JSON.
     """
-    fields = (*declared, *_of_kubernetes(type_))
+    mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
+    fields = (*declared, *(NAMED_BY if mutable else _of_kubernetes(type_)))
     return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
 
 

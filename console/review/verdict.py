@@ -76,20 +76,37 @@ def _of_gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     if before is None:
         return
     was, are = _held(before), _held(now)
-    for team, flavor in sorted(was.keys() | are.keys()):
-        old, new = was.get((team, flavor), (0, 0)), are.get((team, flavor), (0, 0))
+    for team in sorted(was.keys() | are.keys()):
+        if team not in are:
+            yield f"{team} goes, which had {_shares(was[team])}."
+        elif team not in was:
+            yield f"{team} comes, with {_shares(are[team])}."
+        else:
+            yield from _moves(team, was[team], are[team])
+
+
+def _moves(team: str, was: "dict[str, tuple[int, int]]", are: "dict[str, tuple[int, int]]") -> Iterator[str]:
+    for flavor in sorted(was.keys() | are.keys()):
+        old, new = was.get(flavor, (0, 0)), are.get(flavor, (0, 0))
         if old[0] != new[0]:
             yield f"{team} is guaranteed {new[0]} {flavor} (was {old[0]})."
         if old[1] != new[1]:
             yield f"{team} may reach {new[1]} {flavor} (was {old[1]})."
 
 
-def _held(outlook: StackOutlook) -> dict[tuple[str, str], tuple[int, int]]:
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+def _shares(held: "dict[str, tuple[int, int]]") -> str:
+    listed = [f"{sure} {flavor} guaranteed and {most} at most" for flavor, (sure, most) in sorted(held.items())]
+    return ", ".join(listed) or "no GPUs"
+
+
+def _held(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
+    """Each team's guarantee and limit of each flavor."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
     for team in outlook.teams:
+        held = found.setdefault(team.name, {})
         for each in team.holdings:
-            sure, most = found.get((team.name, each.flavor), (0, 0))
-            found[team.name, each.flavor] = (sure + each.guaranteed, most + each.limit)
+            sure, most = held.get(each.flavor, (0, 0))
+            held[each.flavor] = (sure + each.guaranteed, most + each.limit)
     return found
 
 

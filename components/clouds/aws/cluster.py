@@ -68,6 +68,7 @@ class EksCluster(pulumi.ComponentResource):
             ).apply(kubeconfig),
             # A renewed certificate is still the same cluster: without a fixed name every resource would be replaced.
             cluster_identifier=f"{section.region}/{section.name}",
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
             opts=within,
         )
         early = self._early(name, plane) if plane else []

@@ -94,6 +94,7 @@ class AksCluster(pulumi.ComponentResource):
             kubeconfig=pulumi.Output.unsecret(credentials.apply(own_kubeconfig)),
             # An edited kubeconfig is still the same cluster: without a fixed name every resource would be replaced.
             cluster_identifier=self._section.name,
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
             opts=pulumi.ResourceOptions(parent=self),
         )
 

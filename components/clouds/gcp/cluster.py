@@ -126,6 +126,7 @@ class GkeCluster(pulumi.ComponentResource):
             kubeconfig=known.apply(_kubeconfig),
             # A new certificate or endpoint is still the same cluster; else every resource would be replaced.
             cluster_identifier=f"{section.project}/{section.location}/{section.name}",
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
             opts=self._child,
         )
 

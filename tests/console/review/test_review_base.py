@@ -156,3 +156,13 @@ def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: st
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ConsoleError, match=f"p.json {why}.*name a file that `pulumi preview --json` wrote"):
         review(preview("s", project.folder), project.folder, real=file)
+
+
+def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Project) -> None:
+    sections = small()
+    sections["teams"]["third"] = {**sections["teams"].pop("speech"), "gpus": {"l4": {"guaranteed": 1, "limit": 3}}}
+    project.write("s", sections)
+    found = review(preview("s", project.folder), project.folder, ref="HEAD").verdict.sentences
+    assert "speech goes, which had 2 l4 guaranteed and 2 at most." in found
+    assert "third comes, with 1 l4 guaranteed and 3 at most." in found
+    assert len([each for each in found if "speech" in each and "deleted" not in each]) == 1

@@ -106,3 +106,16 @@ def test_long_values_are_cut_and_what_is_not_there_is_empty() -> None:
     (change,) = changes(one(data={}), one(data={"a": "x" * 500}))
     (field,) = change.fields
     assert (field.before, len(field.after), field.after[-1]) == ("", 120, "…")
+
+
+def test_a_config_map_of_ours_is_changed_in_place_since_the_provider_is_told_so(project: Project) -> None:
+    found = rendered(project, small())
+    provider = next(one for one in found.rendered.registrations if one.type == "pulumi:providers:kubernetes")
+    assert provider.inputs["enableConfigMapMutable"] in {True, "true"}
+
+    def with_map(value: str) -> Rendered:
+        (one_map,) = one(data={"a": value}).registrations
+        return Rendered("p", "s", (provider, replace(one_map, provider=f"{provider.urn}::some-id")), {})
+
+    (change,) = changes(with_map("1"), with_map("2"))
+    assert (change.action, [field.replaces for field in change.fields]) == ("update", [False])
