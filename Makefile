@@ -6,7 +6,7 @@ OUT ?= out/$(STACK)
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: up down preview test lint bench schema policies ready ready-clouds
+.PHONY: up down preview test lint bench schema policies simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## What there is
@@ -35,6 +35,10 @@ lint: ready-clouds
 bench: ready-clouds ## The offline preview of 1 to 1,000 teams, and 1,000 resources through the policy packs
 	@$(RUN) python -m benchmarks.preview
 	@$(RUN) python -m benchmarks.policies
+	@$(RUN) python -m benchmarks.admission
+
+simulate: ready ## What Kueue would do in the scenarios of SCENARIOS=FILE, written to OUT=FILE
+	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)
 
 schema: ready ## stacks/schema.json, from the model
 	@$(RUN) tenancy schema --out stacks/schema.json

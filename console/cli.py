@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from console import terminal
-from console.commands import facts, live, platform, previewing, render, stacks
+from console.commands import facts, live, platform, previewing, render, simulate, stacks, whatif
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="GPU platforms that teams share: previews without any credential, and a platform of your own to try them on.",
 )
-for group in (previewing, stacks, render, platform, live, facts):
+for group in (previewing, stacks, whatif, live, platform, render, facts, simulate):
     group.register(app)
 
 

@@ -8,7 +8,9 @@ import pytest
 from console.catalogue import abilities
 from console.project import ROOT, stack_names
 from model.load import load
+from model.plan.shares import Tree
 from model.source import read_file
+from model.whatif import play, read_story
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -26,8 +28,16 @@ def test_the_stack_file_of_the_readme_is_one(tmp_path: Path) -> None:
 
 def test_the_cloud_of_the_readme_is_one(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.readme.yaml"
-    file.write_text("config:\n" + blocks("yaml")[1], encoding="utf-8")
+    file.write_text("config:\n" + blocks("yaml")[2], encoding="utf-8")
     assert load(read_file(file)).pools["h100"].capacity.kind == "spot"
+
+
+def test_the_jobs_of_the_readme_are_played_on_the_stack_local(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(blocks("yaml")[1], encoding="utf-8")
+    tree = Tree(load(read_file(ROOT / "stacks" / "Pulumi.local.yaml")))
+    *_, last = play(tree, read_story(file, tree))
+    assert [(each.workload, each.gpus) for each in last.running] == [("try", 8)]
 
 
 def test_what_each_cloud_can_is_what_its_row_says() -> None:

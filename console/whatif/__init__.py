@@ -1,0 +1,1 @@
+"""What a simulation of the queues says, for people."""

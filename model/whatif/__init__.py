@@ -1,0 +1,23 @@
+"""What would happen in a stack's queues: everyone busy, one team alone, or workloads of your own over time.
+
+A stack's queues are handed to the simulation of Kueue as they will be deployed; what Volcano schedules is not in it,
+since its GPUs are taken off first.
+"""
+
+from model.whatif.scenes import Scene, alone, busy, unmodelled_of
+from model.whatif.stage import Moment, Running, Waiting, play, tenancy_of
+from model.whatif.story import Story, read_story
+
+__all__ = [
+    "Moment",
+    "Running",
+    "Scene",
+    "Story",
+    "Waiting",
+    "alone",
+    "busy",
+    "play",
+    "read_story",
+    "tenancy_of",
+    "unmodelled_of",
+]

@@ -1,0 +1,170 @@
+"""A stack's queues as the simulation of Kueue takes them, and what it says as a reader wants it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from model.admission import (
+    FAIR,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    PodSet,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Settled,
+    Simulation,
+    Step,
+    Strategy,
+    Tenancy,
+    Workload,
+)
+from model.plan import queues as planned
+from model.plan.shares import Tree
+from model.spec import teams as spec
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workload that runs, with what it has of one flavor's GPUs (partitions or turns, where they are shared)."""
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A workload that waits, what it asks for, and why it waits, in words."""
+
+    workload: str
+    team: str
+    gpus: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state after a step, when everything has come to rest.
+
+    Attributes:
+        label: what happened: `after 1 submits`.
+        evicted: who had to give way since the moment before, each with the workload that took its place.
+        restless: queues whose workloads evict one another for ever, so that this is one state of many.
+    """
+
+    label: str
+    running: tuple[Running, ...]
+    waiting: tuple[Waiting, ...]
+    evicted: tuple[tuple[str, str], ...]
+    restless: tuple[str, ...]
+
+    def gpus(self, team: str, flavor: str) -> int:
+        """What a team has of a flavor."""
+        return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
+
+
+def tenancy_of(tree: Tree) -> Tenancy:
+    """The queues of a stack, as `model.plan.queues` decides them."""
+    return Tenancy(
+        queues=tuple(_queue(each) for each in planned.cluster_queues(tree)),
+        cohorts=tuple(
+            Cohort(each.name, each.parent, _groups(each.quotas), each.weight or 1.0) for each in planned.cohorts(tree)
+        ),
+        fair_sharing=FAIR if tree.stack.fairness == "even" else None,
+    )
+
+
+def _queue(queue: planned.ClusterQueue) -> ClusterQueue:
+    return ClusterQueue(
+        name=queue.name,
+        groups=_groups(queue.quotas),
+        cohort=queue.cohort,
+        strategy=Strategy(queue.strategy),
+        preemption=_preemption(queue.preemption),
+        weight=1.0 if queue.weight is None else queue.weight,
+    )
+
+
+def _groups(quotas: Iterable[planned.FlavorQuota]) -> tuple[ResourceGroup, ...]:
+    flavors = tuple(
+        FlavorQuotas(
+            each.flavor, {line.resource: Quota(line.nominal, line.borrowing, line.lending) for line in each.lines}
+        )
+        for each in quotas
+    )
+    return (ResourceGroup(flavors),) if flavors else ()
+
+
+def _preemption(said: spec.Preemption) -> Preemption:
+    return Preemption(
+        within=Policy(said.within_cluster_queue),
+        reclaim=Policy(said.reclaim_within_cohort),
+        borrow=BorrowWithinCohort() if said.borrow_within_cohort == "LowerPriority" else None,
+    )
+
+
+def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
+    """Lets things happen, step after step, each with a label.
+
+    Raises:
+        ValueError: the steps contradict themselves, or name a queue that is not there.
+    """
+    simulation = Simulation(tenancy_of(tree))
+    known: dict[str, Workload] = {}
+    found: list[Moment] = []
+    for label, step in steps:
+        restless: tuple[tuple[str, ...], ...] = ()
+        for name in step.finish:
+            simulation.finish(name)
+            known.pop(name, None)
+            restless = simulation.rest()
+        for workload in step.submit:
+            simulation.submit(workload)
+            known[workload.name] = workload
+            restless = simulation.rest()
+        found.append(_moment(tree, label, simulation.settled(restless), known))
+    return tuple(found)
+
+
+def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+    running = [
+        Running(each.name, each.queue, flavor, amount)
+        for each in settled.admitted
+        for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
+    ]
+    waiting = [
+        Waiting(
+            each.name, each.queue, sum(_gpus(tree, part) * part.count for part in known[each.name].pod_sets), each.why
+        )
+        for each in settled.pending
+    ]
+    return Moment(
+        label,
+        tuple(running),
+        tuple(waiting),
+        tuple((each.name, each.by) for each in settled.evicted),
+        tuple(sorted({name for queues in settled.livelock for name in queues})),
+    )
+
+
+def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part, chosen in zip(workload.pod_sets, flavors, strict=True):
+        names = dict.fromkeys(chosen.values())
+        gpus = _gpus(tree, part) * part.count
+        flavor = next((chosen[name] for name in part.requests if name in gpu_names(tree)), next(iter(names), ""))
+        found[flavor] = found.get(flavor, 0) + gpus
+    return found
+
+
+def _gpus(tree: Tree, part: PodSet) -> int:
+    return sum(amount for name, amount in part.requests.items() if name in gpu_names(tree))
+
+
+def gpu_names(tree: Tree) -> set[str]:
+    """Resource names of the stack's GPUs."""
+    return {flavor.resource for flavor in tree.flavors.values() if flavor.resource}
