@@ -10,6 +10,7 @@ from console.live.answers import Answer, Verdict, worst
 from console.live.bounds import bound
 from console.live.budgets import judge_budgets
 from console.live.demand import Demand
+from console.live.foreseen import foresee
 from console.live.gangs import gang_queues, judge_gang
 from console.live.nodes import judge_nodes
 from console.live.placing import spots
@@ -32,6 +33,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota")
 """What is read of the team's namespace alone."""
 
+_PLAYED: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "ResourceFlavor", "Workload")
+"""What the simulation needs of the whole cluster."""
 _QUEUE: Final = "queue"
 _PRIORITY: Final = "priority"
 
@@ -164,7 +167,8 @@ def _cluster_queue(
     answer = _said(about, taken)
     if not demand.whole and answer.verdict != "now":
         answer = _pod_by_pod(queues, queue, sets, answer)
-    return taken, replace(answer, words=(*answer.words, *_before(queues, target), *_uncounted(queues)))
+    more = (*_before(queues, target), *_foreseen(queues, target, demand, sets, answer), *_uncounted(queues))
+    return taken, replace(answer, words=(*answer.words, *more))
 
 
 def _said(about: str, taken: Iterable[Taken]) -> Answer:
@@ -214,6 +218,28 @@ def _before(queues: Queues, target: str) -> Iterator[str]:
         asked = listed(gpus(add(*(each.total for each in found))))
         wait = many(len(found), "workload waits", "workloads wait")
         yield f"{wait} in it already, for {asked}; those of a higher or the same priority come first"
+
+
+def _foreseen(queues: Queues, target: str, demand: Demand, sets: Sequence[PodSet], answer: Answer) -> Iterator[str]:
+    """What the simulation of Kueue says, where all that it needs may be read, and the queue could ever take it."""
+    seen = all(queues.state.knows(kind) for kind in _PLAYED) and not queues.uncounted
+    if not seen or not demand.whole or answer.verdict == "never":
+        return
+    found = foresee(queues, target, sets, _priority_value(queues.state, demand))
+    if found is not None and not (found.runs and not found.gone and answer.verdict == "now"):
+        yield found.words
+
+
+def _priority_value(state: State, demand: Demand) -> int:
+    """The priority that Kueue gives it: its own class's for queues, else its pods'."""
+    classes = {called(each): each for each in state.of("WorkloadPriorityClass")}
+    if demand.priority:
+        value = classes.get(demand.priority, {}).get("value")
+    else:
+        name = next((text_at(each.spec, "priorityClassName") for each in demand.templates), "")
+        of_pods = {called(each): each for each in state.of("PriorityClass")}
+        value = of_pods.get(name or _default_priority(state), {}).get("value")
+    return value if isinstance(value, int) else 0
 
 
 def _uncounted(queues: Queues) -> Iterator[str]:

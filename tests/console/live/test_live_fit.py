@@ -51,6 +51,55 @@ def test_a_job_that_fits_says_so_judge_by_judge() -> None:
     assert found.conclusion == "Job train fits now"
 
 
+def lender(used: int) -> list[Data]:
+    """The team's queue, with 8 of its own, beside another that borrowed."""
+    return [
+        cluster_queue("research", "org", borrowingLimit=24),
+        cluster_queue("other", "org", used=used, nominalQuota=0, borrowingLimit=32),
+    ]
+
+
+def test_who_would_give_way_is_told_by_a_simulation() -> None:
+    held = [
+        workload(only_gpus(job(name, "other")), f"2026-01-0{day}T00:00:00Z", admitted=True)
+        for day, name in enumerate(("old", "new"), 1)
+    ]
+    held[1]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T00:00:00Z"
+    found = judged(
+        ClusterQueue=lender(16),
+        Cohort=[cohort("org", nominal=8)],
+        LocalQueue=[local_queue("research"), local_queue("other")],
+        Workload=held,
+    )
+    assert answer(found, "queue").words == (
+        (
+            "a100 nvidia.com/gpu 8: fits after others give back the 8 that they borrowed from you (guaranteed 8, of which 8"
+            " are free)"
+        ),
+        "simulated, if it came now it would be admitted, and other/job-new-abcde would give way",
+    )
+
+
+def test_what_would_wait_is_told_with_the_simulations_reason() -> None:
+    held = [workload(only_gpus(job("all", "other", pods=4)), admitted=True)]
+    found = judged(
+        only_gpus(job(pods=2)),
+        ClusterQueue=lender(32),
+        LocalQueue=[local_queue("research"), local_queue("other")],
+        Workload=held,
+    )
+    queue = answer(found, "queue")
+    assert queue.verdict == "later"
+    assert queue.words[1].startswith("simulated, if it came now it would wait: ")
+    assert "of a100 is missing" in queue.words[1]
+
+
+def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
+    held = [workload(only_gpus(job("all", "other", pods=9)), admitted=True)]
+    found = judged(ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=held)
+    assert not [words for words in answer(found, "queue").words if words.startswith("simulated")]
+
+
 def test_what_waits_already_is_told() -> None:
     found = judged(Workload=[workload(only_gpus(job("first")))])
     assert answer(found, "queue").words[1:] == (
