@@ -73,8 +73,8 @@ def test_who_would_give_way_is_told_by_a_simulation() -> None:
     )
     assert answer(found, "queue").words == (
         (
-            "a100 nvidia.com/gpu 8: fits after others give back the 8 that they borrowed from you (guaranteed 8, of which 8"
-            " are free)"
+            "a100 nvidia.com/gpu 8: fits after others give back the 8 that they borrowed from you (guaranteed 8, of"
+            " which 8 are free)"
         ),
         "simulated, if it came now it would be admitted, and other/job-new-abcde would give way",
     )
