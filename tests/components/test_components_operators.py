@@ -8,11 +8,12 @@ import yaml
 from builders import Data, pool, stack
 from components_builders import Program, program
 from dependency_graph import Graph, name_of
+from rendered_stacks import stack_of_repository
 
 from console.offline.checks import problems
 from console.offline.recording import Registration
 from console.offline.render import render
-from console.project import ROOT, preview
+from console.project import ROOT
 from model.plan.operators.probes import PROBES
 from model.source import Source, to_config
 
@@ -31,7 +32,7 @@ STACKS: Final = ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"]
 
 @cache
 def graph(name: str) -> Graph:
-    return Graph(preview(name).rendered)
+    return Graph(stack_of_repository(name).rendered)
 
 
 def group_of(one: Registration) -> str:

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rendered_stacks import stack_of_repository
 
-from console.project import preview
 from console.proofs import Proof
 from console.report import write_report
 from console.summary import Budget, Holding, Summary, Supply
@@ -32,7 +32,7 @@ VOID = {"meta", "rect", "br", "link", "img", "input"}
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    found = preview("local")
+    found = stack_of_repository("local")
     return Outcome(
         preview=found,
         plan=plan(found.stack),

@@ -16,6 +16,7 @@ from google.protobuf.empty_pb2 import Empty
 from kit_builders import deployment
 from policy_builders import Given
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from rendered_stacks import stack_of_repository
 
 from console.errors import ConsoleError
 from console.policies.asking import Questions, questions
@@ -24,7 +25,7 @@ from console.policies.configuration import read_config
 from console.policies.findings import Judged, by_weight
 from console.policies.judging import Session
 from console.policies.process import Client, pack_process
-from console.project import ROOT, Preview, preview, stack_names
+from console.project import ROOT, Preview, stack_names
 from document import PACKS, read_set
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
@@ -38,7 +39,7 @@ def verdict(judged: Judged) -> list[str]:
 
 @cache
 def previewed(stack: str) -> Preview:
-    return preview(stack)
+    return stack_of_repository(stack)
 
 
 def judged(client: Client, pack: str, stack: str) -> Judged:
@@ -193,7 +194,7 @@ def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str
 
 
 def test_nothing_is_asked_twice_and_everything_once() -> None:
-    rendered = preview("local").rendered
+    rendered = stack_of_repository("local").rendered
     asked: Questions = questions(rendered)
     urns = [each.urn for each in asked.each]
     assert sorted(urns[1:]) == sorted(each.urn for each in rendered.registrations if not each.external_id)

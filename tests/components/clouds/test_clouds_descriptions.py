@@ -10,9 +10,9 @@ import eks_description
 import gke_description
 import pytest
 from cloud_descriptions import Description, Inputs, Place
+from rendered_stacks import stack_of_repository
 
 from console.offline.recording import Registration
-from console.project import preview
 
 DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "aws": eks_description.DESCRIPTION,
@@ -50,7 +50,7 @@ class Sent:
 
 def sent(cloud: str, stack: str) -> list[Sent]:
     """All that a stack sends to its cloud; what it only reads is not sent."""
-    made = [one for one in preview(stack).rendered.registrations if not one.external_id]
+    made = [one for one in stack_of_repository(stack).rendered.registrations if not one.external_id]
     return [Sent(cloud, stack, one) for one in made if one.type.startswith(PACKAGES[cloud])]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from rendered_stacks import stack_of_repository
 
 from console.gitops.argocd import Repository, argocd
 from console.gitops.flux import flux
@@ -14,7 +15,7 @@ from console.gitops.pieces import Piece, pieces
 from console.gitops.plain import plain
 from console.offline.recording import Registration
 from console.offline.render import Rendered
-from console.project import preview, stack_names
+from console.project import stack_names
 
 STACKS = stack_names()
 WITH_RELEASES = "dev-aws"
@@ -24,7 +25,7 @@ TREES = ("argocd", "flux", "plain")
 
 @cache
 def rendered(stack: str) -> Rendered:
-    return preview(stack).rendered
+    return stack_of_repository(stack).rendered
 
 
 @cache

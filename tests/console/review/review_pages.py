@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builders import Data, pool, server, team
 from console_builders import Project
+from rendered_stacks import stack_of_repository
 
 from console.project import ROOT, preview, read_stack
 from console.review.build import review
@@ -170,7 +171,7 @@ def bare() -> Review:
 
 def against(name: str, folder: Path, change: Callable[[Data], None]) -> Review:
     """A stack of the project, compared by the real functions with what it was before somebody changed it."""
-    found = preview(name)
+    found = stack_of_repository(name)
     sections = deepcopy(dict(read_stack(name).sections))
     change(sections)
     project = Project.at(folder / name)

@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from browser_tool import browser
 from playwright.sync_api import Browser, Page
+from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
 
-from console.project import preview
 from console.proofs import Proof
 from console.review.changes import Change, FieldChange
 from console.review.page import page
@@ -57,7 +57,7 @@ def large() -> Review:
 
 
 def outcome() -> Outcome:
-    found = preview("local")
+    found = stack_of_repository("local")
     summary = Summary(
         holdings=(Holding("ml-research", "a100", "Kueue", guaranteed=8, limit=32, used=28, lends=True),),
         budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),

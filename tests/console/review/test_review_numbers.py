@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import Data
 from console_builders import Project
+from rendered_stacks import stack_of_repository
 from review_drawn import coherent
 from review_solver import GPUS, Key, Manifest, Node, World
 
@@ -31,7 +32,7 @@ class Case:
 
 @pytest.fixture(scope="module", params=stack_names())
 def case(request: pytest.FixtureRequest) -> Case:
-    found = preview(request.param)
+    found = stack_of_repository(request.param)
     done = review(found, ROOT)
     return Case(done.now, World([dict(each.manifest) for each in found.objects]), page(done))
 
