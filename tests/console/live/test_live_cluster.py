@@ -284,8 +284,8 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
                 " come first"
             ),
             (
-                "  simulated, if it came now it would wait: 4 nvidia.com/gpu of cpu is more than 0, the most the queue can"
-                " ever have; 4 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it"
+                "  simulated, if it came now it would wait: 4 nvidia.com/gpu of cpu is more than 0, the most the queue"
+                " can ever have; 4 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it"
             ),
             "✓ nodes: 4 nodes may be used, with room for 8 such pods now, for 8 when empty",
             "✓ priority: priority class ml-high (100000)",
