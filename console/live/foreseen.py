@@ -61,16 +61,16 @@ def foresee(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) 
     try:
         simulation = admission.Simulation(_tenancy(queues))
         for each in sorted(_holding(queues.workloads), key=_reserved):
-            if each.held and queues.queue_of(each):
-                simulation.submit(_held(each, queues.queue_of(each)))
+            if each.held and (queue := queues.queue_of(each)):
+                simulation.submit(_held(each, queue))
         if simulation.rest() or simulation.settled().pending:
             return None
         for each in waiting(queues.workloads):
-            if queues.queue_of(each):
-                simulation.submit(_asked(queues, f"{each.namespace}/{each.name}", each.sets, each))
+            if queue := queues.queue_of(each):
+                simulation.submit(_asked(queues, f"{each.namespace}/{each.name}", queue, each.sets, each.priority))
         simulation.rest()
         before = {each.name for each in simulation.settled().admitted}
-        simulation.submit(_new(queues, target, sets, priority))
+        simulation.submit(_asked(queues, _NAME, target, sets, priority))
         restless = simulation.rest()
     except ValueError:  # Queues that contradict themselves, which Kueue's own conditions tell.
         return None
@@ -155,13 +155,8 @@ def _held(workload: Workload, queue: str) -> admission.Workload:
     return admission.Workload(f"{workload.namespace}/{workload.name}", queue, sets, workload.priority)
 
 
-def _asked(queues: Queues, name: str, sets: Sequence[PodSet], workload: Workload) -> admission.Workload:
-    queue = queues.queue_of(workload)
-    return admission.Workload(name, queue, _pod_sets(queues, queue, sets), workload.priority)
-
-
-def _new(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> admission.Workload:
-    return admission.Workload(_NAME, target, _pod_sets(queues, target, sets), priority)
+def _asked(queues: Queues, name: str, target: str, sets: Sequence[PodSet], priority: int) -> admission.Workload:
+    return admission.Workload(name, target, _pod_sets(queues, target, sets), priority)
 
 
 def _pod_sets(queues: Queues, target: str, sets: Sequence[PodSet]) -> tuple[admission.PodSet, ...]:

@@ -54,6 +54,11 @@ class Registration:
     unknown_paths: tuple[Path, ...] = ()
 
     @property
+    def will_exist(self) -> bool:
+        """Whether it is there because of this stack: no provider, and nothing that the program only reads."""
+        return not self.external_id and not self.type.startswith("pulumi:providers:")
+
+    @property
     def shown(self) -> Mapping[str, Json]:
         """The inputs as they may be printed, with `[secret]` and `[unknown]` in place of such values."""
         return shown(self.inputs, self.secret_paths, self.unknown_paths)

@@ -27,7 +27,7 @@ class _Branches:
         self._objects: Mapping[str, KubernetesObject] = {one.urn: one for one in kubernetes_objects(rendered)}
         self._releases = {one.urn: one for one in helm_releases(rendered)}
         parents = {registration.urn: registration.parent for registration in rendered.registrations}
-        shown = [registration for registration in rendered.registrations if _will_exist(registration)]
+        shown = [registration for registration in rendered.registrations if registration.will_exist]
         listed = {registration.urn for registration in shown}
         self._children: defaultdict[str, list[Registration]] = defaultdict(list)
         for registration in shown:
@@ -79,10 +79,6 @@ class _Branches:
         """Components first, then by type and name."""
         children = self._children.get(parent, ())
         return tuple(sorted(children, key=lambda one: (one.custom, _short_type(one.type), one.name)))
-
-
-def _will_exist(registration: Registration) -> bool:
-    return not registration.external_id and not registration.type.startswith("pulumi:providers:")
 
 
 def _short_type(token: str) -> str:

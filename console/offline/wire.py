@@ -12,8 +12,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 # Published constants of Pulumi's protocol (sdk/go/common/resource/properties.go).
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-_SIGNATURE = "4dabf18193072939515e22adb298388d"
-_SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
+SIGNATURE = "4dabf18193072939515e22adb298388d"
+SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
 
 
@@ -64,8 +64,8 @@ class _Decoder:
 
     def _struct(self, struct: Struct, at: Path) -> Json:
         fields = struct.fields
-        signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
-        if signature == _SECRET:
+        signature = fields[SIGNATURE].string_value if SIGNATURE in fields else ""
+        if signature == SECRET:
             self.secrets.append(at)
             return self.value(fields["value"], at)
         if signature == _RESOURCE:

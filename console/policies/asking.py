@@ -10,11 +10,8 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from console.offline.recording import STACK_TYPE, Registration
 from console.offline.render import Rendered
-from console.offline.wire import Json, Path
+from console.offline.wire import SECRET, SIGNATURE, Json, Path
 
-# Published constants of Pulumi's protocol (sdk/go/common/resource/properties.go).
-_SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
-_SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _INTERNAL: Final = "__"
 """How keys begin that providers keep for themselves; the engine sends none of them to be judged."""
 
@@ -96,7 +93,7 @@ def _marked(registration: Registration) -> dict[str, Json]:
 def _wrapped(value: Json, path: Path) -> Json:
     """A copy in which what is at a path carries the mark of a secret."""
     if not path:
-        return {_SIGNATURE: _SECRET, "value": value}
+        return {SIGNATURE: SECRET, "value": value}
     key, rest = path[0], path[1:]
     if isinstance(value, dict) and isinstance(key, str):
         return {**value, key: _wrapped(value[key], rest)}

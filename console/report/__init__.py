@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from console.review.build import resources_of
+from console.review.changes import resources
 from console.review.page import page
 from console.review.review import Review
 from console.review.verdict import verdict
@@ -19,7 +19,7 @@ def write_report(result: Outcome, folder: Path) -> Path:
     now = outlook(result.preview.stack)
     review = Review(
         stack=result.preview.name,
-        resources=len(resources_of(result.preview)),
+        resources=len(resources(result.preview.rendered)),
         now=now,
         comparison=None,
         changes=(),

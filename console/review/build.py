@@ -9,7 +9,7 @@ from typing import Any
 from console.errors import ConsoleError
 from console.project import Preview, preview, project_name, read_stack
 from console.review.base import Base, base
-from console.review.changes import Change, changes
+from console.review.changes import Change, changes, resources
 from console.review.real import read_real
 from console.review.review import Comparison, Review, Rules
 from console.review.verdict import verdict
@@ -41,7 +41,7 @@ def review(
     seen = read_real(real, found.rendered, compared.rendered if compared else None, pools) if real else None
     return Review(
         stack=found.name,
-        resources=len(resources_of(found)),
+        resources=len(resources(found.rendered)),
         now=now,
         comparison=comparison,
         changes=differences,
@@ -67,15 +67,6 @@ def between(stack: str, before: str, after: str | None, project: Path) -> Review
         raise ConsoleError(f"stack {stack} at {after}: {'; '.join(there.notes)}", "name a ref where it is right")
     found = review(Preview(stack, there.stack, there.rendered, ()), project, ref=before)
     return replace(found, where={})  # The lines are those of the files as they are now.
-
-
-def resources_of(found: Preview) -> tuple[str, ...]:
-    """The URNs of what will exist: no components, no providers, nothing that is only read."""
-    return tuple(
-        one.urn
-        for one in found.rendered.registrations
-        if one.custom and not one.external_id and not one.type.startswith("pulumi:providers:")
-    )
 
 
 def _changes(found: Preview, compared: Base | None, pools: tuple[str, ...]) -> tuple[Change, ...]:

@@ -69,7 +69,7 @@ def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tup
         after: and as it will be.
         pools: names of its node pools, then or now.
     """
-    old, new = _resources(before), _resources(after)
+    old, new = resources(before), resources(after)
     were, are = Groups(before, pools), Groups(after, pools)
     found = [
         *(_made("delete", old[urn], were) for urn in old.keys() - new.keys()),
@@ -87,15 +87,12 @@ def in_order(found: Iterable[Change]) -> tuple[Change, ...]:
 def created(after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
     """Everything, as if nothing were there yet."""
     groups = Groups(after, pools)
-    return in_order(_made("create", each, groups) for each in _resources(after).values())
+    return in_order(_made("create", each, groups) for each in resources(after).values())
 
 
-def _resources(rendered: Rendered) -> dict[str, Registration]:
-    return {
-        one.urn: one
-        for one in rendered.registrations
-        if one.custom and not one.external_id and not one.type.startswith("pulumi:providers:")
-    }
+def resources(rendered: Rendered) -> dict[str, Registration]:
+    """What will exist, by URN: no components, no providers, nothing that is only read."""
+    return {one.urn: one for one in rendered.registrations if one.custom and one.will_exist}
 
 
 def _made(action: Action, one: Registration, groups: "Groups") -> Change:

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from console.errors import ConsoleError
 from console.offline.recording import STACK_TYPE, Registration
 from console.offline.render import Rendered
+from console.offline.wire import SIGNATURE, UNKNOWN
 from console.review.changes import Action, Change, FieldChange, Groups, in_order, kind_of, name_of, short
 from console.review.review import Real
 
@@ -23,8 +24,6 @@ _ACTIONS: Final[Mapping[str, Action]] = {
     "import-replacement": "replace",
 }
 _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-discard"})
-_SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
-_UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> Real:
@@ -136,11 +135,11 @@ def _at(value: Any, keys: list[str]) -> str:
 
 def _shown(value: Any) -> Any:
     """A value without its secrets, and with a word for what nobody knows yet."""
-    if value == _UNKNOWN:
+    if value == UNKNOWN:
         return "[unknown]"
     if isinstance(value, dict):
         found = cast("dict[str, Any]", value)
-        return "[secret]" if _SIGNATURE in found else {key: _shown(item) for key, item in found.items()}
+        return "[secret]" if SIGNATURE in found else {key: _shown(item) for key, item in found.items()}
     if isinstance(value, list):
         return [_shown(item) for item in cast("list[Any]", value)]
     return value

@@ -54,7 +54,7 @@ def _table(tree: Tree, seen: Moment, wanted: Mapping[tuple[str, str], int] | Non
                 continue
             runs = seen.gpus(team, name)
             waits = str(wanted.get((team, name), 0) - runs) if wanted is not None else waiting.pop(team, "")
-            sure, limit = str(share.guaranteed), str(_limit(share))
+            sure, limit = str(share.guaranteed), str(share.most)
             table.add_row(team, name, sure, limit, str(runs), waits, _bar(share, runs, largest or 1))
     return table
 
@@ -71,15 +71,11 @@ def _supply(tree: Tree, flavor: str) -> int:
     return tree.supply(flavor).get(tree.flavors[flavor].resource or "", 0)
 
 
-def _limit(share: Share) -> int:
-    return share.guaranteed if share.limit is None else share.limit
-
-
 def _bar(share: Share, runs: int, largest: int) -> str:
     """█ of its own, ▒ borrowed, · guaranteed or reachable and not in use."""
     own = min(runs, share.guaranteed)
     scale = _WIDTH / largest
-    parts = (("█", own), ("▒", runs - own), ("·", _limit(share) - runs))
+    parts = (("█", own), ("▒", runs - own), ("·", share.most - runs))
     ends, drawn, text = 0, 0, ""
     for mark, amount in parts:
         ends += amount

@@ -45,15 +45,15 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
         for resource, share in shares.items():
             path, because = _said(spec, queue, flavor, resource)
             field = f"{name} {resource}"
-            limit = share.guaranteed if share.limit is None else share.limit
+            limit = share.most
             sure, most = format_amount(resource, share.guaranteed), format_amount(resource, limit)
             borrowed = format_amount(resource, limit - share.guaranteed)
-            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", sure, because(share, limit=False), path)
+            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", sure, because(limit=False), path)
             yield Reason(
                 f"ClusterQueue {queue}",
                 f"{field} borrowingLimit",
                 borrowed,
-                f"limit {most} less guaranteed {sure}; {because(share, limit=True)}",
+                f"limit {most} less guaranteed {sure}; {because(limit=True)}",
                 path,
             )
             if not tree.lends(queue):
@@ -70,11 +70,11 @@ class _Because:
         self._per_gpu = per_gpu
         self._gpus = gpus
 
-    def __call__(self, share: Share, *, limit: bool) -> str:  # noqa: ARG002 - one interface for all reasons
+    def __call__(self, *, limit: bool) -> str:
         if self._per_gpu is None or self._gpus is None:
             return self._said
         flavor, resource = self._per_gpu
-        gpus = self._gpus.guaranteed if not limit or self._gpus.limit is None else self._gpus.limit
+        gpus = self._gpus.most if limit else self._gpus.guaranteed
         part = format_amount(resource, flavor.per_gpu[resource])
         return f"{gpus} GPUs, each with {part} of its node: the machine's part for pods by its GPUs"
 

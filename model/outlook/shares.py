@@ -68,7 +68,7 @@ class Outlook:
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
         share = _share(self._tree, queue, self._flavor)
-        own = Span(share.guaranteed, _limit(share))
+        own = Span(share.guaranteed, share.most)
         sure = most = _supply(self._tree, self._flavor)
         way = [*reversed(self._above(self._tree.cohort_of(queue))), None]
         for cohort, inside in pairwise(way):
@@ -100,7 +100,7 @@ class Outlook:
             below = [self._group(group) for group in groups]
             self._sums[cohort] = Span(
                 sum(share.guaranteed for share in shares) + sum(group.least for group in below),
-                sum(_limit(share) for share in shares) + sum(group.most for group in below),
+                sum(share.most for share in shares) + sum(group.most for group in below),
             )
         return self._sums[cohort]
 
@@ -125,9 +125,9 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator
             resource=flavor.resource,
             scheduler="Kueue",
             guaranteed=share.guaranteed,
-            limit=_limit(share),
+            limit=share.most,
             busy=outlooks[name].busy(queue),
-            alone=min(_limit(share), reachable(tree, queue, flavor, flavor.resource)),
+            alone=min(share.most, reachable(tree, queue, flavor, flavor.resource)),
             lends=lends,
             back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
         )
@@ -144,15 +144,15 @@ def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
     shares = {queue: _share(tree, queue, flavor) for queue in tree.queue_owners}
     have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
     left = Fraction(_supply(tree, flavor)) - sum(have.values())
-    open_ = {queue for queue, share in shares.items() if _limit(share) > share.guaranteed}
+    open_ = {queue for queue, share in shares.items() if share.most > share.guaranteed}
     while left > 0 and open_:
         weights = sum(Fraction(str(tree.stack.teams[queue].weight)) for queue in open_)
         if not weights:
             break
         part = {queue: left * Fraction(str(tree.stack.teams[queue].weight)) / weights for queue in open_}
-        full = {queue for queue in open_ if have[queue] + part[queue] >= _limit(shares[queue])}
+        full = {queue for queue in open_ if have[queue] + part[queue] >= shares[queue].most}
         for queue in full or open_:
-            taken = min(part[queue], _limit(shares[queue]) - have[queue])
+            taken = min(part[queue], shares[queue].most - have[queue])
             have[queue] += taken
             left -= taken
         open_ -= full
@@ -167,7 +167,3 @@ def _supply(tree: Tree, flavor: Flavor) -> int:
 
 def _share(tree: Tree, queue: str, flavor: Flavor) -> Share:
     return tree.team_shares.get(queue, {}).get(flavor.name, {}).get(flavor.resource or "", Share(0, 0))
-
-
-def _limit(share: Share) -> int:
-    return share.guaranteed if share.limit is None else share.limit

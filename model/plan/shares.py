@@ -26,6 +26,11 @@ class Share:
     guaranteed: int = 0
     limit: int | None = None
 
+    @property
+    def most(self) -> int:
+        """The limit; of a team, whose limit is its guarantee where it is left out."""
+        return self.guaranteed if self.limit is None else self.limit
+
 
 FlavorShares: TypeAlias = Mapping[str, Share]
 """Shares by resource."""
@@ -223,7 +228,7 @@ def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
 
 def _closed(share: Share) -> Share:
     """A team's limit left out is its guarantee."""
-    return Share(share.guaranteed, share.guaranteed if share.limit is None else share.limit)
+    return Share(share.guaranteed, share.most)
 
 
 def _budget_left(team: Team, said: NodeShares, known: Mapping[str, Flavor]) -> dict[str, int | None]:
