@@ -60,6 +60,11 @@ def permits(policy: Policy, claim: Claim, other: Claim) -> bool:
     return policy is Policy.LOWER_OR_NEWER and claim.priority == other.priority and claim.born < other.born
 
 
+def permits_elsewhere(policy: Policy, priority: int, other: Claim) -> bool:
+    """Whether a policy of reclaim lets a workload of a priority preempt one of another queue."""
+    return policy is Policy.ANY or other.priority < priority
+
+
 def uses(claim: Claim, contested: frozenset[int]) -> bool:
     """Whether a running workload uses something of what is contested."""
     return any(key in contested for key, _ in claim.usage)

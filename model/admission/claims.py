@@ -1,11 +1,11 @@
 """A workload as the simulation sees it, and the queue that it waits in or runs from."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from model.admission.quota import Asks, Node
-from model.admission.spec import ClusterQueue, Quota, Workload
+from model.admission.spec import ClusterQueue, Policy, Quota, Workload
 from model.admission.verdicts import Verdict
 
 PODS: Final = "pods"
@@ -43,6 +43,7 @@ class Claim:
         born: its place in the order of creation, which it keeps when it is evicted.
         shape: what makes two workloads equal to the scheduler.
         asks: amounts of each pod set, by resource.
+        settled: all that it would use, if its queue has one flavor of each resource; None if there is a choice.
         flavors: of each pod set, by resource, while it runs.
         usage: what it uses while it runs.
         reserved: the second in which its quota was reserved.
@@ -55,6 +56,7 @@ class Claim:
     born: int
     shape: Hashable
     asks: tuple[dict[str, int], ...]
+    settled: Asks | None
     flavors: tuple[dict[str, str], ...] = ()
     usage: Asks = ()
     reserved: int = 0
@@ -92,10 +94,11 @@ class Queue(Node):
 
     Attributes:
         generation: counts what has left, so that an old scan of the flavors is recognised.
+        keeps: whether its head, when it waits without victims, keeps room free: it cannot be sure to reclaim it.
     """
 
     leaf = True
-    __slots__ = ("generation", "group_of", "running", "spec")
+    __slots__ = ("generation", "group_of", "keeps", "running", "spec")
 
     def __init__(
         self, spec: ClusterQueue, parent: Node | None, quotas: list[Quota], groups: tuple[Group, ...], position: int
@@ -105,6 +108,7 @@ class Queue(Node):
         self.group_of = {resource: group for group in groups for resource in group.covered}
         self.running: dict[Claim, None] = {}
         self.generation = 0
+        self.keeps = spec.preemption.reclaim is not Policy.ANY
 
 
 def claim(workload: Workload, queue: Queue, born: int) -> Claim:
@@ -122,4 +126,19 @@ def claim(workload: Workload, queue: Queue, born: int) -> Claim:
             (each.name, each.count, tuple(sorted(each.requests.items())), each.flavors) for each in workload.pod_sets
         ),
     )
-    return Claim(workload, queue, born, shape, tuple(asks))
+    return Claim(workload, queue, born, shape, tuple(asks), _settled(workload, queue, asks))
+
+
+def _settled(workload: Workload, queue: Queue, asks: Sequence[Mapping[str, int]]) -> Asks | None:
+    """What it would use, where there is no choice of flavors."""
+    usage: dict[int, int] = {}
+    for pods, wanted in zip(workload.pod_sets, asks, strict=True):
+        for resource, amount in wanted.items():
+            group = queue.group_of.get(resource)
+            if group is None or len(group.flavors) != 1:
+                return None
+            name, keys = group.flavors[0]
+            if pods.flavors is not None and name not in pods.flavors:
+                return None
+            usage[keys[resource]] = usage.get(keys[resource], 0) + amount
+    return tuple((key, amount) for key, amount in usage.items() if amount) or None

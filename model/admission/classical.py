@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from model.admission.candidates import Need, Reason, Victim, give_back, out_of_nominal, out_of_reach, own, restore
 from model.admission.claims import Claim
-from model.admission.pool import Pool, Sides, below
+from model.admission.pool import Pool, Running
 from model.admission.quota import Asks, Node
 from model.admission.spec import Policy
 
@@ -31,7 +31,7 @@ class _Elsewhere:
         self._rules = need.queue.spec.preemption
         # Of each cohort above the queue, whether the workload has the advantage over who borrows through it.
         self._advantage: dict[Node, bool] = {}
-        self._claims: Sides = ((), ())
+        self._running: Running | None = None
         if need.queue.parent is None or self._rules.reclaim is Policy.NEVER:
             return
         advantage, left = _room(need.queue, need.asks)
@@ -39,7 +39,7 @@ class _Elsewhere:
             self._advantage[cohort] = advantage
             fits, left = _room(cohort, left)
             advantage = advantage or fits
-        self._claims = pool.claims(need.queue.root, need.contested)
+        self._running = pool.running(need.contested)
 
     @property
     def any(self) -> bool:
@@ -77,8 +77,10 @@ class _Elsewhere:
         return borrow.threshold is None or claim.priority <= borrow.threshold
 
     def _all(self, evicting: bool) -> Iterator[tuple[Claim, Node]]:  # noqa: FBT001 - one of two sides
+        if self._running is None:
+            return
         queue, contested = self._need.queue, self._need.contested
-        for each in below(self._claims[0 if evicting else 1], self._rules.reclaim, self._need.claim.priority):
+        for each in self._running.reclaimable(self._rules.reclaim, self._need.claim.priority, evicting=evicting):
             if each.queue is queue:
                 continue
             common = _common(each, self._advantage)

@@ -8,9 +8,9 @@ Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 
 from model.admission.candidates import Need, Reason, Victim, give_back, out_of_reach, own, restore
 from model.admission.claims import Claim, Queue
-from model.admission.pool import Pool
-from model.admission.quota import Node
-from model.admission.ranking import Ranking, edges
+from model.admission.pool import Pool, borrowed
+from model.admission.quota import Node, edges
+from model.admission.ranking import Ranking
 from model.admission.shares import Share, share
 from model.admission.spec import FairStrategy, Policy
 
@@ -21,12 +21,11 @@ def victims(need: Need, strategies: tuple[FairStrategy, ...], pool: Pool) -> lis
     if out_of_reach(need, mine):
         return []
     reclaims = need.queue.parent is not None and need.queue.spec.preemption.reclaim is not Policy.NEVER
-    if not mine and not (reclaims and pool.borrowers(need.queue.root, need.contested)):
+    if not mine and not (reclaims and borrowed(need.queue.root, need.contested)):
         return []
     elsewhere = None
     if reclaims:
-        key = (need.contested, need.queue.spec.preemption.reclaim, need.claim.priority)
-        elsewhere = pool.ranked(need.queue.root, key)
+        elsewhere = pool.ranked(need.contested, need.queue.spec.preemption.reclaim, need.claim.priority)
     # Shares are those after the workload's own admission.
     need.queue.use(need.asks)
     attempt = _Attempt(need, strategies, pool, Ranking(need.queue, mine, pool, elsewhere))
@@ -49,11 +48,13 @@ class _Attempt:
         self._pool = pool
         self._ranking = ranking
         self.taken: list[Victim] = []
+        self._alone = False
         # Whether the second strategy could pass anywhere: the shares of a queue allowed it, or have changed since.
         self._second_may_pass = False
 
     def run(self, *, alone: bool) -> bool:
         """Whether the workload fits after those in `taken` have gone; `alone`: its own queue has no candidates."""
+        self._alone = alone
         # What is asked for is in the tree already, so this is the state after admission.
         entitled = all(not self._need.queue.borrows(key) for key in self._need.contested)
         if alone and not entitled and not self._ranking.smaller_somewhere():
@@ -86,7 +87,11 @@ class _Attempt:
         final = self._strategies[0] is FairStrategy.FINAL_SHARE
         if mine > before if final else mine >= before:
             # A share only falls when a workload leaves, so no candidate of this queue passes.
-            spared += ranking.rest(queue)
+            if self._alone and own_side is self._need.queue:
+                # Nor does one of its siblings, whose shares are smaller yet, and nothing lowers the own share.
+                ranking.close(self._need.queue.path[0])
+            else:
+                spared += ranking.rest(queue)
             return False
         while (claim := ranking.first(queue)) is not None:
             if not final or mine <= self._share_without(their_side, claim):

@@ -74,6 +74,38 @@ class Assignment:
         return frozenset(each.key for found in self.sets for each in found.values() if each.mode is not Mode.FIT)
 
 
+def fits_at_once(claim: Claim) -> Assignment | None:
+    """What a workload would be admitted with that has no choice of flavors; None where it has, or does not fit."""
+    queue, asks = claim.queue, claim.settled
+    if asks is None or not queue.fits(asks):
+        return None
+    level = max((distance(queue, key, amount)[0] for key, amount in asks), default=0)
+    sets = [
+        {
+            resource: Choice(name, keys[resource], Mode.FIT, level)
+            for resource in each
+            for name, keys in queue.group_of[resource].flavors
+        }
+        for each in claim.asks
+    ]
+    return Assignment(sets, dict(asks), level, Mode.FIT)
+
+
+def without_victims(claim: Claim, key: int, amount: int, *, fair: bool) -> Assignment | None:
+    """What a workload waits with that asks for one thing, and finds no victims; None where it need not look for any."""
+    queue = claim.queue
+    level, above = distance(queue, key, amount)
+    if amount > queue.reach[key] or not (above or queue.nominal[key] >= amount or _while_borrowing(queue, fair=fair)):
+        return None
+    return Assignment([], {key: amount}, level, Mode.PREEMPT)
+
+
+def _while_borrowing(queue: Queue, *, fair: bool) -> bool:
+    """Whether a workload of a queue may preempt although it would borrow."""
+    preemption = queue.spec.preemption
+    return preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
+
+
 def assign(claim: Claim, oracle: Oracle, cycle: int, *, fair: bool) -> Assignment:
     """Finds flavors for every pod set; the mode is FIT, PREEMPT or NO_FIT, whatever is worst among them."""
     queue = claim.queue
@@ -128,8 +160,7 @@ class _Search:
         self._index = index
         self._pods = claim.workload.pod_sets[index]
         self._asks = {name: amount for name, amount in claim.asks[index].items() if name in group.covered}
-        preemption = claim.queue.spec.preemption
-        self._while_borrowing = preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
+        self._while_borrowing = _while_borrowing(claim.queue, fair=fair)
 
     def run(self, resource: str) -> tuple[dict[str, Choice], int]:
         """The best flavor's choices, and the index up to which flavors were looked at: -1 for all of them."""

@@ -18,11 +18,13 @@ class Tree:
         resources: for each number, the number of its resource.
         lines: who waits at each queue.
         fair: the strategies of fair sharing; None where it is off.
+        deep: whether there are cohorts below a cohort.
     """
 
     names: tuple[tuple[str, str], ...]
     resources: list[int]
     fair: tuple[FairStrategy, ...] | None
+    deep: bool
     queues: dict[str, Queue] = field(default_factory=dict[str, Queue])
     cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
     lines: dict[Queue, Line] = field(default_factory=dict[Queue, Line])
@@ -71,7 +73,7 @@ def _tree(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort], fair: tuple
     )
     keys = {pair: number for number, pair in enumerate(pairs)}
     kinds = {resource: number for number, resource in enumerate(dict.fromkeys(resource for _, resource in pairs))}
-    tree = Tree(tuple(pairs), [kinds[resource] for _, resource in pairs], fair)
+    tree = Tree(tuple(pairs), [kinds[resource] for _, resource in pairs], fair, len(cohorts) > 1)
     own: dict[Node, list[Quota]] = {}
     by_name = {each.name: each for each in cohorts}
 

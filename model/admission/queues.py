@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Hashable
 
 from model.admission.claims import Claim
+from model.admission.proofs import Proof, Standing
 from model.admission.spec import Strategy
 from model.admission.verdicts import Verdict
 
@@ -20,6 +21,7 @@ class Line:
     Attributes:
         sticky: the workload that preempts others at the moment; it stays ahead of all, whatever their priority. Only
             where the strategy is BestEffortFIFO: a StrictFIFO queue needs no such help.
+        proofs: for shapes of which a workload was looked at: that it would find nothing again.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -30,6 +32,8 @@ class Line:
         self._shapes: dict[Hashable, dict[Claim, None]] = {}
         self._aside: dict[Claim, None] = {}
         self._hopeless: dict[Hashable, Verdict | None] = {}
+        self.proofs: dict[Hashable, Proof] = {}
+        self._turns: list[Claim] | None = None
 
     def __bool__(self) -> bool:
         """Whether a scheduling cycle finds a head here."""
@@ -54,50 +58,67 @@ class Line:
     def arrive(self, claim: Claim) -> None:
         """A new workload, or one whose eviction is complete."""
         if not self.strict and claim.shape in self._hopeless:
-            self._aside[claim] = None
+            self._put_aside(claim)
             claim.verdict = self._hopeless[claim.shape]
         else:
             self._push(claim)
 
-    def pop(self) -> Claim:
-        """Takes the head: the sticky one, else the highest priority, else the oldest."""
-        head = self.head
-        if head is None:
-            msg = "nobody waits in line"
-            raise IndexError(msg)
-        self._drop(head)
-        return head
+    def aside(self, claim: Claim) -> None:
+        """Puts the head aside until something changes, and its equals with it: there is nothing to find for them."""
+        self._drop(claim)
+        self._put_aside(claim)
+        self._hopeless[claim.shape] = claim.verdict
+        for equal in tuple(self._shapes.get(claim.shape, ())):
+            self._drop(equal)
+            self._put_aside(equal)
+            equal.verdict = claim.verdict
 
-    def back(self, claim: Claim) -> None:
-        """Returns a head to its place, to be tried in the next cycle."""
-        self._push(claim)
+    @property
+    def proven(self) -> bool:
+        """Whether a look would change nothing: nobody is in line, and all who are aside would find nothing."""
+        return not self._in_line and all(map(self.knows, self._hopeless))
 
-    def aside(self, claim: Claim, *, hopeless: bool) -> None:
-        """Puts a head aside until something changes; its equals too where there was nothing to find."""
-        self._aside[claim] = None
-        if hopeless and not self.strict:
-            self._hopeless[claim.shape] = claim.verdict
-            for equal in tuple(self._shapes.get(claim.shape, ())):
-                self._drop(equal)
-                self._aside[equal] = None
-                equal.verdict = claim.verdict
+    def knows(self, shape: Hashable) -> bool:
+        """Whether it is proven that workloads of a shape find nothing."""
+        proof = self.proofs.get(shape)
+        return proof is not None and proof.standing is Standing.HOLDS
 
-    def wake(self) -> bool:
-        """Brings back what is aside; whether there was anything."""
-        self._hopeless.clear()
-        found = bool(self._aside)
-        for claim in self._aside:
+    def turns(self) -> list[Claim]:
+        """Of those aside, the first of each shape, in the order in which they would be looked at."""
+        if self._turns is None:
+            found: dict[Hashable, Claim] = {}
+            for claim in sorted(self._aside, key=lambda each: (each is not self.sticky, -each.priority, each.born)):
+                found.setdefault(claim.shape, claim)
+            self._turns = list(found.values())
+        return self._turns
+
+    def wake(self, after: int = 0) -> None:
+        """Brings back what is aside, but for the shapes that have had their turn since all of them came back."""
+        had = {claim.shape for claim in self.turns()[:after]} if after else set[Hashable]()
+        back = [claim for claim in self._aside if claim.shape not in had]
+        self._hopeless = {shape: verdict for shape, verdict in self._hopeless.items() if shape in had}
+        for claim in back:
+            self._take_back(claim)
             self._push(claim)
-        self._aside = {}
-        return found
 
     def forget(self, claim: Claim) -> None:
         """A workload that is admitted or has ended."""
         if claim in self._in_line:
             self._drop(claim)
-        self._aside.pop(claim, None)
+        if claim in self._aside:
+            self._take_back(claim)
+            # The last of its shape may have been the one that was looked at.
+            self.proofs.pop(claim.shape, None)
         if self.sticky is claim:
             self.sticky = None
+
+    def _put_aside(self, claim: Claim) -> None:
+        self._aside[claim] = None
+        self._turns = None
+
+    def _take_back(self, claim: Claim) -> None:
+        del self._aside[claim]
+        self._turns = None
 
     def _push(self, claim: Claim) -> None:
         self._in_line[claim] = None

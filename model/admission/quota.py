@@ -98,20 +98,34 @@ class Node:
         """The top of the tree; the node itself where it has no parent."""
         return self.path[-1] if self.path else self
 
+    @property
+    def top(self) -> "Node":
+        """The child of the root on the way up; the node itself where there is none."""
+        return self.path[-2] if len(self.path) > 1 else self
+
     def local(self, key: int) -> int:
         """What is free of what the node holds back."""
         return max(0, self.held[key] - self.used[key])
 
     def available(self, key: int) -> int:
         """What may still be taken, here and above; below zero where more is used than there is."""
-        used, held, has = self.used[key], self.held[key], self.subtree[key]
-        if self.parent is None:
-            return has - used
-        above = self.parent.available(key)
-        limit = self.borrowing[key]
-        if limit is not None:
-            above = min(above, has - held - max(0, used - held) + limit)
-        return max(0, held - used) + above
+        local, least = 0, None
+        node = self
+        while node.parent is not None:
+            used, held = node.used[key], node.held[key]
+            limit = node.borrowing[key]
+            if limit is not None:
+                # What is free beyond what the node holds back, and what those below hold back.
+                most = local + node.subtree[key] + limit - max(used, held)
+                if used < held:
+                    most += held - used
+                if least is None or most < least:
+                    least = most
+            if used < held:
+                local += held - used
+            node = node.parent
+        free = local + node.subtree[key] - node.used[key]
+        return free if least is None or free < least else least
 
     def borrows(self, key: int, more: int = 0) -> bool:
         """Whether the node uses more than it has, or would with so much more."""
@@ -155,7 +169,10 @@ class Node:
 
     def fits(self, asks: Asks) -> bool:
         """Whether all of it may be taken."""
-        return all(amount <= max(0, self.available(key)) for key, amount in asks)
+        for key, amount in asks:  # noqa: SIM110 - asked for each head of each cycle
+            if amount > max(0, self.available(key)):
+                return False
+        return True
 
     def within(self, keys: frozenset[int]) -> bool:
         """Whether the node uses no more than it has, in each of these."""
@@ -171,6 +188,11 @@ class Node:
             (key,) = keys
             return iter(tuple(self.over[key]))
         return iter({child: None for key in sorted(keys) for child in self.over[key]})
+
+
+def edges(queue: Node) -> Iterator[tuple[Node, Node]]:
+    """Each node from a queue up, with its parent."""
+    return zip((queue, *queue.path), queue.path, strict=False)
 
 
 def distance(queue: Node, key: int, amount: int) -> tuple[int, bool]:

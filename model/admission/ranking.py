@@ -1,19 +1,14 @@
 """Which queue is the next to lose a workload to fair sharing: the largest share, level by level from the root."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from model.admission.candidates import order
 from model.admission.claims import Claim, Queue
 from model.admission.pool import Pool, Rank, Ranked
-from model.admission.quota import Node
+from model.admission.quota import Node, edges
 from model.admission.shares import Share, borrows_any, share
 
 _NONE = Share(weightless=False, value=-1.0)
-
-
-def edges(queue: Node) -> Iterator[tuple[Node, Node]]:
-    """Each node from a queue up, with its parent."""
-    return zip((queue, *queue.path), queue.path, strict=False)
 
 
 class Ranking:
@@ -26,7 +21,7 @@ class Ranking:
     def __init__(self, preemptor: Queue, mine: list[Claim], pool: Pool, elsewhere: Ranked | None) -> None:
         self._preemptor = preemptor
         self._pool = pool
-        self._base = elsewhere or Ranked({}, {}, {}, {})
+        self._base = elsewhere or Ranked(pool, None)
         self._touched: set[Node] = {preemptor, *preemptor.path}
         # In place of the pool's, for the queues that this search has had to do with; the first claim is last.
         self._claims: dict[Queue, list[Claim]] = {preemptor: mine[::-1]}
@@ -45,7 +40,7 @@ class Ranking:
     def again(self, spared: Iterable[Claim]) -> "Ranking":
         """Another search over these alone, in the state that this one has left behind."""
         # What the first search removed has changed shares, so nothing of the pool stands.
-        other = Ranking(self._preemptor, [], Pool(self._pool.resources), None)
+        other = Ranking(self._preemptor, [], Pool((), self._pool.resources), None)
         claims: dict[Queue, list[Claim]] = {}
         for claim in sorted(spared, key=lambda each: order(None, each), reverse=True):
             claims.setdefault(claim.queue, []).append(claim)
@@ -66,7 +61,7 @@ class Ranking:
         """
         for node, cohort in edges(self._preemptor):
             mine = self.share(node)
-            queues = (queue for _, queue in reversed(self._base.queues.get(cohort, ())) if queue is not node)
+            queues = (queue for _, queue in self._base.queues.get(cohort, ()) if queue is not node)
             cohorts = (each for *_, each in reversed(self._base.cohorts.get(cohort, ())) if each is not node)
             others = (next(queues, None), next(cohorts, None))
             if any(other is not None and mine <= self._pool.share(other) for other in others):
@@ -95,6 +90,10 @@ class Ranking:
         self._claims[queue] = []
         return found
 
+    def close(self, cohort: Node) -> None:
+        """Leaves out all candidates below a cohort."""
+        self._done.add(cohort)
+
     def next(self) -> Queue | None:
         """The next queue; None where there is none left."""
         if self._preemptor.parent is None:
@@ -113,7 +112,7 @@ class Ranking:
         return self._claims[queue]
 
     def _largest(self, cohort: Node) -> Queue | None:
-        while True:
+        while cohort not in self._done:
             queue, queues = self._queue(cohort)
             child, cohorts = self._cohort(cohort)
             # Of equal shares the cohort's goes first, since the choice goes on inside.
@@ -123,6 +122,7 @@ class Ranking:
             if found is not None:
                 return found
             self._done.add(child)
+        return None
 
     def _queue(self, cohort: Node) -> tuple[Queue | None, Share]:
         best: tuple[Rank, Queue] | None = None
@@ -142,10 +142,10 @@ class Ranking:
         """The next queue as the pool ranks it, of those that this search has not had to do with."""
         queues = self._base.queues.get(cohort, [])
         read = self._read.get(cohort, 0)
-        while read < len(queues) and queues[-1 - read][1] in self._claims:
+        while read < len(queues) and queues[read][1] in self._claims:
             read += 1
         self._read[cohort] = read
-        return queues[-1 - read] if read < len(queues) else None
+        return queues[read] if read < len(queues) else None
 
     def _stands(self, queue: Queue) -> bool:
         return bool(self._of(queue)) and (queue is self._preemptor or borrows_any(queue))

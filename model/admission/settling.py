@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
+from model.admission.attention import Attention
 from model.admission.candidates import Victim
 from model.admission.claims import Claim, Eviction, Scan
 from model.admission.clock import Clock
-from model.admission.cycle import Turn, run_cycle
+from model.admission.cycle import LeftOut, Turn, run_cycle
 from model.admission.forest import Tree
+from model.admission.pool import Pool
 from model.admission.verdicts import Outcome, Verdict
 
 PATIENCE: Final = 64
@@ -17,31 +19,36 @@ TIMES: Final = 25
 """Evictions of one workload after which it is called endless although no state came again: where several circles turn
 in one tree, each at its own pace, the whole state may not come again for very long."""
 
+_NOTHING: Final = (Outcome.NO_FIT, Outcome.NO_VICTIMS)
+"""There is nothing to find as long as nothing changes."""
+_BEATEN: Final = (Outcome.OVERTAKEN, Outcome.CONTESTED_VICTIMS)
+"""Another was faster."""
+
 
 class Realm:
     """One tree in motion.
 
     Attributes:
         endless: whether it went round in circles when it was last to come to rest, as the real Kueue would.
-        cycles: how many scheduling cycles there were.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.clock = Clock()
-        self.cycles = 0
         self.endless = False
         self._dirty = False
+        self._pool = Pool(tree.queues.values(), tree.resources)
+        self._attention = Attention(tree, self._pool)
         self._evicted: Counter[Claim] = Counter()
 
     def submit(self, claim: Claim) -> None:
         """A workload arrives."""
-        self.tree.lines[claim.queue].arrive(claim)
+        self._attention.arrive(claim)
         self._dirty = True
 
     def finish(self, claim: Claim) -> None:
         """A workload ends, whether it ran or waited; either way those aside are looked at again."""
-        self.tree.lines[claim.queue].forget(claim)
+        self._attention.forget(claim)
         if claim.running:
             self._release(claim)
         self.clock.ended()
@@ -61,22 +68,25 @@ class Realm:
             self._happen(*due)
             self._cycles()
             events += 1
-            if events > PATIENCE:
+            most = max(self._evicted.values(), default=0)
+            # What goes round in circles evicts the same workloads again and again.
+            if events > PATIENCE and most > 1:
                 state = self._state()
-                if state in seen or max(self._evicted.values(), default=0) > TIMES:
+                if state in seen or most > TIMES:
                     self.endless = True
                     return
                 seen.add(state)
 
     def _happen(self, gone: list[Claim], woken: bool) -> None:  # noqa: FBT001 - a pair, as the clock gives it
         for claim in gone:
+            if not claim.evicting:
+                continue  # It has ended in the meantime.
             self._release(claim)
-            self.tree.lines[claim.queue].arrive(claim)
+            self._attention.arrive(claim)
         if gone:
             self.clock.ended()
         if woken:
-            for line in self.tree.lines.values():
-                line.wake()
+            self._attention.bring_back()
 
     def _release(self, claim: Claim) -> None:
         queue = claim.queue
@@ -85,51 +95,52 @@ class Realm:
         queue.generation += 1
         claim.running = claim.evicting = False
         claim.usage, claim.flavors, claim.scan, claim.verdict = (), (), None, None
+        self._pool.touch(queue)
+        self._attention.left(queue)
 
     def _cycles(self) -> None:
         """Cycles until one changes nothing, or until only the progress through flavors goes round."""
+        attention = self._attention
         idle: set[Hashable] = set()
-        while True:
-            lines = [line for line in self.tree.lines.values() if line]
-            if not lines:
-                return
-            heads = [line.pop() for line in lines]
-            self.cycles += 1
-            changed = False
-            for turn in run_cycle(self.tree, heads, self.cycles):
-                changed = self._after(turn) or changed
-            if changed:
+        while heads := attention.heads():
+            known = {head: None for head in heads if attention.knows(head)}
+            asked = [head for head in heads if head not in known]
+            turns = run_cycle(self.tree, asked, attention.cycle, self._pool, LeftOut(attention, known))
+            # Who finds nothing is judged once more, when it is known who runs now.
+            changed = [self._goes_on(turn) for turn in turns if turn.outcome not in _NOTHING]
+            changed += [self._found_nothing(turn) for turn in turns if turn.outcome in _NOTHING]
+            changed += [attention.nothing_again(head) for head in known]
+            if any(changed) or attention.more_turns():
                 idle = set()
                 continue
-            mark = tuple((head.born, _progress(head.scan)) for head in heads)
+            mark = frozenset((head.born, _progress(head.scan)) for head in heads)
             if mark in idle:
-                return
+                break
             idle.add(mark)
+        attention.rest()
 
-    def _after(self, turn: Turn) -> bool:
-        """What follows from a head's turn; whether anything has changed by it."""
-        claim, assignment = turn.head.claim, turn.head.assignment
-        line = self.tree.lines[claim.queue]
-        claim.verdict = Verdict(
-            turn.outcome, tuple(assignment.lacks), tuple(each.claim.name for each in turn.head.victims)
-        )
+    def _goes_on(self, turn: Turn) -> bool:
+        """What follows from the turn of a head that found something; whether anything has changed by it."""
+        claim = turn.head.claim
+        claim.verdict = _verdict(turn)
+        claim.scan = turn.head.assignment.scan if turn.outcome in _BEATEN else None
         if turn.outcome is Outcome.ADMITTED:
             self._admit(turn)
             return True
-        claim.scan = assignment.scan
         if turn.outcome is Outcome.PREEMPTING:
-            claim.scan = None
+            self.tree.lines[claim.queue].sticky = claim
             changed = [self._evict(each, claim) for each in turn.head.victims]
-            if line.sticky is not claim:
-                line.sticky = claim
-            line.back(claim)
             return any(changed)
-        found_nothing = turn.outcome in (Outcome.NO_FIT, Outcome.NO_VICTIMS)
-        if line.strict or not found_nothing or (claim.scan is not None and claim.scan.unfinished):
-            line.back(claim)
+        return False
+
+    def _found_nothing(self, turn: Turn) -> bool:
+        """What follows from the turn of a head that found nothing; whether anything has changed by it."""
+        claim = turn.head.claim
+        claim.verdict = _verdict(turn)
+        claim.scan = turn.head.assignment.scan
+        if claim.scan is not None and claim.scan.unfinished:
             return False
-        line.aside(claim, hopeless=True)
-        return True
+        return self._attention.nothing(claim)
 
     def _admit(self, turn: Turn) -> None:
         claim, assignment = turn.head.claim, turn.head.assignment
@@ -137,15 +148,16 @@ class Realm:
         claim.usage = assignment.asks
         claim.flavors = tuple({resource: each.flavor for resource, each in found.items()} for found in assignment.sets)
         claim.reserved = self.clock.second
-        claim.scan = None
         claim.queue.running[claim] = None
-        self.tree.lines[claim.queue].forget(claim)
+        self._pool.touch(claim.queue)
+        self._attention.came(claim)
 
     def _evict(self, victim: Victim, by: Claim) -> bool:
         claim = victim.claim
         if claim.evicting:
             return False
         claim.evicting = True
+        self._pool.touch(claim.queue)
         self._evicted[claim] += 1
         claim.evictions.append(Eviction(by.name, victim.reason, self.clock.now / 1000))
         self.clock.evict(claim)
@@ -165,3 +177,8 @@ class Realm:
 
 def _progress(scan: Scan | None) -> Hashable:
     return None if scan is None else tuple(tuple(each.items()) for each in scan.tried)
+
+
+def _verdict(turn: Turn) -> Verdict:
+    head = turn.head
+    return Verdict(turn.outcome, tuple(head.assignment.lacks), tuple(each.claim.name for each in head.victims))

@@ -1,11 +1,13 @@
 """Runs a tenancy: workloads arrive and end, and after each the whole comes to rest."""
 
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from model.admission.claims import Claim, Queue, claim
 from model.admission.forest import grow
-from model.admission.reasons import why
+from model.admission.quota import Asks
+from model.admission.reasons import Amount, bare, why
 from model.admission.settling import Realm
 from model.admission.spec import Step, Tenancy, Workload
 
@@ -69,17 +71,24 @@ class Settled:
 class Simulation:
     """A tenancy with its workloads.
 
+    Args:
+        tenancy: the queues and cohorts.
+        amount: how an amount of a resource is written where a workload is said to wait for it.
+
     Raises:
         ValueError: the tenancy contradicts itself; see `model.admission.spec.parents`.
     """
 
-    def __init__(self, tenancy: Tenancy) -> None:
+    def __init__(self, tenancy: Tenancy, amount: Amount = bare) -> None:
+        self._amount = amount
         self._realms = [Realm(tree) for tree in grow(tenancy)]
         self._queues: dict[str, tuple[Realm, Queue]] = {
             name: (realm, queue) for realm in self._realms for name, queue in realm.tree.queues.items()
         }
         self._claims: dict[str, Claim] = {}
         self._told: dict[str, int] = {}
+        self._fixed: set[str] = set()
+        self._begun = False
         self._born = 0
 
     def submit(self, workload: Workload) -> None:
@@ -88,6 +97,10 @@ class Simulation:
         Raises:
             ValueError: there is such a workload already, or no such queue.
         """
+        realm, arrived = self._arrive(workload)
+        realm.submit(arrived)
+
+    def _arrive(self, workload: Workload) -> tuple[Realm, Claim]:
         if workload.name in self._claims:
             msg = f"workload {workload.name} is there twice"
             raise ValueError(msg)
@@ -98,7 +111,47 @@ class Simulation:
         arrived = claim(workload, queue, self._born)
         self._born += 1
         self._claims[workload.name] = arrived
-        realm.submit(arrived)
+        return realm, arrived
+
+    def place(
+        self,
+        workload: Workload,
+        flavors: Sequence[Mapping[str, str]],
+        since: int,
+        *,
+        leaving: bool = False,
+        fixed: bool = False,
+    ) -> None:
+        """A workload is there that runs already, whether or not it would be admitted now.
+
+        `submit` and `place` in the order of creation, before the first `rest`, make the state of a cluster at work.
+
+        Args:
+            workload: what runs.
+            flavors: of each pod set, in order: the flavor of each resource, as in `Admitted`. What the workload's
+                tree has no quota of uses none.
+            since: the second in which its quota was reserved; the clock begins at 0, so it is below.
+            leaving: it was evicted, keeps its quota until it has stopped, and then waits.
+            fixed: nobody may preempt it, as where its queue is stopped.
+
+        Raises:
+            ValueError: there is such a workload already, or no such queue; or something has happened already.
+        """
+        if self._begun:
+            msg = f"workload {workload.name} cannot be placed: something has happened already"
+            raise ValueError(msg)
+        realm, arrived = self._arrive(workload)
+        arrived.usage = _usage(realm.tree.names, arrived.asks, flavors)
+        arrived.flavors = tuple(dict(each) for each in flavors)
+        arrived.reserved, arrived.running = since, True
+        arrived.queue.use(arrived.usage)
+        if fixed:
+            self._fixed.add(workload.name)
+            return
+        arrived.queue.running[arrived] = None
+        if leaving:
+            arrived.evicting = True
+            realm.clock.evict(arrived)
 
     def finish(self, name: str) -> None:
         """A workload ends, whether it runs or waits.
@@ -111,10 +164,19 @@ class Simulation:
             raise ValueError(msg)
         ended = self._claims.pop(name)
         self._told.pop(name, None)
+        if name in self._fixed:
+            self._fixed.remove(name)
+            ended.queue.running[ended] = None
         self._queues[ended.workload.queue][0].finish(ended)
+
+    def fork(self) -> Callable[[], "Simulation"]:
+        """Gives copies of the state as it is now, as many as one asks for: each goes on by itself."""
+        kept = pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+        return lambda: pickle.loads(kept)  # noqa: S301 - what it has just written itself
 
     def rest(self) -> tuple[tuple[str, ...], ...]:
         """Lets everything come to rest, and a moment pass; the queues of each tree that never does."""
+        self._begun = True
         for realm in self._realms:
             realm.rest()
             realm.clock.pause()
@@ -131,11 +193,25 @@ class Simulation:
                 admitted.append(Admitted(name, queue, each.flavors))
             else:
                 line = self._queues[queue][0].tree.lines[each.queue]
-                pending.append(Pending(name, queue, why(each, line)))
+                pending.append(Pending(name, queue, why(each, line, self._amount)))
             told = self._told.get(name, 0)
             evicted += [Evicted(name, one.by, one.reason, one.at) for one in each.evictions[told:]]
             self._told[name] = len(each.evictions)
         return Settled(tuple(admitted), tuple(pending), tuple(sorted(evicted, key=lambda one: one.at)), livelock)
+
+
+def _usage(
+    names: Sequence[tuple[str, str]], asks: Iterable[Mapping[str, int]], flavors: Iterable[Mapping[str, str]]
+) -> Asks:
+    """What pod sets use of a tree, by the number of flavor and resource."""
+    keys = {pair: key for key, pair in enumerate(names)}
+    usage: dict[int, int] = {}
+    for wanted, given in zip(asks, flavors, strict=True):
+        for resource, amount in wanted.items():
+            key = keys.get((given.get(resource, ""), resource))
+            if key is not None and amount:
+                usage[key] = usage.get(key, 0) + amount
+    return tuple(usage.items())
 
 
 def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:

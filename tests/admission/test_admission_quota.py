@@ -33,7 +33,7 @@ def test_a_queue_without_a_cohort_admits_its_own_quota_and_no_more() -> None:
         Tenancy((queue("a", 8, cohort=None),)), work("one", "a", 5), work("two", "a", 4), work("three", "a", 3)
     )
     assert running(found) == ["one", "three"]
-    assert waiting(found) == {"two": f"1 {GPU} of a100 is missing, and whoever holds it may not be preempted for it"}
+    assert waiting(found) == {"two": f"4 {GPU} of a100 is missing, and whoever holds it may not be preempted for it"}
 
 
 def test_a_queue_borrows_what_its_cohort_does_not_use() -> None:

@@ -10,7 +10,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from console.commands.simulate import register
-from model.admission import Settled, run
+from model.admission import Settled, Step, run
 from model.admission.scenarios import observe, read_steps, read_tenancy
 
 SCENARIOS: Final = Path(__file__).parents[3] / "shared" / "kueue-scenarios" / "scenarios.jsonl"
@@ -65,6 +65,18 @@ def test_what_never_came_to_rest_in_the_real_kueue_is_a_livelock_here() -> None:
     assert restless
     for each in restless:
         assert any(step.livelock for step in run(read_tenancy(each), read_steps(each))), each["id"]
+
+
+def test_what_ends_while_it_gives_way_for_ever_is_gone() -> None:
+    """In a livelock something is on its way out at every moment, and may end by itself before it has left."""
+    (world,) = (each for each in scenarios() if not each.get("settled", True))
+    tenancy = read_tenancy(world)
+    steps = [Step((each,)) for step in read_steps(world) for each in step.submit]
+    settled = run(tenancy, steps)
+    first = next(number for number, each in enumerate(settled) if each.livelock)
+    for each in settled[first].admitted:
+        after = run(tenancy, [*steps[: first + 1], Step(finish=(each.name,))])[-1]
+        assert each.name not in {one.name for one in (*after.admitted, *after.pending)}
 
 
 def test_a_scenario_becomes_who_is_admitted_and_who_waits_after_each_step() -> None:
