@@ -128,6 +128,8 @@ def why(  # noqa: PLR0913 - each is an option
 ) -> None:
     """What a job waits for: its turn in the queue, quota, those who borrow, a check, a node of its model, a volume.
 
+    For what waits in a queue of Kueue, a simulation of it says what lets it in, such as whose end.
+
     The last line has the reason, and what would mend it.
 
     [dim]tenancy why ml-research/nightly[/dim]

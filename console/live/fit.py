@@ -10,31 +10,28 @@ from console.live.answers import Answer, Verdict, worst
 from console.live.bounds import bound
 from console.live.budgets import judge_budgets
 from console.live.demand import Demand
-from console.live.foreseen import foresee
+from console.live.foreseen import LEFT_OUT, Foreseen, foresee
 from console.live.gangs import gang_queues, judge_gang
 from console.live.nodes import judge_nodes
 from console.live.placing import spots
 from console.live.pods import Manifest, called, requests, scheduler
-from console.live.queueing import VERDICTS, Taken, judge_queue
-from console.live.queues import Queues, labels
+from console.live.queueing import ORDER, VERDICTS, Taken, judge_queue
+from console.live.queues import Queues
 from console.live.reading import Kind, State
-from console.live.selecting import selects
 from console.live.tree import ClusterQueue, usage
 from console.live.workloads import PodSet
-from console.offline.wire import Json, at, text_at
+from console.offline.wire import Json, text_at
 from model.problems import nearest
 from model.quantity import add
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "PriorityClass", "Queue",
-    "ResourceFlavor", "Workload", "WorkloadPriorityClass",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup",
+    "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """What is read, of the whole cluster where the user may."""
 OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota")
 """What is read of the team's namespace alone."""
 
-_PLAYED: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "ResourceFlavor", "Workload")
-"""What the simulation needs of the whole cluster."""
 _QUEUE: Final = "queue"
 _PRIORITY: Final = "priority"
 
@@ -158,17 +155,41 @@ def _cluster_queue(
     queue = queues.tree.queues.get(target)
     if queue is None:
         return [], Answer(about, "never", (f"LocalQueue {name} leads to it, and there is no such ClusterQueue",))
-    if queue.inactive:
-        return [], Answer(about, "never", (f"it admits nothing now: {queue.inactive}",))
-    if words := _shut_out(state, team, target):
-        return [], Answer(about, "never", (words,))
+    if closed := _closed(queues, team, name, queue):
+        return [], Answer(about, "never", (closed,))
     flavors = state.of("ResourceFlavor")
     taken = judge_queue(queues.tree, queue, flavors, sets)
     answer = _said(about, taken)
     if not demand.whole and answer.verdict != "now":
         answer = _pod_by_pod(queues, queue, sets, answer)
-    more = (*_before(queues, target), *_foreseen(queues, target, demand, sets, answer), *_uncounted(queues))
-    return taken, replace(answer, words=(*answer.words, *more))
+    before = tuple(_before(queues, target))
+    if not demand.whole or answer.verdict == "never" or queues.uncounted:
+        return taken, replace(answer, words=(*answer.words, *before, *_uncounted(queues)))
+    return taken, _foreseen(answer, taken, before, foresee(queues, target, sets, _priority_value(state, demand)))
+
+
+def _closed(queues: Queues, team: str, name: str, queue: ClusterQueue) -> str:
+    """Why nothing of a team gets into a queue, however much is free; empty where it does."""
+    if queue.inactive:
+        return f"it admits nothing now: {queue.inactive}"
+    if stopped := queues.stopped(team, name):
+        return f"it gets nothing now: {stopped}"
+    return queues.shut_out(team, queue.name)
+
+
+def _foreseen(answer: Answer, taken: Sequence[Taken], before: tuple[str, ...], found: Foreseen | str) -> Answer:
+    """What the simulation of Kueue says, before which the arithmetic gives way where they disagree."""
+    if isinstance(found, str):
+        return replace(answer, words=(*answer.words, *before, f"not simulated: {found}"))
+    quiet = found.runs and not found.gone
+    leave = ORDER[max(ORDER.index(each.leave) for each in taken)]
+    agree = quiet if VERDICTS[leave] == "now" else found.runs == (leave == "reclaiming") and not quiet
+    more = (f"{LEFT_OUT}: {found.left_out}",) if found.left_out else ()
+    if agree:
+        told = () if quiet else (found.words,)
+        return replace(answer, words=(*answer.words, *before, *told, *more))
+    numbers = dict.fromkeys(share.numbers for each in taken for share in each.shares)
+    return replace(answer, verdict="now" if quiet else "later", words=(found.words, *numbers, *before, *more))
 
 
 def _said(about: str, taken: Iterable[Taken]) -> Answer:
@@ -201,33 +222,12 @@ def _by_local(state: State, team: str, name: str) -> Iterator[str]:
                     yield f"your namespace uses {listed({resource: value})} of {flavor}"
 
 
-def _shut_out(state: State, team: str, queue: str) -> str:
-    """Kueue lets through a queue that selects no namespace; what is in it waits for ever."""
-    if not state.knows("Namespace"):
-        return ""
-    found = next(each for each in state.of("ClusterQueue") if called(each) == queue)
-    here = [labels(each, "metadata", "labels") for each in state.of("Namespace") if called(each) == team]
-    if any(selects(at(found, "spec", "namespaceSelector"), each) for each in here):
-        return ""
-    return f"its namespaceSelector does not take namespace {team}, so nothing of it is ever admitted"
-
-
 def _before(queues: Queues, target: str) -> Iterator[str]:
     found = queues.waiting_in(target)
     if found:
         asked = listed(gpus(add(*(each.total for each in found))))
         wait = many(len(found), "workload waits", "workloads wait")
         yield f"{wait} in it already, for {asked}; those of a higher or the same priority come first"
-
-
-def _foreseen(queues: Queues, target: str, demand: Demand, sets: Sequence[PodSet], answer: Answer) -> Iterator[str]:
-    """What the simulation of Kueue says, where all that it needs may be read, and the queue could ever take it."""
-    seen = all(queues.state.knows(kind) for kind in _PLAYED) and not queues.uncounted
-    if not seen or not demand.whole or answer.verdict == "never":
-        return
-    found = foresee(queues, target, sets, _priority_value(queues.state, demand))
-    if found is not None and not (found.runs and not found.gone and answer.verdict == "now"):
-        yield found.words
 
 
 def _priority_value(state: State, demand: Demand) -> int:

@@ -48,6 +48,17 @@ class Share:
         return max(0, self.asked - self.available)
 
     @property
+    def numbers(self) -> str:
+        """The share without a word on when it starts, where the simulation tells that."""
+        nominal, free, limit, used = (
+            said(self.resource, each)
+            for each in (self.nominal, max(0, self.nominal - self.used), self.limit, self.used)
+        )
+        head = f"{self.flavor} {self.resource} {said(self.resource, self.asked)}"
+        lacks = f"{said(self.resource, self.lacking)} of it missing" if self.lacking else "so much is free now"
+        return f"{head}: {lacks} (guaranteed {nominal}, of which {free} are free; limit {limit}, used {used})"
+
+    @property
     def words(self) -> str:
         """The share in a sentence, with its numbers."""
         name = self.resource

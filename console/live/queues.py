@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from console.cluster.waiting import condition
 from console.live.pods import Manifest, called, ended, home, requests, scheduler
 from console.live.reading import State
+from console.live.selecting import selects
 from console.live.tree import ClusterQueue, Line, Tree
 from console.live.workloads import Workload, waiting
-from console.offline.wire import at, text_at
+from console.offline.wire import Json, at, text_at
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,46 @@ class Queues:
         for each in self.workloads:
             found[self.queue_of(each)].append(each)
         return dict(found)
+
+    def holder_of(self, workload: Workload) -> str:
+        """The ClusterQueue whose quota a workload holds; the one that it waits for where it holds none."""
+        return workload.holder or self.queue_of(workload)
+
+    def shut_out(self, namespace: str, queue: str) -> str:
+        """Why a ClusterQueue takes nothing of a namespace; empty where it does, or where nobody can tell.
+
+        Kueue lets such a workload into the queue all the same; it waits there for ever, and blocks nobody.
+        """
+        if not self.state.knows("Namespace") or namespace not in self._labels:
+            return ""
+        if selects(self._selectors.get(queue), self._labels[namespace]):
+            return ""
+        return f"its namespaceSelector does not take namespace {namespace}, so nothing of it is ever admitted"
+
+    @cached_property
+    def _labels(self) -> dict[str, Mapping[str, str]]:
+        return {called(each): labels(each, "metadata", "labels") for each in self.state.of("Namespace")}
+
+    @cached_property
+    def _selectors(self) -> dict[str, Json]:
+        return {called(each): at(each, "spec", "namespaceSelector") for each in self.state.of("ClusterQueue")}
+
+    def stopped(self, namespace: str, name: str) -> str:
+        """Why a LocalQueue lets nothing through; empty where it does."""
+        if policy := self.stop_policy(namespace, name):
+            return f"LocalQueue {name} is stopped (stopPolicy {policy})"
+        active = condition(self._locals.get((namespace, name), {}), "Active")
+        message = text_at(active, "message") if text_at(active, "status") == "False" else ""
+        return f"LocalQueue {name}: {message}" if message else ""
+
+    def stop_policy(self, namespace: str, name: str) -> str:
+        """How a LocalQueue is stopped: `Hold`, `HoldAndDrain`; empty where it is not."""
+        found = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
+        return found if found != "None" else ""
+
+    @cached_property
+    def _locals(self) -> dict[tuple[str, str], Manifest]:
+        return {(home(each), called(each)): each for each in self.state.of("LocalQueue")}
 
     def _by_pods(self, queue: str) -> dict[Line, int]:
         used: dict[Line, int] = defaultdict(int)

@@ -13,7 +13,7 @@ from console.live.pods import called, home, label
 from console.summary import KUEUE
 
 Kind = Literal[
-    "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
     "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "Workload",
     "WorkloadPriorityClass",
 ]  # fmt: skip
@@ -45,6 +45,7 @@ class _Source:
 
 
 _SOURCES: Final[Mapping[Kind, _Source]] = {
+    "AdmissionCheck": _Source(KUEUE, "what else holds what has quota", _ADMIN),
     "ClusterQueue": _Source(KUEUE, "guaranteed, limit, and what other teams borrow", _ADMIN),
     "Cohort": _Source(KUEUE, "what groups have beyond their teams", _ADMIN),
     "ResourceFlavor": _Source(KUEUE, "which nodes a flavor means", _ADMIN),

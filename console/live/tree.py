@@ -49,6 +49,7 @@ class ClusterQueue:
         meekly: whether it does so from work of lower priority alone.
         forceful: whether it takes from others even for work that borrows itself.
         inactive: Kueue's words where the queue admits nothing; empty where it does.
+        stop_policy: `Hold`, or `HoldAndDrain` where what it runs is stopped too; empty where it is not stopped.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ClusterQueue:
     meekly: bool = False
     forceful: bool = False
     inactive: str = ""
+    stop_policy: str = ""
 
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> "ClusterQueue":
@@ -69,8 +71,9 @@ class ClusterQueue:
         spec = at(manifest, "spec")
         active = condition(manifest, "Active")
         reserved = usage(manifest, "flavorsReservation")
-        stopped = text_at(manifest, "spec", "stopPolicy")
-        stopped = f"it is stopped (stopPolicy {stopped})" if stopped not in {"", "None"} else ""
+        policy = text_at(manifest, "spec", "stopPolicy")
+        policy = "" if policy == "None" else policy
+        stopped = f"it is stopped (stopPolicy {policy})" if policy else ""
         return cls(
             name=called(manifest),
             cohort=text_at(manifest, "spec", "cohortName"),
@@ -83,6 +86,7 @@ class ClusterQueue:
             meekly=text_at(manifest, "spec", "preemption", "reclaimWithinCohort") == "LowerPriority",
             forceful=text_at(manifest, "spec", "preemption", "borrowWithinCohort", "policy") not in {"", "Never"},
             inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
+            stop_policy=policy,
         )
 
 
@@ -216,6 +220,16 @@ class Tree:
         }
         return dict(
             sorted(((name, much) for name, much in found.items() if much), key=lambda each: (-each[1], each[0]))
+        )
+
+    def related(self, queue: str) -> tuple[frozenset[str], frozenset[str]]:
+        """The queues and the cohorts of the same tree; quota never moves between trees."""
+        root = self._root(("queue", queue))
+        nodes: set[Node] = {*self._quotas, *self._parents.values()}
+        found = [node for node in nodes if self._root(node) == root]
+        return (
+            frozenset(name for kind, name in found if kind == "queue"),
+            frozenset(name for kind, name in found if kind == "cohort"),
         )
 
     def _root(self, node: Node) -> Node:

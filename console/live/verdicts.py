@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from console.live.entry import Entry
+
 
 @dataclass(frozen=True, slots=True)
 class Why:
@@ -13,6 +15,7 @@ class Why:
         reason: what holds it, in one sentence; where nothing does, that it does not wait.
         mend: what would change that; empty where there is nothing to mend.
         waits: whether something holds it.
+        entry: what the simulation of Kueue says, where it was asked and could play the cluster.
     """
 
     title: str
@@ -20,6 +23,7 @@ class Why:
     reason: str
     mend: str
     waits: bool = True
+    entry: Entry | None = None
 
     @property
     def conclusion(self) -> str:

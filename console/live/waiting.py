@@ -1,14 +1,14 @@
 """What a job waits for that Kueue has a Workload for: quota, its turn, a check, or the nodes."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from console.cluster.waiting import condition
 from console.live.amounts import gpus, listed, many, said
-from console.live.pods import called
-from console.live.queueing import ORDER, Leave, Share, Taken, judge_queue
+from console.live.concluding import by_arithmetic, by_simulation
+from console.live.entry import Entry, find_entry
+from console.live.foreseen import named
+from console.live.queueing import VERDICTS, Share, judge_queue
 from console.live.queues import Queues
-from console.live.reading import State
 from console.live.running import running
 from console.live.subject import Subject
 from console.live.tree import ClusterQueue
@@ -17,9 +17,6 @@ from console.live.workloads import Workload, ahead
 from console.offline.wire import maps_at, text_at
 from model.problems import nearest
 from model.quantity import add
-
-_NAMED: Final = 5
-"""Workloads ahead that are called by their names."""
 
 
 def queued(subject: Subject, queues: Queues, workload: Workload) -> Why:
@@ -96,21 +93,39 @@ def _waiting(subject: Subject, queues: Queues, workload: Workload, found: list[s
             f"there is no ClusterQueue {target}",
             f"make it, or let LocalQueue {workload.queue} lead to another",
         )
-    if stopped := queue.inactive or _stopped(state, workload):
-        return Why(
-            subject.title,
-            tuple(found),
-            f"queue {target} admits nothing: {stopped}",
-            "mend what it names; Kueue then takes it up by itself",
-        )
+    if closed := _closed(queues, queue, workload):
+        return Why(subject.title, tuple(found), *closed)
     taken = judge_queue(queues.tree, queue, state.of("ResourceFlavor"), workload.sets)
-    shares = [share for each in taken for share in each.shares]
     if first and queue.strict:
         found.append("its queue is StrictFIFO: nothing overtakes the first, even where that can never start")
-    found += dict.fromkeys(share.words for share in _telling(shares))
+    never = any(each.leave == "never" for each in taken)
+    played = "" if never else find_entry(queues, workload)
+    entry = played if isinstance(played, Entry) else None
+    shares = [share for each in taken for share in each.shares]
+    if entry is None or (entry.admitted and not entry.gone and all(VERDICTS[each.leave] == "now" for each in taken)):
+        found += dict.fromkeys(share.words for share in _telling(shares))
+    else:
+        found += dict.fromkeys(share.numbers for share in _telling(shares))
     found += dict.fromkeys(refusal for each in taken if each.leave == "never" for refusal in each.refused)
     found += _borrowers(queues, target, shares)
-    return Why(subject.title, tuple(found), *_conclusion(queues, queue, taken, first))
+    if isinstance(played, Entry):
+        found += played.words
+        return Why(subject.title, tuple(found), *by_simulation(taken, played), entry=played)
+    found += [f"not simulated: {played}"] if played else []
+    return Why(subject.title, tuple(found), *by_arithmetic(queues, queue, taken, first))
+
+
+def _closed(queues: Queues, queue: ClusterQueue, workload: Workload) -> tuple[str, str] | None:
+    """Why Kueue does not look at it, whatever is free, and what would mend that; None where it does."""
+    if stopped := queue.inactive or queues.stopped(workload.namespace, workload.queue):
+        reason = f"queue {queue.name} admits nothing: {stopped}"
+        return reason, "mend what it names; Kueue then takes it up by itself"
+    if words := queues.shut_out(workload.namespace, queue.name):
+        return f"queue {queue.name} is not for it: {words}", "have the queue take the namespace, or name another queue"
+    if workload.put_off:
+        mend = "nothing to do until then" if workload.again else "mend what it names; Kueue then takes it up by itself"
+        return workload.put_off, mend
+    return None
 
 
 def _telling(shares: list[Share]) -> list[Share]:
@@ -118,83 +133,18 @@ def _telling(shares: list[Share]) -> list[Share]:
     return [each for each in shares if each.leave not in {"own", "borrowing"}] or shares
 
 
-def _stopped(state: State, workload: Workload) -> str:
-    for each in state.of("LocalQueue", workload.namespace):
-        if called(each) == workload.queue:
-            active = condition(each, "Active")
-            policy = text_at(each, "spec", "stopPolicy")
-            if policy not in {"", "None"}:
-                return f"LocalQueue {workload.queue} is stopped (stopPolicy {policy})"
-            return (
-                f"LocalQueue {workload.queue}: {text_at(active, 'message')}"
-                if text_at(active, "status") == "False"
-                else ""
-            )
-    return ""
-
-
 def _line(first: list[Workload], *, complete: bool) -> str:
     """Who comes before it."""
     beyond = "" if complete else " that you may see"
     if not first:
         return f"nothing{beyond} is ahead of it in the queue"
-    named = ", ".join(f"{each.namespace}/{each.name}" for each in first[:_NAMED])
-    more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
     asked = listed(gpus(add(*(each.total for each in first))))
-    return f"ahead of it{beyond}: {many(len(first), 'workload')} for {asked}: {named}{more}"
+    return f"ahead of it{beyond}: {many(len(first), 'workload')} for {asked}: {named([each.label for each in first])}"
 
 
 def _borrowers(queues: Queues, target: str, shares: list[Share]) -> Iterator[str]:
     for share in shares:
         borrowed = queues.tree.borrowers(target, (share.flavor, share.resource))
         if share.leave in {"reclaiming", "others"} and borrowed:
-            who = ", ".join(f"{name} {said(share.resource, much)}" for name, much in borrowed.items())
+            who = named([f"{name} {said(share.resource, much)}" for name, much in borrowed.items()])
             yield f"who borrows {share.flavor} {share.resource} now: {who}"
-
-
-def _names(queues: Queues, target: str, shares: list[Share]) -> str:
-    found = [queues.tree.borrowers(target, (share.flavor, share.resource)) for share in shares if share.lacking]
-    return ", ".join(dict.fromkeys(name for each in found for name in each))
-
-
-def _conclusion(queues: Queues, queue: ClusterQueue, taken: list[Taken], first: list[Workload]) -> tuple[str, str]:
-    """The reason, and what would mend it."""
-    hardest = max(taken, key=lambda each: ORDER.index(each.leave))
-    shares = [each for each in hardest.shares if each.leave == hardest.leave]
-    what = ", ".join(
-        f"{said(each.resource, each.lacking)} {each.resource} of {each.flavor}" for each in shares if each.lacking
-    )
-    reason, mend = _REASONS[hardest.leave]
-    if hardest.leave in {"own", "borrowing"}:
-        if first:
-            reason, mend = "others come before it in its queue", "wait, or give it a higher priority class"
-    elif hardest.leave == "never":
-        words = "; ".join(each.words for each in shares) or "; ".join(hardest.refused)
-        reason = f"its queue can never take it: {words}"
-    else:
-        reason = f"{reason}: {what}"
-        if hardest.leave == "reclaiming" and queue.meekly:
-            mend = "Kueue takes it back from work of lower priority alone; else wait until {who} leave theirs"
-    return reason, mend.format(who=_names(queues, queue.name, shares) or "others")
-
-
-_REASONS: Final[dict[Leave, tuple[str, str]]] = {
-    "own": ("there is room in its queue, and Kueue has not taken it up yet", "wait a moment; else see that Kueue runs"),
-    "borrowing": (
-        "there is room to borrow, and Kueue has not taken it up yet",
-        "wait a moment; else see that Kueue runs",
-    ),
-    "reclaiming": (
-        "others borrow what is guaranteed to it",
-        "nothing to do: Kueue takes it back from {who}",
-    ),
-    "others": (
-        "it needs what others use, beyond its own guarantee",
-        "wait until {who} leave theirs, ask for less, or have the guarantee raised",
-    ),
-    "own end": (
-        "its own team uses what it may have",
-        "wait until work of its own ends, end some, or have the limit raised",
-    ),
-    "never": ("its queue can never take it", "ask for less or for another flavor, or have the limit raised"),
-}

@@ -14,7 +14,8 @@ from console.offline.wire import at, text_at
 from model.problems import nearest
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue", "Cohort", "LocalQueue", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor", "Workload",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue",
+    "ResourceFlavor", "Workload",
 )  # fmt: skip
 OWN: Final[tuple[Kind, ...]] = ("Event", "PersistentVolumeClaim")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")

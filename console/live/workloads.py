@@ -1,8 +1,8 @@
 """Kueue's Workloads: what each asks for, how far it came, and in which order they wait."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from console.cluster.waiting import condition, is_true
 from console.live.amounts import amounts
@@ -10,6 +10,8 @@ from console.live.pods import Manifest, called, home, requests
 from console.live.tree import Line
 from console.offline.wire import at, maps_at, text_at
 from model.quantity import add, times
+
+_GATES: Final = "kueue.x-k8s.io/admission-gated-by"
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check holds it."""
@@ -42,7 +44,7 @@ class Workload:
     Attributes:
         queue: the LocalQueue that it names.
         since: when its turn counts from, as text that sorts by time.
-        held: what of each flavor is reserved for it; empty while it waits.
+        assigned: what is reserved for it; empty while it waits.
         owners: uids of what it was made for.
     """
 
@@ -53,7 +55,7 @@ class Workload:
     since: str
     stage: Stage
     sets: tuple[PodSet, ...]
-    held: Mapping[Line, int]
+    assigned: "tuple[Assigned, ...]"
     owners: tuple[str, ...]
     manifest: Manifest = field(repr=False)
 
@@ -61,6 +63,7 @@ class Workload:
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
         priority = at(manifest, "spec", "priority")
+        sets = tuple(_pod_set(manifest, each) for each in maps_at(manifest, "spec", "podSets"))
         return cls(
             namespace=home(manifest),
             name=called(manifest),
@@ -68,8 +71,8 @@ class Workload:
             priority=priority if isinstance(priority, int) else 0,
             since=_since(manifest),
             stage=_stage(manifest),
-            sets=tuple(_pod_set(manifest, each) for each in maps_at(manifest, "spec", "podSets")),
-            held=_held(manifest),
+            sets=sets,
+            assigned=tuple(_assigned(manifest, sets)),
             owners=tuple(text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")),
             manifest=manifest,
         )
@@ -78,6 +81,51 @@ class Workload:
     def total(self) -> dict[str, int]:
         """What all its pods ask for."""
         return add(*(each.total for each in self.sets))
+
+    @property
+    def held(self) -> dict[Line, int]:
+        """What of each flavor is reserved for it; empty while it waits."""
+        found: dict[Line, int] = {}
+        for each in self.assigned:
+            for resource, amount in each.pods.total.items():
+                line = (each.flavors[resource], resource)
+                found[line] = found.get(line, 0) + amount
+        return found
+
+    @property
+    def label(self) -> str:
+        """Such as `ml-research/job-train-1a2b3`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def holder(self) -> str:
+        """The ClusterQueue whose quota it holds, which its LocalQueue may have left since; empty while it waits."""
+        return text_at(self.manifest, "status", "admission", "clusterQueue")
+
+    @property
+    def again(self) -> str:
+        """When Kueue looks at it again, which it does not before; empty where it does already."""
+        return text_at(self.manifest, "status", "requeueState", "requeueAt")
+
+    @property
+    def put_off(self) -> str:
+        """Why Kueue does not look at it although it waits; empty where it does.
+
+        `IsAdmissible` and `backoffWaitingTimeExpired` in
+        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue takes `requeueAt` away once it has passed.
+        """
+        gates = text_at(self.manifest, "metadata", "annotations", _GATES)
+        if gates:
+            return f"it is gated by {gates} (annotation {_GATES})"
+        reserved = condition(self.manifest, "QuotaReserved")
+        if text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold":
+            return f"it is on hold: {text_at(reserved, 'message')}"
+        if self.again:
+            return f"it was evicted, and Kueue looks at it again at {self.again}"
+        requeued = condition(self.manifest, "Requeued")
+        if text_at(requeued, "status") == "False":
+            return f"Kueue has not put it back into its queue: {text_at(requeued, 'message')}"
+        return ""
 
 
 def _since(manifest: Manifest) -> str:
@@ -113,13 +161,28 @@ def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
     return PodSet(name, number, requests(spec), spec)
 
 
-def _held(manifest: Manifest) -> dict[Line, int]:
-    held: dict[Line, int] = {}
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What quota is reserved for pods of one kind, and from which flavor each resource is."""
+
+    pods: PodSet
+    flavors: Mapping[str, str]
+
+
+def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
+    """What Kueue gave to each pod set, without the pods that gave theirs back since."""
+    back = {text_at(each, "name"): _count(each) for each in maps_at(manifest, "status", "reclaimablePods")}
+    specs = {each.name: each.spec for each in sets}
     for each in maps_at(manifest, "status", "admission", "podSetAssignments"):
-        for name, value in amounts(at(each, "resourceUsage")).items():
-            line = (text_at(each, "flavors", name), name)
-            held[line] = held.get(line, 0) + value
-    return held
+        name, count, used = text_at(each, "name"), _count(each), amounts(at(each, "resourceUsage"))
+        pod = {resource: amount // max(1, count) for resource, amount in used.items()}
+        left = PodSet(name, max(0, count - back.get(name, 0)), pod, specs.get(name, {}))
+        yield Assigned(left, {resource: text_at(each, "flavors", resource) for resource in used})
+
+
+def _count(manifest: Manifest) -> int:
+    found = at(manifest, "count")
+    return found if isinstance(found, int) else 1
 
 
 def waiting(workloads: Iterable[Workload]) -> list[Workload]:
@@ -131,8 +194,8 @@ def waiting(workloads: Iterable[Workload]) -> list[Workload]:
 
 
 def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
-    """What waits in the same queue and comes first."""
-    line = waiting(others)
+    """What waits in the same queue and comes first; what Kueue does not look at is ahead of nothing."""
+    line = [each for each in waiting(others) if not each.put_off or each.label == workload.label]
     names = [(each.namespace, each.name) for each in line]
     own = (workload.namespace, workload.name)
     return line[: names.index(own)] if own in names else line

@@ -146,6 +146,36 @@ def only_gpus(found: Data) -> Data:
     return found
 
 
+def came(  # noqa: PLR0913 - what a workload is
+    name: str, team: str, gpus: int = 8, day: int = 1, priority: int = 0, *, runs: bool = True
+) -> Data:
+    """A workload that came on a day of January, and got its quota at once where it runs."""
+    found = workload(only_gpus(job(name, team, gpus=gpus)), f"2026-01-{day:02}T00:00:00Z", priority, admitted=runs)
+    found["metadata"]["name"] = name
+    for each in found["status"]["conditions"]:
+        each["lastTransitionTime"] = f"2026-01-{day:02}T00:00:00Z"
+    return found
+
+
+def waits(name: str, team: str = "research", gpus: int = 8, day: int = 20, priority: int = 0) -> Data:
+    """A workload that waits."""
+    return came(name, team, gpus, day, priority, runs=False)
+
+
+def counted(found: list[Data], teams: tuple[str, ...] = ("research", "speech"), **quota: Any) -> list[Data]:
+    """A queue of each team, of one cohort, counted as Kueue counts what holds quota."""
+    made: list[Data] = []
+    for team in teams:
+        gpus = sum(
+            int(one["resourceUsage"]["nvidia.com/gpu"])
+            for each in found
+            if each["metadata"]["namespace"] == team
+            for one in each["status"].get("admission", {}).get("podSetAssignments", [])
+        )
+        made.append(cluster_queue(team, "org", used=gpus, **quota))
+    return made
+
+
 def state(missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> State:
     """What was read of a cluster: team research with 8 A100s in org, on one node."""
     kinds: Any = {

@@ -97,7 +97,82 @@ def test_what_would_wait_is_told_with_the_simulations_reason() -> None:
 def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
     held = [workload(only_gpus(job("all", "other", pods=9)), admitted=True)]
     found = judged(ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=held)
-    assert not [words for words in answer(found, "queue").words if words.startswith("simulated")]
+    assert answer(found, "queue").words[-1] == (
+        "not simulated: Kueue counts 32 nvidia.com/gpu of a100 in queue other, and its workloads hold 72; ask again in"
+        " a moment"
+    )
+
+
+def test_what_would_stand_behind_the_head_of_a_strict_queue_does_not_fit_now_although_there_is_room() -> None:
+    strict = cluster_queue("research", "org", borrowingLimit=24)
+    strict["spec"]["queueingStrategy"] = "StrictFIFO"
+    found = judged(ClusterQueue=[strict], Workload=[workload(only_gpus(job("huge", pods=9)))])
+    queue = answer(found, "queue")
+    assert (queue.verdict, queue.words) == (
+        "later",
+        (
+            (
+                "simulated, if it came now it would wait behind research/job-huge-abcde, the head of a"
+                " StrictFIFO queue: 72 nvidia.com/gpu of a100 is more than 32, the most the queue can ever have"
+            ),
+            "a100 nvidia.com/gpu 8: so much is free now (guaranteed 8, of which 8 are free; limit 32, used 0)",
+            "1 workload waits in it already, for 72 nvidia.com/gpu; those of a higher or the same priority come first",
+        ),
+    )
+
+
+def test_what_an_evicted_workload_is_about_to_give_back_is_room() -> None:
+    leaving = workload(only_gpus(job("leaving", "other", pods=4)), admitted=True)
+    leaving["status"]["conditions"].append({"type": "Evicted", "status": "True", "reason": "Deactivated"})
+    found = judged(
+        ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=[leaving]
+    )
+    queue = answer(found, "queue")
+    assert (queue.verdict, queue.words) == (
+        "now",
+        (
+            "simulated, if it came now it would be admitted, and nobody would give way",
+            "a100 nvidia.com/gpu 8: 8 of it missing (guaranteed 8, of which 8 are free; limit 32, used 0)",
+        ),
+    )
+
+
+def test_work_that_its_own_queue_would_preempt_for_is_no_matter_of_others_leaving() -> None:
+    found = judged(
+        only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"})),
+        ClusterQueue=[cluster_queue("research", used=8)],
+        Workload=[workload(only_gpus(job("meek")), admitted=True)],
+        WorkloadPriorityClass=[{"metadata": {"name": "high"}, "value": 10}],
+    )
+    queue = answer(found, "queue")
+    assert (queue.verdict, queue.words) == (
+        "later",
+        (
+            "simulated, if it came now it would be admitted, and research/job-meek-abcde would give way",
+            "a100 nvidia.com/gpu 8: 8 of it missing (guaranteed 8, of which 0 are free; limit 8, used 8)",
+        ),
+    )
+
+
+def test_a_stopped_local_queue_takes_nothing() -> None:
+    stopped = local_queue("research")
+    stopped["spec"]["stopPolicy"] = "Hold"
+    queue = answer(judged(LocalQueue=[stopped]), "queue")
+    assert (queue.verdict, queue.words) == (
+        "never",
+        ("it gets nothing now: LocalQueue research is stopped (stopPolicy Hold)",),
+    )
+
+
+def test_what_the_simulation_does_not_know_of_the_queue_is_told() -> None:
+    own = cluster_queue("research", "org", borrowingLimit=24)
+    own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "provision"}]}
+    assert answer(judged(ClusterQueue=[own]), "queue").words[1:] == (
+        (
+            "what the simulation does not know, and this queue uses: admission checks: a workload with quota may still"
+            " wait for a check, and be evicted by it"
+        ),
+    )
 
 
 def test_what_waits_already_is_told() -> None:

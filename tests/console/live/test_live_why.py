@@ -66,6 +66,10 @@ def test_a_job_that_needs_what_others_use_names_them() -> None:
             " (guaranteed 8, of which 0 are free; limit 32, used 8)"
         ),
         "who borrows a100 nvidia.com/gpu now: speech 24",
+        (
+            "not simulated: Kueue counts 8 nvidia.com/gpu of a100 in queue research, and its workloads hold 0; ask"
+            " again in a moment"
+        ),
     )
     assert found.conclusion == (
         "it needs what others use, beyond its own guarantee: 8 nvidia.com/gpu of a100;"
@@ -163,6 +167,58 @@ def test_an_inactive_queue_is_said_in_kueues_words() -> None:
     assert found.conclusion == (
         f"queue research admits nothing: {words}; mend what it names; Kueue then takes it up by itself"
     )
+
+
+def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None:
+    held = local_queue("research")
+    held["spec"]["stopPolicy"] = "HoldAndDrain"
+    assert asked(Workload=[workload(JOB)], LocalQueue=[held]).conclusion == (
+        "queue research admits nothing: LocalQueue research is stopped (stopPolicy HoldAndDrain); mend what it names;"
+        " Kueue then takes it up by itself"
+    )
+    choosy = cluster_queue("research")
+    choosy["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
+    assert asked(Workload=[workload(JOB)], ClusterQueue=[choosy]).conclusion == (
+        "queue research is not for it: its namespaceSelector does not take namespace research, so nothing of it is ever"
+        " admitted; have the queue take the namespace, or name another queue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "gate", "reason"),
+    [
+        (
+            {"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}},
+            "",
+            "it was evicted, and Kueue looks at it again at 2026-02-01T00:00:00Z",
+        ),
+        (
+            {"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]},
+            "",
+            "Kueue has not put it back into its queue: pods were not ready",
+        ),
+        ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "it is on hold: by hand"),
+        (
+            {},
+            "example.com/budget",
+            "it is gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)",
+        ),
+    ],
+)
+def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
+    status: Data, gate: str, reason: str
+) -> None:
+    off, later = workload(JOB), only_gpus(job("later"))
+    off["status"] |= status
+    if gate:
+        off["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": gate}
+    found = asked(Workload=[off])
+    later_on = (
+        "nothing to do until then" if "again" in reason else "mend what it names; Kueue then takes it up by itself"
+    )
+    assert (found.conclusion, found.entry) == (f"{reason}; {later_on}", None)
+    behind = asked(later, Workload=[off, workload(later, "2026-01-02T00:00:00Z")])
+    assert NOBODY in behind.words
 
 
 def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:

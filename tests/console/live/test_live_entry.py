@@ -1,0 +1,316 @@
+"""What lets a waiting workload in, by the simulation on the cluster's own state: each kind of answer, in its words."""
+
+from typing import Any
+
+import pytest
+from live_builders import (
+    Data,
+    came,
+    condition,
+    counted,
+    flavor,
+    job,
+    local_queue,
+    meta,
+    only_gpus,
+    state,
+    waits,
+)
+
+from console.live import entry
+from console.live.entry import Entry
+from console.live.reading import Missing
+from console.live.subject import subject_of
+from console.live.verdicts import Why
+from console.live.why import why
+
+HEAD = "a100 nvidia.com/gpu"
+ASK = "ask for less, or have the guarantee raised"
+
+
+def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[Data]) -> Why:
+    """`why` of a job of research; `change` is done to its own queue and the other before."""
+    there = counted([me, *others])
+    if change:
+        change(*there)
+    found = state(
+        **{
+            "ClusterQueue": there,
+            "Cohort": [],
+            "LocalQueue": [local_queue("research"), local_queue("speech")],
+            "Workload": [me, *others],
+            **objects,
+        }
+    )
+    gpus = int(me["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"])
+    name = me["metadata"]["name"]
+    about = only_gpus(job(name, gpus=gpus))
+    me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
+    return why(subject_of(about, found), found)
+
+
+def said(found: Why) -> tuple[str, ...]:
+    """What comes after the lines that have nothing to do with the simulation."""
+    return tuple(each for each in found.words if not each.startswith(("Workload ", "Kueue says", "nothing is ahead")))
+
+
+def mine_takes_nothing(own: Data, _: Data) -> None:
+    own["spec"]["preemption"] = {"reclaimWithinCohort": "Never", "withinClusterQueue": "Never"}
+
+
+# It is let in.
+
+
+def test_what_has_room_is_admitted_at_the_next_look() -> None:
+    found = asked(waits("me"), [])
+    assert said(found) == (
+        f"{HEAD} 8: fits now (guaranteed 8, of which 8 are free)",
+        "simulated, Kueue admits it at its next look, and nobody gives way",
+    )
+    assert found.conclusion == (
+        "there is room in its queue, and Kueue has not taken it up yet; wait a moment; else see that Kueue runs"
+    )
+    assert found.entry == Entry(admitted=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "who", "way"),
+    [(8, ["old", "new"], "speech/new gives way"), (6, ["old", "mid", "new"], "speech/mid, speech/new give way")],
+)
+def test_who_gives_way_is_named_where_it_takes_its_guarantee_back(gpus: int, who: list[str], way: str) -> None:
+    others = [came(name, "speech", 8 if gpus == 8 else 4, day) for day, name in enumerate(who, 1)]
+    filler = [] if gpus == 8 else [came("own", "speech", 4, 1, priority=5)]
+    found = asked(waits("me", gpus=gpus), [*others, *filler])
+    assert said(found)[-1] == f"simulated, Kueue admits it at its next look, and {way}"
+    assert found.conclusion == f"Kueue is about to admit it, and {way}; nothing to do"
+    assert "fits" not in " ".join(found.words)
+
+
+def test_what_an_evicted_workload_still_holds_comes_free_by_itself() -> None:
+    leaving = came("leaving", "research")
+    leaving["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
+    found = asked(waits("me", priority=10), [leaving, came("s", "speech")])
+    assert said(found)[-1] == "simulated, Kueue admits it at its next look, and nobody gives way"
+    assert found.conclusion == "Kueue is about to admit it; wait a moment; else see that Kueue runs"
+
+
+# It waits, and one end is enough.
+
+
+def test_one_end_is_named_and_what_goes_to_others_is_no_help() -> None:
+    others = [came("r1", "research", 4), came("r2", "research", 4), came("s1", "speech", 8)]
+    found = asked(waits("me", gpus=4, day=21), [*others, waits("first", gpus=4)])
+    assert said(found) == (
+        "ahead of it: 1 workload for 4 nvidia.com/gpu: research/first",
+        f"{HEAD} 4: 4 of it missing (guaranteed 8, of which 0 are free; limit 16, used 8)",
+        "simulated, it waits: 4 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it",
+        "simulated, it is let in by the end of speech/s1 (tried: 3 of the 3 that run in its tree)",
+        "what the others leave goes to those who come first: research/first",
+    )
+    assert found.conclusion == (
+        f"what it needs beyond its own guarantee is in use: 4 nvidia.com/gpu of a100; wait until speech/s1 ends, {ASK}"
+    )
+
+
+def test_several_ends_that_are_enough_are_named_the_nearest_first() -> None:
+    others = [came("far", "speech"), came("near", "research")]
+    found = asked(waits("me"), others)
+    assert said(found)[-1] == (
+        "simulated, it is let in by the end of any one of these: research/near, speech/far"
+        " (tried: 2 of the 2 that run in its tree)"
+    )
+    assert found.mend == f"wait until one of these ends: research/near, speech/far, {ASK}"
+
+
+def test_no_more_than_five_ends_are_looked_for() -> None:
+    found = asked(waits("me", gpus=1), [came(f"r{at}", "research" if at < 8 else "speech", 1) for at in range(16)])
+    assert found.entry is not None
+    assert (len(found.entry.ends), found.entry.tried, found.entry.running) == (5, 5, 16)
+
+
+def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
+    def bounded(own: Data, _: Data) -> None:
+        own["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
+
+    found = asked(waits("me"), [came("own", "research")], bounded)
+    assert found.conclusion == (
+        "its own team uses what it may have: 8 nvidia.com/gpu of a100; wait until research/own ends, end some, or have"
+        " the limit raised"
+    )
+
+
+def test_what_may_not_be_taken_back_waits_although_it_is_guaranteed() -> None:
+    found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
+    assert said(found)[0] == f"{HEAD} 8: 8 of it missing (guaranteed 8, of which 8 are free; limit 16, used 0)"
+    assert found.conclusion == (
+        "8 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it; wait until one of these"
+        " ends: speech/s1, speech/s2"
+    )
+
+
+# One end is not enough.
+
+
+def test_ends_together_are_those_of_the_lowest_priority_and_only_as_many_as_it_takes() -> None:
+    others = [
+        came("dear", "research", 4, 1, 10),
+        came("old", "research", 2, 1),
+        came("new", "research", 2, 2),
+        came("s1", "speech", 4, 3, 20),
+        came("s2", "speech", 4, 4, 20),
+    ]
+    found = asked(waits("me", gpus=4), others)
+    assert found.entry is not None
+    assert found.entry.ends == ("research/dear", "speech/s2", "speech/s1")
+    larger = asked(waits("me", gpus=8), others, mine_takes_nothing)
+    assert said(larger)[-2:] == (
+        "simulated, no end of one workload lets it in (tried: 5 of the 5 that run in its tree)",
+        "simulated, it is let in once these 3 have ended: research/new, research/old, research/dear",
+    )
+    assert larger.mend == f"wait until these 3 have ended: research/new, research/old, research/dear, {ASK}"
+
+
+def test_where_all_that_ends_goes_to_others_they_are_named() -> None:
+    ahead = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
+    found = asked(waits("me"), [came("r", "research", priority=9), came("s", "speech", priority=9), *ahead])
+    assert said(found)[-3:] == (
+        "simulated, no end of one workload lets it in (tried: 2 of the 2 that run in its tree)",
+        "what they leave goes to those who come first: research/first0",
+        "simulated, 2 that end one after another, the lowest priority first, do not let it in",
+    )
+    assert found.mend == f"wait for those who come first, such as research/first0, {ASK}"
+
+
+def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> None:
+    def strict(own: Data, _: Data) -> None:
+        own["spec"]["queueingStrategy"] = "StrictFIFO"
+
+    found = asked(waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)], strict)
+    behind = (
+        "it waits behind research/huge, the head of a StrictFIFO queue: 24 nvidia.com/gpu of a100 is more than 16, the"
+        " most the queue can ever have"
+    )
+    assert said(found)[2:] == (
+        f"{HEAD} 8: so much is free now (guaranteed 8, of which 8 are free; limit 16, used 0)",
+        f"simulated, {behind}",
+        "simulated, no end of one workload lets it in (tried: 1 of the 1 that run in its tree)",
+        "simulated, it is let in once this is taken back, which waits ahead of it: research/huge",
+    )
+    assert found.conclusion == f"{behind}; wait, or have this taken back, which is ahead of it: research/huge"
+
+
+def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "WORK", 0)
+    others = [came(f"s{at}", "speech", 1) for at in range(12)] + [came("r", "research", 4)]
+    found = asked(waits("me", gpus=12), others, mine_takes_nothing)
+    assert said(found)[-2:] == (
+        "simulated, no end of one workload lets it in (tried: 8 of the 13 that run in its tree)",
+        "simulated, 8 that end one after another, the lowest priority first, do not let it in",
+    )
+    assert found.mend == f"no end that was tried lets it in, {ASK}"
+
+
+# It is not simulated.
+
+
+def test_what_can_never_run_is_not_simulated() -> None:
+    found = asked(waits("me", gpus=24), [])
+    assert (found.entry, [each for each in found.words if "simulated" in each]) == (None, [])
+    assert found.conclusion.startswith("its queue can never take it: a100 nvidia.com/gpu 24: never: limit 16;")
+
+
+def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulated() -> None:
+    def otherwise(_: Data, other: Data) -> None:
+        other["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
+
+    found = asked(waits("me"), [came("s", "speech")], otherwise)
+    assert said(found)[-1] == (
+        "not simulated: Kueue counts 16 nvidia.com/gpu of a100 in queue speech, and its workloads hold 8; ask again in"
+        " a moment"
+    )
+    assert found.conclusion.startswith("others borrow what is guaranteed to it")
+
+
+def test_what_kueue_does_not_know_of_the_queues_is_said_as_it_is() -> None:
+    def odd(own: Data, _: Data) -> None:
+        own["spec"]["queueingStrategy"] = "Lottery"
+
+    assert said(asked(waits("me"), [], odd))[-1] == "not simulated: 'Lottery' is not a valid Strategy"
+
+
+def test_a_tree_that_never_comes_to_rest_is_told() -> None:
+    def quarrel(own: Data, other: Data) -> None:
+        for each, nominal in ((own, "2"), (other, "4")):
+            each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
+            each["status"]["fairSharing"] = {"weightedShare": 0}
+
+    # `own` takes its quota back from `lent`, `me` preempts `own`, `lent` takes its share back from `me`.
+    others = [came("lent", "speech", 5), waits("own", gpus=2, day=21)]
+    found = asked(waits("me", gpus=6, priority=1), others, quarrel)
+    assert said(found)[-1] == (
+        "not simulated: its tree never comes to rest: workloads there evict one another for ever, in Kueue too"
+    )
+
+
+def test_who_may_not_see_what_waits_elsewhere_hears_who_may() -> None:
+    hidden = Missing("Workload", "what waits beyond research", "you may not list workloads", "an admin", partly=True)
+    me = waits("me")
+    found = state((hidden,), ClusterQueue=counted([me]), Workload=[me])
+    about = only_gpus(job("me"))
+    me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
+    told = why(subject_of(about, found), found)
+    assert told.words[-1] == f"not simulated: {hidden}"
+
+
+# What Kueue uses and the simulation does not know.
+
+
+CHECKS = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
+TOPOLOGY = "topology-aware scheduling: a workload may wait for nodes that are near one another"
+PARTIAL = "partial admission: a workload with a minimum count may run with fewer pods"
+ELSEWHERE = "MultiKueue: a workload may run in another cluster"
+
+
+@pytest.mark.parametrize("which", ["checks", "by strategy", "elsewhere", "topology", "partial", "nothing"])
+def test_what_the_simulation_does_not_know_is_said_where_the_queue_uses_it(which: str) -> None:
+    place, controller = flavor(), "kueue.x-k8s.io/provisioning-request"
+    me, other = waits("me"), waits("other", "speech", day=21)
+
+    def change(own: Data, theirs: Data) -> None:
+        theirs["spec"]["admissionChecks"] = ["another"]
+        if which == "by strategy":
+            own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "check"}]}
+        elif which in {"checks", "elsewhere"}:
+            own["spec"]["admissionChecks"] = ["check"]
+
+    if which == "elsewhere":
+        controller = "kueue.x-k8s.io/multikueue"
+    if which == "topology":
+        place["spec"]["topologyName"] = "racks"
+    if which == "partial":
+        other["spec"]["podSets"][0]["minCount"] = 1
+    # As Kueue writes it into every workload, whether or not there is a topology.
+    me["spec"]["podSets"][0]["topologyRequest"] = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+    checks = [
+        {"metadata": meta("check"), "spec": {"controllerName": controller}},
+        {"metadata": meta("another"), "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}},
+    ]
+    found = asked(
+        me,
+        [came("r", "research"), came("s", "speech"), other],
+        change,
+        ResourceFlavor=[place],
+        AdmissionCheck=checks,
+    )
+    expected = {
+        "checks": [CHECKS],
+        "by strategy": [CHECKS],
+        "elsewhere": [CHECKS, ELSEWHERE],
+        "topology": [TOPOLOGY],
+        "partial": [PARTIAL],
+        "nothing": [],
+    }[which]
+    told = [each for each in found.words if each.startswith("what the simulation does not know")]
+    assert told == (
+        [f"what the simulation does not know, and this queue uses: {'; '.join(expected)}"] if expected else []
+    )
