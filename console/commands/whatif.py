@@ -1,20 +1,19 @@
 """The command that plays a stack's queues without a cluster: who runs, who waits, who gives way."""
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from console import terminal
 from console.errors import ConsoleError
 from console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
+    from console.whatif.telling import Played
     from model.plan.shares import Tree
-    from model.whatif import Moment
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +33,9 @@ def whatif(  # noqa: PLR0913 - each is an option
         Path | None,
         typer.Option(metavar="FILE", help="Jobs over time, as YAML: steps, each with `finish` and `submit`."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for `whatif.html`: the same as a page with pictures.")
+    ] = None,
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
 ) -> None:
@@ -43,10 +45,8 @@ def whatif(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(stack):
         from console.project import ROOT, read_stack  # noqa: PLC0415 - `--help` can do without the model
-        from console.whatif import show  # noqa: PLC0415 - as above
         from model.load import load  # noqa: PLC0415 - as above
         from model.plan.shares import Tree  # noqa: PLC0415 - as above
-        from model.whatif import unmodelled_of  # noqa: PLC0415 - as above
 
         chosen = [name for name, given in (("--team", team), ("--workloads", workloads)) if given]
         chosen += ["--first or --last"] if first or last else []
@@ -55,19 +55,32 @@ def whatif(  # noqa: PLR0913 - each is an option
         tree = Tree(load(read_stack(stack, project or ROOT)))
         for name in (team, first, last):
             _known(tree, name)
-        if workloads:
-            moments, wanted = _played(tree, workloads), None
-        else:
-            moments, wanted = _scene(tree, team, first, last)
-        left_out = unmodelled_of(tree)
-        if as_json:
-            found = {"moments": [asdict(each) for each in moments], "notModelled": [str(each) for each in left_out]}
-            sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-            return
-        for moment in moments:
-            show.moment(terminal.out, tree, moment, wanted)
-        for each in left_out:
-            terminal.out.print(f"[dim]not simulated, and used by this stack: {each}[/dim]", highlight=False)
+        played = _story(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
+        written = _write(played, out) if out else None
+        _say(played, written, as_json=as_json)
+
+
+def _say(played: "Played", written: Path | None, *, as_json: bool) -> None:
+    from console.whatif import show  # noqa: PLC0415 - as above
+    from console.whatif.data import as_json as json_of  # noqa: PLC0415 - as above
+
+    if as_json:
+        sys.stdout.write(json_of(played))
+        return
+    show.show(terminal.out, played)
+    for each in played.left_out:
+        terminal.out.print(f"[dim]not simulated, and used by this stack: {each}[/dim]", highlight=False)
+    if written:
+        terminal.out.print(f"page {escape(str(written))}", highlight=False)
+
+
+def _write(played: "Played", out: Path) -> Path:
+    from console.whatif.page import page  # noqa: PLC0415 - as above
+
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "whatif.html"
+    file.write_text(page(played), encoding="utf-8")
+    return file
 
 
 def _known(tree: "Tree", name: str | None) -> None:
@@ -80,19 +93,22 @@ def _known(tree: "Tree", name: str | None) -> None:
     raise ConsoleError(f"there is no team {name}", nearest(name, tree.team_shares))
 
 
-def _scene(
-    tree: "Tree", team: str | None, first: str | None, last: str | None
-) -> tuple[tuple["Moment", ...], dict[tuple[str, str], int]]:
-    from model.whatif import alone, busy  # noqa: PLC0415 - as above
+def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
+    from console.whatif.telling import Played  # noqa: PLC0415 - as above
+    from model.whatif import alone, busy, unmodelled_of  # noqa: PLC0415 - as above
 
     scene = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return (scene.moment,), scene.wanted
+    return Played(stack, scene.title, tree, (scene.moment,), story=False, left_out=unmodelled_of(tree))
 
 
-def _played(tree: "Tree", file: Path) -> tuple["Moment", ...]:
-    from model.whatif import play, read_story  # noqa: PLC0415 - as above
+def _story(stack: str, tree: "Tree", file: Path) -> "Played":
+    from console.show import problems  # noqa: PLC0415 - as above
+    from console.whatif.telling import Played  # noqa: PLC0415 - as above
+    from model.whatif import StoryError, play, read_story, unmodelled_of  # noqa: PLC0415 - as above
 
     try:
-        return play(tree, read_story(file, tree))
-    except ValueError as error:
-        raise ConsoleError(str(error), "and ask again") from error
+        moments = play(tree, read_story(file, tree))
+    except StoryError as error:
+        problems(terminal.err, error.lines, str(file))
+        raise typer.Exit(terminal.STACK_WRONG) from error
+    return Played(stack, f"jobs of {file.name}", tree, moments, story=True, left_out=unmodelled_of(tree))

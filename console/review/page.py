@@ -1,13 +1,8 @@
 """The report: one HTML page that is complete in itself."""
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from console.review.drawing import Branch, Drawing
 from console.review.drawing_supply import tanks
@@ -15,6 +10,7 @@ from console.review.figures import Table as Figures
 from console.review.figures import columns, differences, key_figures, row
 from console.review.figures_changes import DONE, change_groups, shown, tally
 from console.review.figures_tables import tables
+from console.review.pages import environment, policy
 from console.review.review import Review, Tone
 from console.show import changes
 from console.up import Outcome
@@ -43,12 +39,12 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         review: of the stack.
         outcome: what `tenancy up` saw on a running platform; its proofs then come first.
     """
-    environment = _environment()
+    templates = environment()
     used = {(each.team, each.flavor, each.queue): each.used for each in outcome.summary.holdings} if outcome else None
     drawing = Drawing(review.now, review.comparison.before if review.comparison else None, used)
     all_ = tables(review)
     search = len(review.now.teams) > SEARCH
-    return environment.get_template("page.html.j2").render(
+    return templates.get_template("page.html.j2").render(
         review=review,
         now=review.now,
         outcome=outcome,
@@ -64,7 +60,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         tally=tally(shown(review)),
         searchable={team.name: _words(review.now, team.name) for team in review.now.teams},
         search=search,
-        policy=_policy(environment, search=search),
+        policy=policy(templates.get_template("filter.js").render() if search else ""),
         price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No price is known",
         unpriced=[pool.name for pool in review.now.pools if pool.node_price is None],
         folded=_folded,
@@ -74,29 +70,6 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         applied=changes(outcome) if outcome else "",
         sections=_sections(review, outcome),
         done=DONE,
-    )
-
-
-@cache
-def _environment() -> Environment:
-    # StrictUndefined: a name that the template has wrong must not become an empty cell.
-    return Environment(
-        loader=PackageLoader("console.review", "templates"),
-        autoescape=True,  # select_autoescape goes by the name's end, and `.j2` is none that it knows
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _policy(environment: Environment, *, search: bool) -> str:
-    """What a browser may do on this page: nothing but show it, and run the script that filters."""
-    script = environment.get_template("filter.js").render()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    scripts = f"'sha256-{digest}'" if search else "'none'"
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; form-action 'none';"
-        " img-src data:"
     )
 
 

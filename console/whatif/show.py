@@ -1,81 +1,56 @@
-"""A simulated moment in a terminal: a table, a bar for each team and flavor, and who waits or gave way."""
+"""What was played, in a terminal: a table with a bar for each team and flavor, who waits, who gave way and why."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from model.plan.shares import Share, Tree
-from model.whatif import Moment
+from console.whatif.telling import Played, Turn, turns
+from model.whatif import GaveWay, Held, meaning, supply
 
 _WIDTH: Final = 40
 _NAMED: Final = 8
 
 
-def moment(console: Console, tree: Tree, seen: Moment, wanted: Mapping[tuple[str, str], int] | None) -> None:
-    """Prints one moment.
-
-    Args:
-        console: where.
-        tree: of the stack.
-        seen: the moment.
-        wanted: GPUs that each team asked for; None where single jobs matter, which are then named.
-    """
-    console.print(f"[bold]{escape(seen.label)}[/bold]", highlight=False)
-    console.print(_table(tree, seen, wanted), highlight=False)
-    if wanted is None:
-        _jobs(console, seen)
-    for gone, by in seen.evicted[:_NAMED]:
-        console.print(f"[yellow]↩[/yellow] {escape(gone)} gave way to {escape(by)}", highlight=False)
-    if len(seen.evicted) > _NAMED:
-        console.print(f"[dim]and {len(seen.evicted) - _NAMED} more gave way[/dim]", highlight=False)
-    if seen.restless:
-        queues = ", ".join(seen.restless)
-        console.print(f"[red]in {escape(queues)} jobs evict one another for ever; this is one state of many[/red]")
+def show(console: Console, played: Played) -> None:
+    """Prints a scene's state, or a story step by step with the state at its end."""
+    if played.story:
+        for each in turns(played.moments):
+            _turn(console, each)
+        console.print("[bold]at the end[/bold]", highlight=False)
+    else:
+        console.print(f"[bold]{escape(played.last.label)}[/bold]", highlight=False)
+    console.print(_table(played), highlight=False)
+    if not played.story:
+        _evicted(console, played.last.evicted)
+        _restless(console, played.last.restless)
+    said = dict.fromkeys(each.reason for _, each in played.evicted())
+    for reason in said:
+        console.print(f"[dim]{reason}: {escape(meaning(reason))}[/dim]", highlight=False)
     console.print()
 
 
-def _table(tree: Tree, seen: Moment, wanted: Mapping[tuple[str, str], int] | None) -> Table:
+def _table(played: Played) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("team", "flavor"):
         table.add_column(heading)
     for heading in ("guaranteed", "limit", "runs", "waits"):
         table.add_column(heading, justify="right")
     table.add_column("")
-    largest = max((_supply(tree, name) for name in tree.flavors), default=1)
-    waiting = _waiting(seen)
-    for team, shares in tree.team_shares.items():
-        for name, flavor_shares in shares.items():
-            resource = tree.flavors[name].resource
-            share = flavor_shares.get(resource) if resource else None
-            if share is None:
-                continue
-            runs = seen.gpus(team, name)
-            waits = str(wanted.get((team, name), 0) - runs) if wanted is not None else waiting.pop(team, "")
-            sure, limit = str(share.guaranteed), str(share.most)
-            table.add_row(team, name, sure, limit, str(runs), waits, _bar(share, runs, largest or 1))
+    largest = max((supply(played.tree, name) for name in played.tree.flavors), default=1) or 1
+    for each in played.held:
+        numbers = (each.guaranteed, each.limit, each.runs, each.waits)
+        table.add_row(each.team, each.flavor, *map(str, numbers), _bar(each, largest))
     return table
 
 
-def _waiting(seen: Moment) -> dict[str, str]:
-    """GPUs that each team's jobs wait for, whatever the flavor: shown once for a team."""
-    found: dict[str, int] = {}
-    for each in seen.waiting:
-        found[each.team] = found.get(each.team, 0) + each.gpus
-    return {team: str(gpus) for team, gpus in found.items()}
-
-
-def _supply(tree: Tree, flavor: str) -> int:
-    return tree.supply(flavor).get(tree.flavors[flavor].resource or "", 0)
-
-
-def _bar(share: Share, runs: int, largest: int) -> str:
+def _bar(held: Held, largest: int) -> str:
     """█ of its own, ▒ borrowed, · guaranteed or reachable and not in use."""
-    own = min(runs, share.guaranteed)
     scale = _WIDTH / largest
-    parts = (("█", own), ("▒", runs - own), ("·", share.most - runs))
+    parts = (("█", held.own), ("▒", held.borrowed), ("·", held.limit - held.runs))
     ends, drawn, text = 0, 0, ""
     for mark, amount in parts:
         ends += amount
@@ -85,10 +60,34 @@ def _bar(share: Share, runs: int, largest: int) -> str:
     return text
 
 
-def _jobs(console: Console, seen: Moment) -> None:
-    for each in seen.running:
-        words = f"{each.workload} runs with {each.gpus} {each.flavor} ({each.team})"
-        console.print(f"[green]●[/green] {escape(words)}", highlight=False)
-    for waits in seen.waiting:
-        words = f"{waits.workload} waits for {waits.gpus} ({waits.team}): {waits.why}"
-        console.print(f"[yellow]○[/yellow] {escape(words)}", highlight=False)
+def _turn(console: Console, turn: Turn) -> None:
+    """A step: only what is other than before it."""
+    now = turn.moment
+    counts = f"{len(now.running)} run, {len(now.waiting)} wait"
+    console.print(f"[bold]{escape(now.label)}[/bold] [dim]{counts}[/dim]", highlight=False)
+    starts = [f"{each.workload} runs with {each.gpus} {each.flavor} ({each.team})" for each in turn.starts]
+    waits = [f"{each.workload} waits for {each.gpus} ({each.team}): {each.why}" for each in turn.waits]
+    _lines(console, "[green]●[/green]", starts, "run")
+    _lines(console, "[yellow]○[/yellow]", waits, "wait")
+    _evicted(console, now.evicted)
+    _restless(console, now.restless)
+
+
+def _evicted(console: Console, evicted: Iterable[GaveWay]) -> None:
+    lines = [f"{each.workload} gave way to {each.by} ({each.by_team}): {each.reason}" for each in evicted]
+    counted = Counter(lines)
+    said = [line if times == 1 else f"{line}, {times} times" for line, times in counted.items()]
+    _lines(console, "[red]↩[/red]", said, "gave way")
+
+
+def _restless(console: Console, queues: tuple[str, ...]) -> None:
+    if queues:
+        listed = escape(", ".join(queues))
+        console.print(f"[red]in {listed} jobs evict one another for ever; this is one state of many[/red]")
+
+
+def _lines(console: Console, mark: str, lines: list[str], word: str) -> None:
+    for line in lines[:_NAMED]:
+        console.print(f"{mark} {escape(line)}", highlight=False)
+    if len(lines) > _NAMED:
+        console.print(f"[dim]and {len(lines) - _NAMED} more {word}[/dim]", highlight=False)

@@ -4,20 +4,28 @@ A stack's queues are handed to the simulation of Kueue as they will be deployed;
 since its GPUs are taken off first.
 """
 
+from model.whatif.holdings import Held, holdings, supply
+from model.whatif.reasons import meaning
 from model.whatif.scenes import Scene, alone, busy, unmodelled_of
-from model.whatif.stage import Moment, Running, Waiting, play, tenancy_of
-from model.whatif.story import Story, read_story
+from model.whatif.stage import GaveWay, Moment, Running, Waiting, play, tenancy_of
+from model.whatif.story import Story, StoryError, read_story
 
 __all__ = [
+    "GaveWay",
+    "Held",
     "Moment",
     "Running",
     "Scene",
     "Story",
+    "StoryError",
     "Waiting",
     "alone",
     "busy",
+    "holdings",
+    "meaning",
     "play",
     "read_story",
+    "supply",
     "tenancy_of",
     "unmodelled_of",
 ]

@@ -16,6 +16,7 @@ class Scene:
     Attributes:
         title: `everyone busy, ml-research came first`.
         wanted: GPUs that each team asked for, by team and flavor.
+        moment: who runs and who waits.
     """
 
     title: str

@@ -23,6 +23,7 @@ from model.admission import (
 )
 from model.plan import queues as planned
 from model.plan.shares import Tree
+from model.quantity import format_amount
 from model.spec import teams as spec
 
 
@@ -42,24 +43,44 @@ class Waiting:
 
     workload: str
     team: str
+    flavor: str
     gpus: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The state after a step, when everything has come to rest.
+class GaveWay:
+    """A workload that was evicted.
 
     Attributes:
-        label: what happened: `after 1 submits`.
-        evicted: who had to give way since the moment before, each with the workload that took its place.
+        flavor: what it had, as `gpus`.
+        by: the workload that needed its room, of `by_team`.
+        reason: Kueue's own word for it, such as `InCohortReclamation`.
+    """
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    by: str
+    by_team: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state after a step, when everything has come to rest. A team is the one whose queue a workload is in.
+
+    Attributes:
+        label: what happened: `2. big comes`.
+        evicted: who had to give way since the moment before, in the order in which it happened; some may run again.
         restless: queues whose workloads evict one another for ever, so that this is one state of many.
     """
 
     label: str
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
-    evicted: tuple[tuple[str, str], ...]
+    evicted: tuple[GaveWay, ...]
     restless: tuple[str, ...]
 
     def gpus(self, team: str, flavor: str) -> int:
@@ -113,20 +134,21 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     Raises:
         ValueError: the steps contradict themselves, or name a queue that is not there.
     """
-    simulation = Simulation(tenancy_of(tree))
+    simulation = Simulation(tenancy_of(tree), format_amount)
     known: dict[str, Workload] = {}
     found: list[Moment] = []
     for label, step in steps:
-        restless: tuple[tuple[str, ...], ...] = ()
+        restless: dict[
+            tuple[str, ...], None
+        ] = {}  # Trees that went round at any time in the step, not only at its end.
         for name in step.finish:
             simulation.finish(name)
-            known.pop(name, None)
-            restless = simulation.rest()
+            restless |= dict.fromkeys(simulation.rest())
         for workload in step.submit:
             simulation.submit(workload)
             known[workload.name] = workload
-            restless = simulation.rest()
-        found.append(_moment(tree, label, simulation.settled(restless), known))
+            restless |= dict.fromkeys(simulation.rest())
+        found.append(_moment(tree, label, simulation.settled(tuple(restless)), known))
     return tuple(found)
 
 
@@ -137,18 +159,45 @@ def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Worklo
         for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
     ]
     waiting = [
-        Waiting(
-            each.name, each.queue, sum(_gpus(tree, part) * part.count for part in known[each.name].pod_sets), each.why
-        )
+        Waiting(each.name, each.queue, *(asks := _asks(tree, known[each.name])), _plain(tree, each.why, asks[0]))
         for each in settled.pending
+    ]
+    evicted = [
+        GaveWay(
+            each.name,
+            known[each.name].queue,
+            *_asks(tree, known[each.name]),
+            each.by,
+            known[each.by].queue,
+            str(each.reason),
+        )
+        for each in settled.evicted
     ]
     return Moment(
         label,
         tuple(running),
         tuple(waiting),
-        tuple((each.name, each.by) for each in settled.evicted),
+        tuple(evicted),
         tuple(sorted({name for queues in settled.livelock for name in queues})),
     )
+
+
+def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
+    """The flavor for which a workload is, and how many of its GPUs it asks for; no flavor where several would do."""
+    flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
+    return (
+        flavors.pop() if len(flavors) == 1 else "",
+        sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
+    )
+
+
+def _plain(tree: Tree, why: str, flavor: str) -> str:
+    """Why a workload waits, without the flavors that it did not ask for: one queue has them all."""
+    for name in tree.flavors if flavor else ():
+        if name != flavor:
+            why = why.replace(f"flavor {name} does not suit its pods; ", "")
+            why = why.replace(f"; flavor {name} does not suit its pods", "")
+    return why
 
 
 def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:

@@ -38,7 +38,8 @@ def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> N
     assert row(seen, "third")[:6] == ["third", "l4", "0", "4", "2", "2"]
     assert set(row(seen, "speech")[6]) == {"█", "·"}
     assert set(row(seen, "third")[6]) == {"▒", "·"}
-    assert "third-l4-4 gave way to speech-l4-1" in seen.stdout
+    assert "↩ third-l4-4 gave way to speech-l4-1 (speech): InCohortReclamation" in seen.stdout
+    assert "InCohortReclamation: what it used was borrowed, and whoever it is guaranteed to" in seen.stdout
 
 
 def test_a_team_alone_has_all_that_it_may(project: Project) -> None:
@@ -58,11 +59,62 @@ def test_jobs_over_time_are_named_with_the_reason_why_they_wait(project: Project
     assert "○ late waits for 2 (third): " in seen.stdout
 
 
+def test_each_step_tells_only_what_is_other_and_the_table_comes_at_the_end(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    many = ", ".join(f"{{name: j{number}, team: third, cpu: 1, memory: 1Gi}}" for number in range(12))
+    file.write_text(
+        f"steps: [{{label: all at once, submit: [{many}]}},"
+        " {submit: [{name: own, team: speech, cpu: 1, memory: 1Gi}]}]",
+        encoding="utf-8",
+    )
+    seen = whatif(project, "--workloads", file).stdout.splitlines()
+    assert seen[0] == "1. all at once 4 run, 8 wait"
+    assert seen[1:5] == [f"● j{number} runs with 1 l4 (third)" for number in range(4)]
+    assert seen[5].startswith("○ j4 waits for 1 (third): 1 nvidia.com/gpu of l4 is missing")
+    second = seen.index("2. own comes 4 run, 9 wait")
+    assert second == 13
+    assert [line.split()[:2] for line in seen[second + 1 :][:3]] == [["●", "own"], ["○", "j3"], ["↩", "j3"]]
+    assert seen[second + 4] == "at the end"
+    assert sum(line.startswith("team ") for line in seen) == 1
+
+
 def test_other_programs_read_the_same(project: Project) -> None:
-    seen = json.loads(whatif(project, "--team", "speech", "--json").stdout)
+    seen = json.loads(whatif(project, "--first", "third", "--json").stdout)
     (moment,) = seen["moments"]
-    assert sum(each["gpus"] for each in moment["running"]) == 4
+    assert sum(each["gpus"] for each in moment["running"] if each["flavor"] == "l4") == 4
     assert seen["notModelled"] == []
+    assert {(each["by_team"], each["team"], each["reason"]) for each in moment["evicted"]} == {
+        ("speech", "third", "InCohortReclamation")
+    }
+    assert moment["evicted"][0]["means"].startswith("what it used was borrowed")
+    assert [each for each in moment["teams"] if each["flavor"] == "l4"] == [
+        {"team": "speech", "flavor": "l4", "guaranteed": 2, "limit": 4, "runs": 2, "waits": 2},
+        {"team": "third", "flavor": "l4", "guaranteed": 0, "limit": 4, "runs": 2, "waits": 2},
+    ]
+
+
+def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    seen = whatif(project, "--out", out)
+    assert (seen.exit_code, seen.stdout.splitlines()[-1]) == (0, f"page {out / 'whatif.html'}")
+    text = (out / "whatif.html").read_text(encoding="utf-8")
+    assert "<h1>s: everyone busy</h1>" in text
+    quiet = whatif(project, "--out", tmp_path / "other", "--json")
+    assert json.loads(quiet.stdout)["notModelled"] == []
+    assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
+
+
+def test_all_that_is_wrong_in_a_story_is_said_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
+    seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert seen.stderr.splitlines() == [
+        f"{file}:2: steps[0].finish[0]: x is no job that is there; there are none yet",
+        f"{file}:3: steps[1].submit[0].team: spech is no team; did you mean 'speech'? Known: speech, third, vision",
+        f"2 problems in {file}; nothing was touched",
+    ]
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,17 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import Data, server, stack, team
+from builders import Data, stack, team
 
-from model.admission import Step
 from model.load import load
 from model.outlook import outlook
 from model.outlook.shares import Span
 from model.plan.shares import Tree
 from model.problems import StackError
 from model.source import Source, read_file
-from model.whatif import alone, busy, play, read_story
+from model.whatif import alone, busy, holdings
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 
@@ -91,67 +89,15 @@ def test_a_guarantee_is_taken_back_from_who_borrowed_it_and_the_scene_says_from_
     first = busy(found, first="a").moment
     assert (first.gpus("a", "h100"), first.gpus("b", "h100")) == (8, 8)
     assert len(first.evicted) == 8
-    assert {gone[:2] for gone, _ in first.evicted} == {"a-"}
-    assert {by[:2] for _, by in first.evicted} == {"b-"}
+    assert {(each.team, each.flavor, each.gpus, each.by_team, each.reason) for each in first.evicted} == {
+        ("a", "h100", 1, "b", "InCohortReclamation")
+    }
 
 
-# Jobs of one's own, over time.
-
-
-def told(tmp_path: Path, found: Tree, text: str) -> list[tuple[str, Step]]:
-    file = tmp_path / "story.yaml"
-    file.write_text(text, encoding="utf-8")
-    return read_story(file, found)
-
-
-def sections() -> Data:
-    return stack(
-        priorities={"high": 100, "low": 1},
-        teams={
-            "a": team(gpus=h100(8, 16), priority="low"),
-            "b": team(gpus=h100(8, 8), priority="low", serving={"api": server()}),
-            "c": team(gpus={**h100(0, 8), "a100": {"guaranteed": 8}}),
-        },
-    )
-
-
-def test_jobs_come_wait_and_run_when_others_end(tmp_path: Path) -> None:
-    found = tree(sections())
-    steps = told(
-        tmp_path,
-        found,
-        """
-steps:
-- submit: [{name: one, team: a, gpus: 8}]
-- submit: [{name: two, team: a, gpus: 4, pods: 2}, {name: soon, team: a, gpus: 8, priority: high}]
-- finish: [soon]
-""",
-    )
-    came, more, ended = play(found, steps)
-    assert [(each.workload, each.flavor, each.gpus) for each in came.running] == [("one", "h100", 8)]
-    assert [each.workload for each in more.running] == ["soon"]
-    assert more.evicted == (("one", "soon"),)
-    assert {each.workload: each.gpus for each in more.waiting} == {"one": 8, "two": 8}
-    assert all("nvidia.com/gpu" in each.why for each in more.waiting)
-    assert [each.workload for each in ended.running] == ["one"]
-    assert ended.label == "3. soon ends"
-
-
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        ({"finish": ["never"]}, "steps.0.finish: there is no job never"),
-        ({"submit": [{"name": "j", "team": "x"}]}, "steps.0.submit.0.team: there is no team x; known: a, b, c"),
-        ({"submit": [{"name": "j", "team": "c"}]}, "steps.0.submit.0.flavor: team c has several, or none; write which"),
-        ({"submit": [{"name": "j", "team": "a", "flavor": "h10"}]}, "there is no flavor h10; did you mean 'h100'?"),
-        ({"submit": [{"name": "j", "team": "a", "priority": "hi"}]}, "steps.0.submit.0.priority: there is no class hi"),
-        ({"submit": [{"name": "j", "team": "a"}] * 2}, "steps.0.submit.1.name: a job j is there already"),
-        ({"submit": [{"team": "a"}]}, "steps.0.submit.0.name: field required"),
-        ({"submits": []}, "steps.0.submits: extra inputs are not permitted"),
-    ],
-)
-def test_what_is_wrong_in_a_story_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
-    found = tree(sections())
-    with pytest.raises(ValueError, match=r"story\.yaml") as error:
-        told(tmp_path, found, str({"steps": [step]}).replace("'", '"'))
-    assert words in str(error.value)
+def test_what_each_team_holds_is_what_its_jobs_have_beside_what_it_is_promised() -> None:
+    found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(4, 16))}))
+    a, b = holdings(found, busy(found, first="a").moment)
+    assert (a.guaranteed, a.limit, a.runs, a.waits, a.own, a.borrowed, a.unused) == (8, 16, 12, 4, 8, 4, 0)
+    assert (b.guaranteed, b.limit, b.runs, b.waits, b.own, b.borrowed, b.unused) == (4, 16, 4, 12, 4, 0, 0)
+    a, b = holdings(found, alone(found, "a").moment)
+    assert (a.runs, a.waits, b.runs, b.waits, b.unused) == (16, 0, 0, 0, 4)

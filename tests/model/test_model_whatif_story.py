@@ -1,0 +1,258 @@
+"""Jobs of one's own over time: how they are read, and what becomes of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Data, server, stack, team
+
+from model.admission import Step
+from model.load import load
+from model.plan.shares import Tree
+from model.source import Source
+from model.whatif import StoryError, meaning, play, read_story
+
+
+def tree(sections: Data) -> Tree:
+    return Tree(load(Source(sections)))
+
+
+def h100(guaranteed: int, limit: int) -> Data:
+    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
+
+
+def told(tmp_path: Path, found: Tree, text: str) -> list[tuple[str, Step]]:
+    file = tmp_path / "story.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_story(file, found)
+
+
+def sections() -> Data:
+    return stack(
+        priorities={"high": 100, "low": 1},
+        teams={
+            "a": team(gpus=h100(8, 16), priority="low"),
+            "b": team(gpus=h100(8, 8), priority="low", serving={"api": server()}),
+            "c": team(gpus={**h100(0, 8), "a100": {"guaranteed": 8}}),
+        },
+    )
+
+
+def test_jobs_come_wait_and_run_when_others_end(tmp_path: Path) -> None:
+    found = tree(sections())
+    steps = told(
+        tmp_path,
+        found,
+        """
+steps:
+- submit: [{name: one, team: a, gpus: 8}]
+- submit: [{name: two, team: a, gpus: 4, pods: 2}, {name: soon, team: a, gpus: 8, priority: high}]
+- finish: [soon]
+""",
+    )
+    came, more, ended = play(found, steps)
+    assert [(each.workload, each.flavor, each.gpus) for each in came.running] == [("one", "h100", 8)]
+    assert [each.workload for each in more.running] == ["soon"]
+    assert [(each.workload, each.by, each.reason) for each in more.evicted] == [("one", "soon", "InClusterQueue")]
+    assert {each.workload: each.gpus for each in more.waiting} == {"one": 8, "two": 8}
+    assert all("nvidia.com/gpu" in each.why for each in more.waiting)
+    assert [each.workload for each in ended.running] == ["one"]
+    assert ended.label == "3. soon ends"
+
+
+def test_a_job_that_waits_may_end_and_its_name_is_free_again(tmp_path: Path) -> None:
+    found = tree(sections())
+    text = """
+steps:
+- label: the office opens
+  submit: [{name: one, team: a, gpus: 8}, {name: two, team: a, gpus: 8}]
+- finish: [two]
+- submit: [{name: two, team: a, gpus: 8, priority: high}]
+"""
+    opens, ended, again = play(found, told(tmp_path, found, text))
+    assert [each.label for each in (opens, ended, again)] == ["1. the office opens", "2. two ends", "3. two comes"]
+    assert [each.workload for each in opens.waiting] == ["two"]
+    assert ended.waiting == ()
+    assert [each.workload for each in again.running] == ["two"]
+
+
+def test_a_step_of_many_says_how_many(tmp_path: Path) -> None:
+    found = tree(sections())
+    jobs = [{"name": f"j{number}", "team": "a"} for number in range(4)]
+    steps = [{"submit": jobs[:3]}, {"submit": jobs[3:], "finish": ["j0", "j1"]}, {}]
+    labels = [label for label, _ in told(tmp_path, found, json.dumps({"steps": steps}))]
+    assert labels == ["1. j0, j1 and j2 come", "2. j0 and j1 end; j3 comes", "3. nothing happens"]
+    four = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
+    assert four[0][0] == "1. 4 jobs come"
+
+
+def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> None:
+    found = tree(sections())
+    jobs = [
+        {"name": "said", "team": "a", "cpu": "500m", "memory": "2Gi"},
+        {"name": "unsaid", "team": "a"},
+        {"name": "without", "team": "a", "gpus": 0},
+    ]
+    ((_, step),) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
+    said, unsaid, without = (each.pod_sets[0] for each in step.submit)
+    assert said.requests == {"cpu": 500, "memory": 2 * 2**30, "nvidia.com/gpu": 1}
+    assert unsaid.requests["cpu"] > 1000
+    assert (without.flavors, set(without.requests)) == (frozenset({"cpu"}), {"cpu", "memory"})
+
+
+def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path: Path) -> None:
+    found = tree(sections())
+    large = {"team": "a", "gpus": 1}
+    jobs = [
+        {"name": "cpus", "cpu": 500, "memory": "1Gi", **large},
+        {"name": "bytes", "cpu": 1, "memory": "9Ti", **large},
+        {"name": "gpus", "cpu": 1, "memory": "1Gi", "team": "a", "gpus": 17},
+    ]
+    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    why = {each.workload: each.why for each in moment.waiting}
+    assert why["cpus"] == "500 cpu of h100 is more than 191, the most the queue can ever have"
+    assert why["bytes"] == "9Ti memory of h100 is more than 1911Gi, the most the queue can ever have"
+    assert why["gpus"] == "17 nvidia.com/gpu of h100 is more than 8, the most the queue can ever have"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ({"finish": ["never"]}, "finish[0]: never is no job that is there; there are none yet"),
+        ({"submit": [{"name": "j", "team": "x"}]}, "submit[0].team: x is no team; known: a, b, c"),
+        (
+            {"submit": [{"name": "j", "team": "c"}]},
+            "submit[0].flavor: is missing, and team c has a100 and h100; write ",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "flavor": "h10"}]},
+            "submit[0].flavor: h10 is no flavor; did you mean 'h100'? Known: a100, cpu, h100",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "flavor": "cpu"}]},
+            "submit[0].flavor: cpu has no GPUs, and the job asks for 1; write gpus: 0",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "priority": "hi"}]},
+            "submit[0].priority: hi is no class; did you mean 'high'? Known: ",
+        ),
+        ({"submit": [{"name": "j", "team": "a"}] * 2}, "submit[1].name: j is there already; finish it first, or take"),
+        ({"submit": [{"team": "a"}]}, "submit[0].name: is missing; write it: What it is called from now on"),
+        ({"submit": [{"name": "j", "team": "a", "gpus": "8"}]}, "submit[0].gpus: 8 is no whole number; it says: GPUs"),
+        ({"submit": [{"name": "j", "team": "a", "pods": 0}]}, "submit[0].pods: 0 is less than 1; it says: Pods that"),
+        ({"submit": [{"name": "j", "team": "a", "cpu": "x"}]}, "submit[0].cpu: x is no amount of cpu; write cpus such"),
+        ({"submits": []}, "submits: is no key here; did you mean 'submit'? Known: finish, label, submit"),
+        ({"finish": "j"}, "finish: j is no list; it says: Names of jobs that end"),
+    ],
+)
+def test_what_is_wrong_in_a_story_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
+    found = tree(sections())
+    with pytest.raises(StoryError) as error:
+        told(tmp_path, found, json.dumps({"steps": [step]}))
+    (line,) = error.value.lines
+    assert line.startswith(f"{tmp_path / 'story.yaml'}:1: steps[0].{words}")
+
+
+def test_all_that_is_wrong_in_a_story_is_said_at_once_each_with_its_line(tmp_path: Path) -> None:
+    found = tree(sections())
+    text = """\
+steps:
+- submit:
+  - {name: big, team: a, gpus: many}
+  - name: late
+    team: d
+    team: e
+- finishes: [big]
+- finish: [big, late, never]
+step: []
+"""
+    with pytest.raises(StoryError) as error:
+        told(tmp_path, found, text)
+    assert [line.partition("story.yaml:")[2] for line in error.value.lines] == [
+        "3: steps[0].submit[0].gpus: many is no whole number; it says: GPUs of each pod; 0 for work on CPUs",
+        "5: steps[0].submit[1].team: e is no team; known: a, b, c",
+        "6: steps[0].submit[1].team: is written twice, first in line 5, and YAML keeps the last; keep one of them",
+        "7: steps[1].finishes: is no key here; did you mean 'finish'? Known: finish, label, submit",
+        "8: steps[2].finish[2]: never is no job that is there; there are none yet",
+        "9: step: is no key here; did you mean 'steps'? Known: steps",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("steps: [", ":1: is no YAML: "),
+        ("- one", ": is no mapping of keys; write steps, each with submit and finish"),
+        ("", ": is no mapping of keys; write steps, each with submit and finish"),
+        ("{}", ": steps: is missing; write it: What happens, step by step"),
+        ("steps: \u0007", ": is no YAML: "),
+    ],
+)
+def test_a_file_that_is_no_story_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(StoryError) as error:
+        told(tmp_path, tree(sections()), text)
+    assert str(error.value).startswith(f"{tmp_path / 'story.yaml'}{words}")
+
+
+def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
+    rules = {"withinClusterQueue": within, "borrowWithinCohort": borrow}
+    return tree(
+        stack(
+            fairness=fairness,
+            priorities={"high": 100, "low": 1},
+            teams={
+                "a": team(gpus=h100(4, 16), priority="low", preemption=rules),
+                "b": team(gpus=h100(4, 16), priority="low", preemption=rules),
+            },
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("fairness", "jobs", "reason", "words"),
+    [
+        ("hierarchical", (("a", 16, "low"), ("a", 16, "high")), "InClusterQueue", "a job of the same queue"),
+        (
+            "hierarchical",
+            (("a", 16, "low"), ("b", 4, "low")),
+            "InCohortReclamation",
+            "what it used was borrowed, and who",
+        ),
+        ("hierarchical", (("a", 16, "low"), ("b", 8, "high")), "InCohortReclaimWhileBorrowing", "of higher priority"),
+        ("even", (("a", 16, "low"), ("b", 8, "low")), "InCohortFairSharing", "its fair part by weight"),
+    ],
+)
+def test_each_reason_of_kueue_comes_up_and_is_said_in_words(
+    tmp_path: Path, fairness: str, jobs: tuple[tuple[str, int, str], ...], reason: str, words: str
+) -> None:
+    found = one_of_each_reason("LowerPriority", "Never" if fairness == "even" else "LowerPriority", fairness)
+    submit = [
+        {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
+        for number, (name, gpus, priority) in enumerate(jobs)
+    ]
+    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
+    assert [(each.workload, each.by, each.reason) for each in moment.evicted] == [("j0", "j1", reason)]
+    assert words in meaning(reason)
+    assert meaning("Another") == "Another"
+
+
+def test_queues_that_went_round_early_in_a_step_are_named_though_something_later_ended_it(tmp_path: Path) -> None:
+    found = tree(
+        stack(
+            fairness="even",
+            priorities={"stop": 100, "high": 10, "low": 1},
+            teams={"a": team(gpus=h100(10, 16), priority="low"), "b": team(gpus=h100(6, 16), priority="low")},
+        )
+    )
+    sizes = {"lent": ("a", 13, "low"), "high": ("b", 16, "high"), "own": ("b", 6, "low"), "stop": ("a", 10, "stop")}
+    jobs = [
+        {"name": name, "team": of, "gpus": gpus, "priority": priority, "cpu": 1, "memory": 1}
+        for name, (of, gpus, priority) in sizes.items()
+    ]
+    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    assert moment.restless == ("a", "b")
+    (_, calm) = play(
+        found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}, {"finish": ["lent", "high"]}]}))
+    )
+    assert calm.restless == ()
