@@ -14,7 +14,7 @@ from model.problems import Path, Problem, dotted, nearest
 from model.source import Source
 from model.spec.base import Bytes, Count, Cpu, Positive, Section
 from model.spec.workloads import Training
-from model.whatif.places import UnreadableError, read_places
+from model.written import Data, UnreadableError, read_yaml
 
 _NAMED: Final = 3
 """Jobs that a step's label names; of more it says how many."""
@@ -78,10 +78,13 @@ def read_story(file: FilePath, tree: Tree) -> list[tuple[str, Step]]:
         StoryError: with all that is wrong in the file: place, value, rule and mend, a line each.
     """
     try:
-        source, twice = read_places(file)
+        found = read_yaml(file, str(file), instead="name a file of steps")
     except UnreadableError as error:
-        raise StoryError([str(error)]) from error
-    reader = _Reader(tree, source, twice)
+        line = f":{error.line}" if error.line else ""
+        raise StoryError([f"{file}{line}: {error.rule}; {error.mend}"]) from error
+    if not isinstance(found.data, dict):
+        raise StoryError([f"{file}: is no mapping of keys; write steps, each with submit and finish"])
+    reader = _Reader(tree, Source(cast("Data", found.data), str(file), found.lines), list(found.problems))
     steps = reader.steps()
     if reader.problems:
         ordered = sorted(reader.problems, key=lambda each: (each.line or 0, dotted(each.path)))

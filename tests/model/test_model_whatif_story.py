@@ -171,8 +171,8 @@ step: []
         told(tmp_path, found, text)
     assert [line.partition("story.yaml:")[2] for line in error.value.lines] == [
         "3: steps[0].submit[0].gpus: many is no whole number; it says: GPUs of each pod; 0 for work on CPUs",
-        "5: steps[0].submit[1].team: e is no team; known: a, b, c",
         "6: steps[0].submit[1].team: is written twice, first in line 5, and YAML keeps the last; keep one of them",
+        "6: steps[0].submit[1].team: e is no team; known: a, b, c",
         "7: steps[1].finishes: is no key here; did you mean 'finish'? Known: finish, label, submit",
         "8: steps[2].finish[2]: never is no job that is there; there are none yet",
         "9: step: is no key here; did you mean 'steps'? Known: steps",
@@ -185,7 +185,7 @@ step: []
         ("steps: [", ":1: is no YAML: "),
         ("- one", ": is no mapping of keys; write steps, each with submit and finish"),
         ("", ": is no mapping of keys; write steps, each with submit and finish"),
-        ("{}", ": steps: is missing; write it: What happens, step by step"),
+        ("{}", ":1: steps: is missing; write it: What happens, step by step"),
         ("steps: \u0007", ": is no YAML: "),
     ],
 )
