@@ -42,6 +42,11 @@ class _Elsewhere:
         self._running = pool.running(need.contested)
 
     @property
+    def has_advantage(self) -> bool:
+        """Whether there is a cohort over whose borrowers the workload has the advantage."""
+        return any(self._advantage.values())
+
+    @property
     def any(self) -> bool:
         """Whether there is a candidate of either kind."""
         return any(next(self._all(evicting), None) is not None for evicting in (True, False))
@@ -53,7 +58,7 @@ class _Elsewhere:
 
     def advantaged(self, evicting: bool) -> Iterator[_Candidate]:  # noqa: FBT001 - one of two sides
         """Those that borrow from a subtree that has room for the workload."""
-        if any(self._advantage.values()):
+        if self.has_advantage:
             for each, common in self._all(evicting):
                 if self._advantage[common]:
                     yield _Candidate(each, Reason.RECLAIM, common)
@@ -94,6 +99,9 @@ def victims(need: Need, pool: Pool) -> list[Victim]:
     if out_of_reach(need, mine):
         return []
     elsewhere = _Elsewhere(need, pool)
+    if need.queue.spec.preemption.borrow is None and not elsewhere.has_advantage and out_of_nominal(need, mine):
+        # It would borrow, and for that it may take from nobody else.
+        return _attempt(need, (_Candidate(each, Reason.WITHIN_QUEUE, None) for each in mine), borrowing=True)
     for borrowing in _attempts(need, elsewhere):
         if not borrowing and out_of_nominal(need, mine):
             continue
