@@ -113,7 +113,7 @@ class Realm:
             if any(changed) or attention.more_turns():
                 idle = set()
                 continue
-            mark = frozenset((head.born, _progress(head.scan)) for head in heads)
+            mark = frozenset((head.born, _progress(head.scan)) for head in heads if _unfinished(head))
             if mark in idle:
                 break
             idle.add(mark)
@@ -138,7 +138,7 @@ class Realm:
         claim = turn.head.claim
         claim.verdict = _verdict(turn)
         claim.scan = turn.head.assignment.scan
-        if claim.scan is not None and claim.scan.unfinished:
+        if _unfinished(claim):
             return False
         return self._attention.nothing(claim)
 
@@ -173,6 +173,11 @@ class Realm:
             tuple(line.state for line in self.tree.lines.values()),
             self.clock.pending,
         )
+
+
+def _unfinished(claim: Claim) -> bool:
+    """Whether a head goes on with its next flavors in the next cycle."""
+    return claim.scan is not None and claim.scan.unfinished
 
 
 def _progress(scan: Scan | None) -> Hashable:
