@@ -131,7 +131,7 @@ def never(*_: Any, **__: Any) -> None:
 
 @MANY
 @given(st.integers(0, 10**9), st.booleans())
-@example(228732, False)  # A head that goes round its flavors beside one that is left asleep.
+@example(seed=228732, at_once=False)  # A head that goes round its flavors beside one that is left asleep.
 def test_the_same_happens_when_nobody_is_left_asleep(seed: int, at_once: bool) -> None:  # noqa: FBT001 - hypothesis
     world = World(seed)
     asleep = world.happens(at_once=at_once)
