@@ -6,7 +6,11 @@ OUT ?= out/$(STACK)
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: up down preview test lint bench schema policies simulate ready ready-clouds
+# Python may keep its bytecode, whatever the shell says: else each process compiles the clouds' SDKs anew, which is a third
+# of its time.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: up down preview test tests previews lint style types bench schema policies simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## What there is
@@ -21,16 +25,31 @@ down: ready ## The embedded platform gone
 preview: ready-clouds ## What $(STACK) will be, as a tree and as YAML in $(OUT)
 	@$(RUN) tenancy preview $(STACK) --out $(OUT)
 
-test: ready-clouds lint ## Lint, types, contracts, tests on a real API server, the preview of every stack
-	@$(RUN) python -m pytest -n 2 --dist loadfile
-	@for file in stacks/Pulumi.*.yaml; do stack=$${file#stacks/Pulumi.}; stack=$${stack%.yaml}; \
-	  echo "preview of $$stack"; $(RUN) tenancy preview $$stack --out out/$$stack >/dev/null || exit $$?; done
+# While tests wait for servers, cores are free: the types and the previews go on beside them. What those say comes whole,
+# between two lines of the tests' progress.
+test: ready-clouds style ## Lint, types, contracts, tests on a real API server, the preview of every stack
+	@$(MAKE) --no-print-directory -j 2 tests previews
 
-lint: ready-clouds
+tests: ready-clouds
+	@$(RUN) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+STACKS := $(patsubst stacks/Pulumi.%.yaml,%,$(wildcard stacks/Pulumi.*.yaml))
+
+previews: types
+	@for stack in $(STACKS); do \
+	  said=$$($(RUN) tenancy preview $$stack --out out/$$stack 2>&1 >/dev/null) \
+	    || { printf '\npreview of %s\n%s\n' "$$stack" "$$said"; exit 1; }; \
+	done; printf '\npreviews of $(STACKS)\n'
+
+lint: style types
+
+style: ready-clouds
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
-	@$(RUN) basedpyright
-	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports
+
+types: ready-clouds
+	@said=$$({ $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
+	  failed=$$?; printf '\n%s\n' "$$said"; exit $$failed
 
 bench: ready-clouds ## The offline preview of 1 to 1,000 teams, and 1,000 resources through the policy packs
 	@$(RUN) python -m benchmarks.preview

@@ -1,15 +1,31 @@
-"""What tests of every room stand on: a real API server, started once for the whole run."""
+"""What tests of every room stand on: a real API server, started once for all that share it."""
 
 import sys
 from collections.abc import Iterator
 
 import pytest
+from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
+from xdist.remote import Producer
 
 from console.cluster.client import Cluster
 from console.cluster.references import Reference
+from console.embedded import platform as embedded
 from console.embedded.crds import install
+from console.embedded.parts import Places, Ports, flags
 from console.embedded.platform import Platform
 from console.embedded.toolchain import Report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts those first that share the platform: they wait for controllers, while other workers compute."""
+    shared = {item.path for item in items if uses_platform(item)}
+    items.sort(key=lambda item: item.path not in shared)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing | None:
+    """Has one worker run all that shares a platform."""
+    return Sharing(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +34,24 @@ def report() -> Report:
     return lambda line: print(line, file=sys.__stderr__, flush=True)
 
 
+def sparing(part: str, places: Places, ports: Ports) -> list[str]:
+    """The flags of a part, without the controller that checks the types of policies."""
+    more = ",-validatingadmissionpolicy-status-controller"
+    return [flag + more if flag.startswith("--controllers=") else flag for flag in flags(part, places, ports)]
+
+
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Platform]:
-    """An embedded platform of the tests' own, ended by its own pids."""
+    """An embedded platform of the tests' own, ended by its own pids.
+
+    It spares what no test asks for: the collectors of its programs have memory to spend, and no controller compiles
+    each policy to write warnings into its status, which is more than half of what applying a stack costs here.
+    """
     found = Platform(tmp_path_factory.mktemp("platform") / "home")
-    found.up(report)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GOGC", "400")
+        patch.setattr(embedded, "flags", sparing)
+        found.up(report)
     yield found
     found.down()
 
@@ -37,8 +66,32 @@ def cluster(platform: Platform, report: Report) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of one test's own."""
-    name = f"test-{abs(hash(request.node.nodeid)):x}"[:40]
+    """A namespace of one test's own, which stays; only what would go on working there is taken away.
+
+    To delete a namespace is dear: its controller asks for the objects of each kind there is, twice.
+    """
+    name = f"{OWN}{abs(hash(request.node.nodeid)):x}"[:40]
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    cluster.delete(Reference("v1", "Namespace", name), wait=0)
+    for kind in WORKING:
+        for one in cluster.list(*kind, namespace=name, metadata_only=True):
+            cluster.delete(Reference.of(one), grace=0, wait=0)
+
+
+@pytest.fixture(scope="session")
+def as_found(cluster: Cluster) -> AsFound:
+    """What the shared platform has when nobody uses it."""
+    return AsFound(cluster)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has each file that shares the platform leave it as it found it."""
+    if not sharing(request.node.nodeid) or not any(
+        uses_platform(item) for item in request.session.items if item.path == request.path
+    ):
+        yield
+        return
+    found: AsFound = request.getfixturevalue("as_found")
+    yield
+    found.check()

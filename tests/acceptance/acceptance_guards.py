@@ -19,7 +19,6 @@ from console.cluster.errors import ApiError
 from console.cluster.references import Reference
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-PEOPLE = "guards-people"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"
 TEAMS = (RESEARCH, PRODUCTION, EXPERIMENTS, "ml-serving")
 POLICIES = ("amount", "queue", "ratio", "scheduling", "toleration")
@@ -69,8 +68,12 @@ class Door:
     folder: Path
 
     @contextmanager
-    def let_in(self, name: str, role: str, *namespaces: str, home: str = PEOPLE) -> Generator[Person]:
-        """Logs somebody in, as a service account of `home`, with a role in some namespaces, or everywhere."""
+    def let_in(self, name: str, role: str, *namespaces: str, home: str = "") -> Generator[Person]:
+        """Logs somebody in, as a service account of `home`, with a role in some namespaces, or everywhere.
+
+        Whoever is let in twice under one name needs two homes: the first is still on its way out.
+        """
+        home = home or f"guards-{name}"
         self.cluster.apply(_object("v1", "Namespace", home))
         made: list[Any] = [
             _object("v1", "ServiceAccount", name, home),
@@ -92,6 +95,7 @@ class Door:
             yield Person(own, token, base64.b64decode(secret["ca.crt"]).decode())
         for manifest in reversed(made):
             self.cluster.delete(Reference.of(manifest), wait=0)
+        self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
 
     def _secret(self, name: str, home: str) -> Any:
         found: Any = self.cluster.get("v1", "Secret", name, home) or {}

@@ -12,7 +12,6 @@ from builders import pool, stack, team
 
 from console.cluster.client import Cluster
 from console.cluster.references import Reference
-from console.embedded.platform import Platform
 from console.offline.objects import kubernetes_objects
 from console.offline.render import render
 from model.source import Source, to_config
@@ -26,12 +25,11 @@ WORDS = (
 
 
 @pytest.fixture(scope="module")
-def person(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    folder: Path = tmp_path_factory.mktemp("people")
+def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
     home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": label}}
     cluster.apply(home)
-    with Door(cluster, platform.kubeconfig, folder).let_in("bob", "edit", TEAM) as bob:
+    with door.let_in("bob", "edit", TEAM) as bob:
         cluster.wait_for(lambda: bob.said(BROKEN) is None, what="his rights")
         yield bob
     cluster.delete(Reference.of(home), wait=0)

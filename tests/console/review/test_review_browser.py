@@ -94,11 +94,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def chromium(pages: dict[str, Path]) -> Iterator[Browser]:
+def started(pages: dict[str, Path]) -> Iterator[Browser]:
     # Pages first: Playwright keeps an event loop running in this thread, in which no program can be rendered.
     assert pages
     with browser() as found:
         yield found
+
+
+@pytest.fixture
+def chromium(started: Browser) -> Iterator[Browser]:
+    """A browser in which nothing is open; each page left open would have a process of its own."""
+    yield started
+    for context in started.contexts:
+        context.close()
 
 
 def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:

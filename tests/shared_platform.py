@@ -1,0 +1,127 @@
+"""The platforms that tests share, two to a run: each file leaves its platform as it found it.
+
+So it does not matter in which order files run, nor which of them run at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+from console.cluster.client import Cluster, Manifest
+from console.offline.wire import Json, at, text_at
+
+FIXTURES: Final = frozenset({"platform", "cluster"})
+"""Whoever asks for one of them, or for a fixture that does, meets what others left there."""
+
+SHARING: Final[Mapping[str, tuple[str, ...]]] = {
+    "objects and the console": (
+        "tests/acceptance/test_acceptance_objects.py",
+        "tests/console/cluster/",
+        "tests/console/embedded/",
+        "tests/console/gitops/test_gitops_cluster.py",
+        "tests/console/live/test_live_cluster.py",
+        "tests/console/test_console_pulumi.py",
+    ),
+    "acceptance": ("tests/acceptance/",),
+}
+"""Where such tests are, for whoever hands out files before a test has said what it asks for: who shares with whom.
+
+One platform would have all others wait for its tests, which wait themselves for controllers; each more is another
+fifteen seconds of work.
+"""
+
+OF_ALL: Final = (
+    ("v1", "Namespace"),
+    ("v1", "Node"),
+    ("v1", "PersistentVolume"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("kueue.x-k8s.io/v1beta2", "AdmissionCheck"),
+    ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta2", "Cohort"),
+    ("kueue.x-k8s.io/v1beta2", "ProvisioningRequestConfig"),
+    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+    ("kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("scheduling.volcano.sh/v1beta1", "Queue"),
+)
+"""Kinds that belong to the whole cluster. What is in a namespace goes with it."""
+
+OWN: Final = "test-"
+"""How the names of namespaces begin that are one test's alone: they may stay, since no other test has their names."""
+
+WORKING: Final = (
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("apps/v1", "Deployment"),
+    ("batch/v1", "Job"),
+    ("v1", "Pod"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "ResourceQuota"),
+)
+"""Kinds on which a controller goes on working: pods would take nodes, and claims volumes, of other tests."""
+
+Seen: TypeAlias = Mapping[str, Json]
+"""The labels of each object of the whole cluster, by its kind and name."""
+
+
+def uses_platform(item: pytest.Item) -> bool:
+    """Whether a test meets what others left.
+
+    Raises:
+        UsageError: it does, and its file is none of those that share the platform.
+    """
+    if not isinstance(item, pytest.Function) or FIXTURES.isdisjoint(item.fixturenames):
+        return False
+    if sharing(item.nodeid) is None:
+        raise pytest.UsageError(f"{item.nodeid} uses a shared platform; name its file in shared_platform.SHARING")
+    return True
+
+
+def sharing(nodeid: str) -> str | None:
+    """Which files a test, or a file of tests, shares a platform with, if with any."""
+    return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
+
+
+class Sharing(LoadFileScheduling):
+    """Hands out whole files, as `--dist loadfile`, but those that share a platform to one worker, as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return sharing(nodeid) or super()._split_scope(nodeid)
+
+
+@dataclass(slots=True)
+class AsFound:
+    """What the shared platform has before a file of tests, and must have after it."""
+
+    cluster: Cluster
+    before: Seen = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.before = self._seen()
+
+    def check(self) -> None:
+        """Fails where a file left, took or changed something; the next file is not blamed for it."""
+        before = self.before
+        self.before = now = self._seen()
+        changed = [name for name in sorted({*before, *now}) if before.get(name, "") != now.get(name, "")]
+        assert changed == [], "this file does not leave the shared platform as it found it"
+
+    def _seen(self) -> Seen:
+        """What is there once all has gone that was told to."""
+        found = self.cluster.wait_for(self._settled, timeout=120, what="what was deleted to be gone")
+        return {f"{one['kind']} {_name(one)}": at(one, "metadata", "labels") for one in found}
+
+    def _settled(self) -> list[Manifest] | None:
+        listed = [one for kind in OF_ALL for one in self.cluster.list(*kind, metadata_only=True)]
+        others = [one for one in listed if one["kind"] != "Namespace" or not _name(one).startswith(OWN)]
+        return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
+
+
+def _name(one: Manifest) -> str:
+    return text_at(one, "metadata", "name")
