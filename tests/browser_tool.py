@@ -17,6 +17,10 @@ from console.embedded.platform import Platform
 NONE: Final = "GPU_TENANCY_NO_BROWSER"
 """Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
 
+VIOLATIONS: Final = """axe.run({resultTypes: ["violations"]}).then((found) => found.violations.map(
+  (each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
+"""What axe-core, once it is on a page, finds there that not everyone can use."""
+
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _ELSEWHERE: Final = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -51,6 +55,14 @@ def browser() -> Generator[Browser]:
         found = playwright.chromium.launch(executable_path=chromium(), args=arguments)
         yield found
         found.close()
+
+
+@contextmanager
+def emptied(found: Browser) -> Generator[Browser]:
+    """A browser in which nothing is open afterwards; each page left open would have a process of its own."""
+    yield found
+    for context in found.contexts:
+        context.close()
 
 
 def _found() -> str | None:

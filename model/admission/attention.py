@@ -112,7 +112,7 @@ class Attention:
         proof = prove(claim, self._pool, fair=self._fair)
         if proof is not None:
             line.proofs[claim.shape] = proof
-            (self._strict if line.strict else self._others).add(proof)
+            self._watch(claim.queue).add(proof)
         if line.strict:
             return False
         line.aside(claim)
@@ -202,14 +202,16 @@ class Attention:
         """Whether a proof holds, or does so again."""
         if proof is None or proof.standing is Standing.FALLEN:
             return False
-        strict = self._lines[proof.queue].strict
         if proof.standing is Standing.DOUBTFUL:
             if not proof.true(self._pool):
                 return False
-            (self._strict if strict else self._others).again(proof)
+            self._watch(proof.queue).again(proof)
             return True
         # Between the times when all are brought back nobody watches those who are not in StrictFIFO queues.
-        return strict or self._since is not None or proof.true(self._pool)
+        return self._lines[proof.queue].strict or self._since is not None or proof.true(self._pool)
+
+    def _watch(self, queue: Queue) -> Watch:
+        return self._strict if self._lines[queue].strict else self._others
 
 
 def _place(turns: Sequence[Claim], proof: Proof) -> int | None:

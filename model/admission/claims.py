@@ -66,6 +66,11 @@ class Claim:
     verdict: Verdict | None = None
     evictions: list[Eviction] = field(default_factory=list[Eviction])
 
+    def start(self, usage: Asks, flavors: tuple[dict[str, str], ...], *, second: int) -> None:
+        """Its quota is reserved."""
+        self.running = True
+        self.usage, self.flavors, self.reserved = usage, flavors, second
+
     @property
     def name(self) -> str:
         """The workload's name."""

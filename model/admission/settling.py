@@ -144,10 +144,8 @@ class Realm:
 
     def _admit(self, turn: Turn) -> None:
         claim, assignment = turn.head.claim, turn.head.assignment
-        claim.running = True
-        claim.usage = assignment.asks
-        claim.flavors = tuple({resource: each.flavor for resource, each in found.items()} for found in assignment.sets)
-        claim.reserved = self.clock.second
+        flavors = tuple({resource: each.flavor for resource, each in found.items()} for found in assignment.sets)
+        claim.start(assignment.asks, flavors, second=self.clock.second)
         claim.queue.running[claim] = None
         self._pool.touch(claim.queue)
         self._attention.came(claim)

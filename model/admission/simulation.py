@@ -141,9 +141,9 @@ class Simulation:
             msg = f"workload {workload.name} cannot be placed: something has happened already"
             raise ValueError(msg)
         realm, arrived = self._arrive(workload)
-        arrived.usage = _usage(realm.tree.names, arrived.asks, flavors)
-        arrived.flavors = tuple(dict(each) for each in flavors)
-        arrived.reserved, arrived.running = since, True
+        arrived.start(
+            _usage(realm.tree.names, arrived.asks, flavors), tuple(dict(each) for each in flavors), second=since
+        )
         arrived.queue.use(arrived.usage)
         if fixed:
             self._fixed.add(workload.name)
@@ -226,13 +226,18 @@ def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
     return simulation.settled(simulation.rest())
 
 
-def run(tenancy: Tenancy, steps: Iterable[Step]) -> tuple[Settled, ...]:
+def run(tenancy: Tenancy, steps: Iterable[Step], amount: Amount = bare) -> tuple[Settled, ...]:
     """The state after each step; within a step, each workload comes or ends after the one before has come to rest.
+
+    Args:
+        tenancy: the queues and cohorts.
+        steps: what happens.
+        amount: how an amount of a resource is written.
 
     Raises:
         ValueError: the tenancy or the steps contradict themselves.
     """
-    simulation = Simulation(tenancy)
+    simulation = Simulation(tenancy, amount)
     found: list[Settled] = []
     for step in steps:
         restless: dict[tuple[str, ...], None] = {}

@@ -15,11 +15,11 @@ from model.admission import (
     Quota,
     ResourceGroup,
     Settled,
-    Simulation,
     Step,
     Strategy,
     Tenancy,
     Workload,
+    run,
 )
 from model.plan import queues as planned
 from model.plan.shares import Tree
@@ -134,21 +134,13 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     Raises:
         ValueError: the steps contradict themselves, or name a queue that is not there.
     """
-    simulation = Simulation(tenancy_of(tree), format_amount)
+    told = list(steps)
+    states = run(tenancy_of(tree), (step for _, step in told), format_amount)
     known: dict[str, Workload] = {}
     found: list[Moment] = []
-    for label, step in steps:
-        restless: dict[
-            tuple[str, ...], None
-        ] = {}  # Trees that went round at any time in the step, not only at its end.
-        for name in step.finish:
-            simulation.finish(name)
-            restless |= dict.fromkeys(simulation.rest())
-        for workload in step.submit:
-            simulation.submit(workload)
-            known[workload.name] = workload
-            restless |= dict.fromkeys(simulation.rest())
-        found.append(_moment(tree, label, simulation.settled(tuple(restless)), known))
+    for (label, step), state in zip(told, states, strict=True):
+        known |= {each.name: each for each in step.submit}
+        found.append(_moment(tree, label, state, known))
     return tuple(found)
 
 

@@ -24,7 +24,6 @@ from model.admission import (
     Quota,
     ResourceGroup,
     Settled,
-    Simulation,
     Step,
     Strategy,
     Tenancy,
@@ -32,6 +31,7 @@ from model.admission import (
     attention,
     cycle,
     run,
+    settle,
     settling,
 )
 from model.admission.pool import Pool
@@ -110,14 +110,7 @@ class World:
         """What becomes of it; at once: everybody comes before anything comes to rest, and nobody ends."""
         if not at_once:
             return list(run(self.tenancy, self.steps))
-        return list(run_at_once(self.tenancy, [each for step in self.steps for each in step.submit]))
-
-
-def run_at_once(tenancy: Tenancy, workloads: list[Workload]) -> tuple[Settled, ...]:
-    simulation = Simulation(tenancy)
-    for each in workloads:
-        simulation.submit(each)
-    return (simulation.settled(simulation.rest()),)
+        return [settle(self.tenancy, [each for step in self.steps for each in step.submit])]
 
 
 def without_words(settled: list[Settled]) -> list[Settled]:

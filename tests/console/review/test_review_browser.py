@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from browser_tool import browser
+from browser_tool import VIOLATIONS, browser, emptied
 from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
@@ -103,10 +103,8 @@ def started(pages: dict[str, Path]) -> Iterator[Browser]:
 
 @pytest.fixture
 def chromium(started: Browser) -> Iterator[Browser]:
-    """A browser in which nothing is open; each page left open would have a process of its own."""
-    yield started
-    for context in started.contexts:
-        context.close()
+    with emptied(started) as found:
+        yield found
 
 
 def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:
@@ -119,8 +117,6 @@ def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int =
     return found
 
 
-_VIOLATIONS = """axe.run({resultTypes: ["violations"]}).then((found) => found.violations.map(
-  (each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
 NAMES = ("full", "bare", "large", "up")
 
 
@@ -145,7 +141,7 @@ def test_axe_finds_nothing_in_a_page_whose_folds_are_open(
     if name != "large":  # All of it is the same again, and axe looks at each row.
         found.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     found.evaluate(AXE_SCRIPT)
-    assert found.evaluate(_VIOLATIONS) == []
+    assert found.evaluate(VIOLATIONS) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

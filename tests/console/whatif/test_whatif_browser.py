@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from browser_tool import browser
+from browser_tool import VIOLATIONS, browser, emptied
 from playwright.sync_api import Browser, Page
 from whatif_played import everyone, sixty, small, small_story, tree
 
@@ -15,8 +15,6 @@ from console.whatif.page import page
 Scheme: TypeAlias = Literal["light", "dark"]
 NAMES = ("busy", "story", "sixty")
 _OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
-_VIOLATIONS = """axe.run({resultTypes: ["violations"]}).then((found) => found.violations.map(
-  (each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +27,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def chromium(pages: dict[str, Path]) -> Iterator[Browser]:
+def started(pages: dict[str, Path]) -> Iterator[Browser]:
     assert pages
     with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def chromium(started: Browser) -> Iterator[Browser]:
+    with emptied(started) as found:
         yield found
 
 
@@ -65,7 +69,7 @@ def test_axe_finds_nothing_in_a_page_whose_folds_are_open(
     found = opened(chromium, pages[name], scheme)
     found.evaluate(_OPEN)
     found.evaluate(AXE_SCRIPT)
-    assert found.evaluate(_VIOLATIONS) == []
+    assert found.evaluate(VIOLATIONS) == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])
