@@ -1,19 +1,21 @@
 """`tenancy up`: a stack on the embedded platform, from its file to the proof that its promises hold."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from console.cluster.apply import apply
 from console.cluster.client import Cluster
-from console.embedded.crds import install
+from console.embedded.definitions.fetching import fetch
+from console.embedded.definitions.installing import install
+from console.embedded.definitions.pins import needed, read_pins
 from console.embedded.nodes import bring_nodes, node_shapes
 from console.embedded.platform import Platform
-from console.embedded.toolchain import Report
 from console.errors import ConsoleError
-from console.offline.objects import waves
+from console.offline.objects import KubernetesObject, waves
+from console.progress import Report
 from console.project import ROOT, Preview, preview
 from console.proofs import Proof, prove
 from console.pulumi_cli import PulumiCli, find_pulumi
@@ -56,10 +58,25 @@ class Outcome:
         return all(proof.holds for proof in self.proofs) and not self.summary.astray
 
 
-def up(name: str, platform: Platform, report: Report, project: Path = ROOT) -> Outcome:
+def up(
+    name: str,
+    platform: Platform,
+    report: Report,
+    project: Path = ROOT,
+    *,
+    foreshow: Callable[[Preview], None] = lambda _: None,
+) -> Outcome:
     """Brings a stack of a project up on a platform, and puts its promises to the test.
 
     Nothing is touched where the stack is wrong.
+
+    Args:
+        name: of the stack.
+        platform: where it is brought up.
+        report: told of each stage.
+        project: folder of `Pulumi.yaml`, the program and its stacks.
+        foreshow: called with the stack's preview where the platform's programs are not there yet, so that there is
+            something to read while they are downloaded or built.
 
     Raises:
         StackError: with everything that is wrong in the stack.
@@ -70,9 +87,13 @@ def up(name: str, platform: Platform, report: Report, project: Path = ROOT) -> O
     found = preview(name, project, onto=platform.kubeconfig)
     planned, tree = plan(found.stack), Tree(found.stack)
     _same_stack(platform, name)
+    if not platform.prepared:
+        foreshow(found)
+    # First whatever needs a network, in seconds: nobody should learn after minutes of building that there is none.
+    definitions = fetch(needed(read_pins(), api_groups(found.objects)), platform.cache, report)
     platform.up(report)
     with platform.cluster() as cluster:
-        install(cluster, platform.cache, report)
+        install(cluster, definitions, report)
         report("making the pools' nodes")
         nodes = bring_nodes(cluster, node_shapes(found.stack))
         engine = _engine(platform, name)
@@ -95,6 +116,11 @@ def up(name: str, platform: Platform, report: Report, project: Path = ROOT) -> O
             summary=summary,
             proofs=proofs,
         )
+
+
+def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
+    """The API groups of a stack's objects; the core group is empty."""
+    return {str(found.manifest["apiVersion"]).rpartition("/")[0] for found in objects}
 
 
 def _listed(counts: Counter[str]) -> dict[str, int]:

@@ -4,16 +4,19 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from rendered_stacks import Shared
 from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
 from xdist.remote import Producer
 
 from console.cluster.client import Cluster
 from console.cluster.references import Reference
 from console.embedded import platform as embedded
-from console.embedded.crds import install
+from console.embedded.definitions.fetching import fetch
+from console.embedded.definitions.installing import install
+from console.embedded.definitions.pins import Module, read_pins
 from console.embedded.parts import Places, Ports, flags
 from console.embedded.platform import Platform
-from console.embedded.toolchain import Report
+from console.progress import Report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +35,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing
 def report() -> Report:
     """Lines for whoever waits, past pytest's own capture: a first build takes minutes."""
     return lambda line: print(line, file=sys.__stderr__, flush=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rendered_once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
+    """Names the folder in which the processes of this run share rendered stacks."""
+    own = tmp_path_factory.getbasetemp()
+    Shared.folder = (own.parent if hasattr(request.config, "workerinput") else own) / "rendered"
 
 
 def sparing(part: str, places: Places, ports: Ports) -> list[str]:
@@ -58,9 +68,10 @@ def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterat
 
 @pytest.fixture(scope="session")
 def cluster(platform: Platform, report: Report) -> Iterator[Cluster]:
-    """The platform's API server, with the operators' definitions."""
+    """The platform's API server, with every definition that a Go module carries: those that stacks have objects of."""
+    pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     with platform.cluster() as found:
-        install(found, platform.cache, report)
+        install(found, fetch(pins, platform.cache, report), report)
         yield found
 
 

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, steps, workflow
 
 from console.cli import app
-from console.embedded.toolchain import Report
+from console.progress import Report
 from console.project import ROOT
 
 BIN = Path(sys.executable).parent
@@ -121,7 +121,7 @@ def test_versions_are_those_of_the_lock_and_the_makefile() -> None:
         for _, step in steps(name)
         if step.get("uses", "").startswith(("pulumi/actions@", "astral-sh/setup-uv@"))
     }
-    (uv,) = re.findall(r"uv==([\d.]+)", (ROOT / "Makefile").read_text())
+    (uv,) = re.findall(r"^UV_VERSION := ([\d.]+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert told == {("pulumi/actions", locked["pulumi"]), ("astral-sh/setup-uv", uv)}
     assert f"CLI {locked['pulumi']}" in gitlab()
     assert f"uv:{uv}-" in gitlab()

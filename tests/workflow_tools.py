@@ -13,7 +13,8 @@ from typing import Any, Final
 import yaml
 
 from console.embedded.platform import Platform
-from console.embedded.toolchain import Report, find_go
+from console.embedded.toolchain import find_go
+from console.progress import Report
 from console.project import ROOT
 
 FOLDER: Final = ROOT / ".github/workflows"
@@ -62,9 +63,9 @@ def actionlint(report: Report) -> Path:
     with TemporaryDirectory(dir=kept.parent) as folder:
         go = find_go(_GO, cache, report)
         go = replace(go, environment={**go.environment, "GOBIN": folder, "GOFLAGS": ""})
-        log = kept.parent / "build.log"
-        if go.run("install", f"github.com/rhysd/actionlint/cmd/actionlint@{_ACTIONLINT}", folder=Path(folder), log=log):
-            raise RuntimeError(log.read_text(errors="replace"))
+        done = go.output("install", f"github.com/rhysd/actionlint/cmd/actionlint@{_ACTIONLINT}", folder=Path(folder))
+        if done.returncode:
+            raise RuntimeError(done.stderr)
         (Path(folder) / "actionlint").replace(kept)
     return kept
 

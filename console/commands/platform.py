@@ -1,12 +1,15 @@
 """Commands about the embedded platform: a stack on it, its parts, its end."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from console import terminal
 from console.terminal import ProjectFolder, StackName
+
+if TYPE_CHECKING:
+    from console.project import Preview
 
 
 def register(app: typer.Typer) -> None:
@@ -31,10 +34,14 @@ def up(
         from console import show  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
         from console.embedded.platform import Platform  # noqa: PLC0415 - as above
         from console.project import ROOT  # noqa: PLC0415 - as above
-        from console.report import write_report  # noqa: PLC0415 - as above
+        from console.report import write_forecast, write_report  # noqa: PLC0415 - as above
         from console.up import up as bring_up  # noqa: PLC0415 - as above
 
-        result = bring_up(stack, Platform(), terminal.report, project or ROOT)
+        def foreshow(found: "Preview") -> None:
+            page = write_forecast(found, out / stack)
+            terminal.report(f"report of the stack, to read meanwhile: {page}")
+
+        result = bring_up(stack, Platform(), terminal.report, project or ROOT, foreshow=foreshow)
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)
         terminal.out.print(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}")
@@ -50,7 +57,7 @@ def down() -> None:
     with terminal.errors():
         from console.embedded.platform import Platform  # noqa: PLC0415 - as above
 
-        Platform().down()
+        Platform().down(terminal.report)
         terminal.out.print("the embedded platform is gone")
 
 

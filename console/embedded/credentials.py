@@ -1,38 +1,18 @@
-"""Keys, certificates and kubeconfigs of one embedded platform."""
+"""Kubeconfigs of one embedded platform, and files that only their owner may read."""
 
 import base64
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from console.embedded.parts import LOOPBACK, Places, Ports
-from console.embedded.programs import Programs
-from console.errors import ConsoleError
 
 CONTEXT: Final = "gpu-tenancy-embedded"
 """Cluster and context in every kubeconfig of the platform."""
 
 _PARTS: Final = ("controller-manager", "scheduler", "kwok")
-
-
-def make_certificates(programs: Programs, places: Places) -> None:
-    """An authority of the platform's own, and a certificate for each part; once.
-
-    Raises:
-        ConsoleError: the folder cannot be written.
-    """
-    if places.certificates.is_dir():
-        return
-    folder = places.certificates.with_suffix(".new")
-    shutil.rmtree(folder, ignore_errors=True)
-    done = subprocess.run([programs.built, "certificates", folder], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ConsoleError(f"no certificates could be made: {done.stderr}", f"see that {folder} can be written")
-    folder.rename(places.certificates)
 
 
 def write_client_configs(places: Places, ports: Ports) -> None:

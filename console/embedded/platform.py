@@ -1,12 +1,10 @@
 """The embedded platform: a real control plane on this machine, with nodes that carry GPUs of which none is real."""
 
-import fcntl
 import hashlib
 import json
 import shutil
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -15,16 +13,25 @@ import platformdirs
 import yaml
 
 from console.cluster.client import Cluster
-from console.embedded.credentials import make_certificates, write_client_configs, write_private
+from console.embedded.certificates import make_certificates
+from console.embedded.credentials import write_client_configs, write_private
+from console.embedded.locking import alone
 from console.embedded.parts import API_SERVER, ETCD, PARTS, Places, Ports, flags
 from console.embedded.processes import Started, free_ports, start, stop, tail
-from console.embedded.programs import Programs, find_programs
-from console.embedded.toolchain import Report
+from console.embedded.programs import Programs, find_programs, present_programs
 from console.errors import ConsoleError
+from console.progress import Report
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
 """Seconds in which the API server must answer; four are usual."""
+
+_STARTS: Final = 3
+"""How often the parts are started, each time on other ports, if another process takes one of their ports."""
+
+
+class PortTakenError(ConsoleError):
+    """A part found its port in use, which was free when it was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,41 +97,58 @@ class Platform:
         """Notes which stack is there, and by which engine."""
         write_private(self.places.carried, json.dumps([stack, engine]))
 
+    @property
+    def prepared(self) -> bool:
+        """Whether its programs are on this machine, so that `up` takes seconds and not minutes."""
+        return present_programs(self.cache).complete
+
+    def prepare(self, report: Report) -> Programs:
+        """Downloads or builds its programs where they are not on this machine yet.
+
+        Raises:
+            ConsoleError: a program cannot be had.
+        """
+        return find_programs(self.cache, report)
+
     def up(self, report: Report) -> None:
         """Starts what does not run, and returns when the API server answers.
 
         Raises:
-            ConsoleError: a program cannot be built, or a part does not come up; what was started is ended again.
+            ConsoleError: a program cannot be had, or a part does not come up; what was started is ended again.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._alone():
+        with self._alone(report):
             if all(part.runs for part in self.status()) and self._answers():
                 return
-            with self._locked("programs"):  # One build for all platforms of the machine.
-                programs = find_programs(self.cache, report)
+            programs = self.prepare(report)
             self._stop()
             report("starting the control plane")
-            make_certificates(programs, self.places)
-            running = _Running(Ports(*free_ports(3)), {})
-            try:
-                self._start(programs, running)
-            except BaseException:
-                _end(running)
-                self.places.state.unlink(missing_ok=True)
-                raise
+            make_certificates(self.places)
+            self._start(programs, _STARTS)
 
-    def down(self) -> None:
+    def down(self, report: Report = lambda _: None) -> None:
         """Ends every process and removes every file, but what was built and downloaded."""
         if not self.places.home.exists():
             return
-        with self._alone():
+        with self._alone(report):
             self._stop()
             shutil.rmtree(self.places.home)
 
-    def _start(self, programs: Programs, running: _Running) -> None:
+    def _start(self, programs: Programs, attempts: int) -> None:
+        running = _Running(Ports(*free_ports(3)), {})
+        try:
+            self._start_parts(programs, running)
+        except BaseException as error:
+            _end(running)
+            self.places.state.unlink(missing_ok=True)
+            if not isinstance(error, PortTakenError) or attempts == 1:
+                raise
+            self._start(programs, attempts - 1)
+
+    def _start_parts(self, programs: Programs, running: _Running) -> None:
         def begin(*parts: str) -> None:
             for part in parts:
-                command = [*programs.command(part), *flags(part, self.places, running.ports)]
+                command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
                 environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
                 running.parts[part] = start(command, self.places.log(part), environment=environment)
                 self._write(running)
@@ -163,7 +187,9 @@ class Platform:
 
     def _refuse(self, part: str, what: str) -> None:
         log = self.places.log(part)
-        raise ConsoleError(f"{part} {what}. Its last words:\n{tail(log)}", f"the whole log is {log}")
+        last = tail(log)
+        error = PortTakenError if "address already in use" in last else ConsoleError
+        raise error(f"{part} {what}. Last log lines:\n{last}", f"the whole log is {log}")
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -196,20 +222,10 @@ class Platform:
         _end(running)
         self.places.state.unlink()
 
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """One `up` or `down` of a platform at a time."""
+    def _alone(self, report: Report) -> AbstractContextManager[None]:
+        """One `up` or `down` of a platform at a time; the lock is in the cache, since `down` removes the home."""
         name = hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]
-        with self._locked(f"platform-{name}"):
-            yield
-
-    @contextmanager
-    def _locked(self, name: str) -> Generator[None]:
-        # In the cache, since a lock that `down` removed would no longer keep out who already waits for it.
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with (self.cache / f"{name}.lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+        return alone(self.cache / f"platform-{name}.lock", report, "starts or stops this platform")
 
 
 def _end(running: _Running) -> None:

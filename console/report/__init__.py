@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from console.project import Preview
 from console.review.changes import resources
 from console.review.page import page
 from console.review.review import Review
@@ -16,20 +17,32 @@ def write_report(result: Outcome, folder: Path) -> Path:
 
     The same stack in the same state gives the same bytes.
     """
-    now = outlook(result.preview.stack)
-    review = Review(
-        stack=result.preview.name,
-        resources=len(resources(result.preview.rendered)),
+    return _write(page(_review(result.preview), result), folder)
+
+
+def write_forecast(found: Preview, folder: Path) -> Path:
+    """Writes the same page before there is a platform: all that follows from the stack's file alone; its path."""
+    return _write(page(_review(found)), folder)
+
+
+def _review(found: Preview) -> Review:
+    now = outlook(found.stack)
+    return Review(
+        stack=found.name,
+        resources=len(resources(found.rendered)),
         now=now,
         comparison=None,
         changes=(),
         rules=None,
         real=None,
-        price_note=price_note(result.preview.stack),
+        price_note=price_note(found.stack),
         where={},
         verdict=verdict(now, None, (), None),
     )
+
+
+def _write(content: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.html"
-    file.write_text(page(review, result), encoding="utf-8")
+    file.write_text(content, encoding="utf-8")
     return file

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rendered_stacks import stack_of_repository
 
 from console.cluster.client import Cluster, Manifest
 from console.cluster.errors import ApiError
 from console.cluster.references import Reference
-from console.project import preview
 
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -17,7 +17,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster) -> Iterator[str]:
     """The namespace of `local` that has a default of 0 GPUs, bare of all else, with the policies in force."""
-    guards = [each.manifest for each in preview("local").objects if each.name == "gpu-tenancy-gpu-requests"]
+    guards = [each.manifest for each in stack_of_repository("local").objects if each.name == "gpu-tenancy-gpu-requests"]
     assert len(guards) == 2
     for manifest in guards:
         cluster.apply(manifest)

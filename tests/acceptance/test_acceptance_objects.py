@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from acceptance_builders import STACKS, Manifest, Waves, declared, flat, in_waves, refusal, remove, sections_of
+from rendered_stacks import stack_of_repository
 
 from console.cluster.apply import apply
 from console.cluster.client import Cluster
@@ -87,7 +88,7 @@ def applied(
     cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Applied]:
     stack = str(request.param)
-    waves = in_waves(declared(sections_of(stack)))
+    waves = in_waves(stack_of_repository(stack).objects)
     inventory = tmp_path_factory.mktemp(stack) / "inventory.json"
     yield Applied(stack, waves, inventory, apply(cluster, waves, inventory))
     remove(cluster, flat(waves))

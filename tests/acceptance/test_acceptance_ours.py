@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, refusal, resources, sections_of
+from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, refusal, resources
 from builders import GPU, Data, errors, job, server, stack, team
+from rendered_stacks import stack_of_repository
 
 from console.cluster.client import Cluster
 from console.cluster.errors import ApiError
@@ -219,14 +220,14 @@ def test_reclaiming_from_no_cohort_is_accepted_in_silence_and_every_queue_of_our
     del lone["spec"]["cohortName"]
     cluster.apply(lone, dry_run=True)
     for stack_name in STACKS:
-        objects = declared(sections_of(stack_name))
+        objects = stack_of_repository(stack_name).objects
         cohorts = {one.name for one in objects if one.kind == "Cohort"}
         assert {text_at(one.manifest, "spec", "cohortName") for one in objects if one.kind == "ClusterQueue"} <= cohorts
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_object_of_kueue_is_of_its_present_version(name: str) -> None:
-    versions = {text_at(one, "apiVersion") for wave in in_waves(declared(sections_of(name))) for one in wave}
+    versions = {text_at(one, "apiVersion") for wave in in_waves(stack_of_repository(name).objects) for one in wave}
     assert {version for version in versions if version.startswith(KUEUE)} == {f"{KUEUE}/v1beta2"}
 
 

@@ -7,7 +7,8 @@ from typing import Final
 import yaml
 from chart_repository import StandIn
 
-from console.embedded.crds import find, read_lock
+from console.embedded.definitions.fetching import fetch
+from console.embedded.definitions.pins import read_pins
 from model.catalogue.releases import charts
 
 _VALUES: Final = "crds: {additionalAnnotations: {}}\n"
@@ -57,8 +58,8 @@ def stand_in(
 
 def definition(path: str, cache: Path) -> str:
     """A definition that the project pins, without the conversion that only the real operator does."""
-    (pinned,) = (each for each in read_lock() if each.path == f"crds/{path}")
-    found = yaml.safe_load(find(pinned, cache))
+    (pin,) = (pin for pin in read_pins() if pin.path == f"crds/{path}")
+    found = yaml.safe_load(fetch([pin], cache, lambda _: None)[pin].read_bytes())
     found["spec"].pop("conversion", None)
     return yaml.safe_dump(found)
 

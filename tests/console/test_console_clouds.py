@@ -1,12 +1,14 @@
 """Only the cloud in use is imported, installed and needed."""
 
 import tomllib
+from pathlib import Path
 from subprocess import CompletedProcess, run
 from sys import executable
 from textwrap import dedent
 from typing import Final
 
 import pytest
+from rendered_stacks import stack_of_repository
 from typer.testing import CliRunner
 
 from console.cli import app
@@ -21,7 +23,7 @@ STACKS: Final = {
 }
 
 
-def preview_without(stack: str, missing: list[str]) -> CompletedProcess[str]:
+def preview_without(stack: str, missing: list[str], *options: str) -> CompletedProcess[str]:
     """The command in a Python that has none of these packages; prints at its end which SDKs were imported."""
     code = dedent(
         """
@@ -42,19 +44,23 @@ def preview_without(stack: str, missing: list[str]) -> CompletedProcess[str]:
         """
     ).replace("MISSING", repr(set(missing) or {""}), 1)
     code = code.replace("MISSING", repr(set(missing) or {""})).replace("SDKS", repr(set(SDKS.values())))
-    return run([executable, "-c", code, "preview", stack], cwd=ROOT, capture_output=True, text=True, check=False)
+    return run(
+        [executable, "-c", code, "preview", stack, *options], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 def test_every_cloud_has_a_stack() -> None:
     assert set(STACKS.values()) == set(clouds())
 
 
-@pytest.mark.parametrize("stack", ["local", "dev-aws", "prod-aws", "prod-gcp", "prod-azure"])
-def test_a_stack_needs_its_own_clouds_package_and_no_other(stack: str) -> None:
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_preview_of_a_stack_needs_its_own_clouds_package_and_no_other(stack: str, tmp_path: Path) -> None:
     own = [SDKS[STACKS[stack]]] if STACKS[stack] in SDKS else []
-    done = preview_without(stack, [sdk for sdk in SDKS.values() if sdk not in own])
+    done = preview_without(stack, [sdk for sdk in SDKS.values() if sdk not in own], "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1].split() == ["imported:", *own]
+    assert (tmp_path / "report.html").is_file()
+    assert len(list((tmp_path / "objects").rglob("*.yaml"))) == len(stack_of_repository(stack).objects)
 
 
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it() -> None:

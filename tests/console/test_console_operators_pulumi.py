@@ -21,8 +21,8 @@ from test_console_pulumi import WITH_PULUMI
 from console.cluster.client import Cluster
 from console.embedded.nodes import bring_nodes, node_shapes
 from console.embedded.platform import Platform
-from console.embedded.toolchain import Report
 from console.offline.wire import text_at
+from console.progress import Report
 from model.load import load
 from model.source import Source
 

@@ -1,6 +1,7 @@
 """Dashboards, alerts and the table of metrics: that they hold together, and follow from the stack."""
 
 import json
+import os
 import re
 from itertools import combinations
 from pathlib import Path
@@ -11,15 +12,16 @@ import yaml
 from builders import pool, server, stack, team
 from jsonschema import Draft7Validator
 from observability_builders import LATENCY, amd, observed, panels, two_vendors, watched
+from stand_ins import definition
 
+from console.embedded.platform import Platform
 from console.offline.manifests import kubernetes_objects
 from console.offline.render import render
 from model.observability import ObservabilityPlan
 from model.observability.metrics import metrics
 from model.source import Source, to_config
 
-UPSTREAM = Path(__file__).parents[3] / "shared" / "upstream"
-RULES = UPSTREAM / "crds" / "prometheus-operator" / "monitoring.coreos.com_prometheusrules.yaml"
+RULES = "prometheus-operator/monitoring.coreos.com_prometheusrules.yaml"
 WORDS = {"and", "or", "on", "by", "unless", "group_left", "time", "vector", "sum", "max", "avg", "count", "increase"}
 PROGRAM = """
 import json
@@ -192,10 +194,9 @@ def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_nam
     assert len([one for one in made.registrations if one.parent == component.urn]) == 6
 
 
-@pytest.mark.skipif(not RULES.is_file(), reason="the operator's definitions are not beside the repository")
 def test_the_rule_is_one_that_prometheus_operator_takes() -> None:
-    definition = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rules = yaml.safe_load(definition(RULES, Platform(Path(os.devnull)).cache))
+    schema = rules["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     rule = json.loads(json.dumps({"groups": list(observed(watched()).rules)}))
     validator = cast("Any", Draft7Validator(schema))
     assert list(validator.iter_errors(rule)) == []

@@ -39,8 +39,6 @@ func main() {
 		run(scheduler.NewSchedulerCommand())
 	case "kwok":
 		exit(nodes(os.Args[1:]))
-	case "certificates":
-		exit(certificates(os.Args[1:]))
 	default:
 		usage()
 	}
@@ -77,6 +75,6 @@ func exit(err error) {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok|certificates …")
+	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok …")
 	os.Exit(2)
 }

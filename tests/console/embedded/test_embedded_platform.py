@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import ssl
 import stat
@@ -17,7 +18,7 @@ from console.cluster.client import Cluster
 from console.cluster.errors import ApiError
 from console.embedded import platform as embedded
 from console.embedded.parts import API_SERVER, PARTS, SCHEDULER
-from console.embedded.platform import Platform
+from console.embedded.platform import Platform, PortTakenError
 from console.errors import ConsoleError
 
 
@@ -149,7 +150,7 @@ def broken(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_part_that_ends_at_once_is_told_with_its_last_words_and_the_others_are_ended(broken: Platform) -> None:
-    with pytest.raises(ConsoleError, match=r"kube-apiserver ended\. Its last words:\nfirst\nunknown flag") as refused:
+    with pytest.raises(ConsoleError, match=r"kube-apiserver ended\. Last log lines:\nfirst\nunknown flag") as refused:
         broken.up(quiet)
     log = broken.places.log(API_SERVER)
     assert f"the whole log is {log}" in str(refused.value)
@@ -158,6 +159,18 @@ def test_a_part_that_ends_at_once_is_told_with_its_last_words_and_the_others_are
     assert not any(pids(broken).values())
     broken.down()
     assert not broken.places.home.exists()
+
+
+def test_parts_are_started_on_other_ports_where_another_process_took_theirs(broken: Platform, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    lines = (f'echo "$@" >> {starts}', 'echo "listen tcp 127.0.0.1:1: bind: address already in use"', "exit 1")
+    a_program(tmp_path / "assets", "kube-apiserver", *lines)
+    with pytest.raises(PortTakenError, match="address already in use"):
+        broken.up(quiet)
+    ports = re.findall(r"--secure-port=(\d+)", starts.read_text())
+    assert len(set(ports)) == len(ports) == 3
+    assert processes_of(broken.places.home) == []
+    broken.down()
 
 
 def test_a_server_that_never_answers_is_given_up_and_ended(

@@ -1,77 +1,117 @@
-import re
+import fcntl
+import threading
 from pathlib import Path
 
 import pytest
 from embedded_builders import a_program, quiet
 
-from console.cluster.client import Cluster
 from console.embedded import programs
-from console.embedded.programs import KUBERNETES, SOURCE, Programs, find_programs, needed_go
+from console.embedded.building import built
+from console.embedded.locking import alone
+from console.embedded.official import UnavailableError, folder_of, read_official
+from console.embedded.parts import PARTS
+from console.embedded.programs import Programs, find_programs, present_programs
 from console.errors import ConsoleError
+from console.progress import Report
 
 
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Go module in place of ours, with a compiler that only copies."""
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a folder of programs nor a registry, whatever the environment of the tests names."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    source = tmp_path / "module"
-    source.mkdir()
-    (source / "go.mod").write_text("module x\n\ngo 1.26.0\n")
-    monkeypatch.setattr(programs, "SOURCE", source)
-    return source
+    monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
 
 
-def compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, *build: str) -> None:
-    """Puts a Go on the PATH that does these lines for `go build … -o FILE .`; FILE is $6."""
-    go = a_program(folder / "bin", "go", 'if [ "$1" = env ]; then echo go1.26.0; exit; fi', *build)
-    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+def official(_official: object, cache: Path, _report: Report) -> Path:
+    """Downloads all programs at once."""
+    folder = folder_of(read_official(), cache)
+    for part in PARTS:
+        a_program(folder, part, "exit")
+    return folder
 
 
-def test_the_version_that_the_api_server_says_is_the_modules() -> None:
-    pinned = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
-    assert pinned
-    assert pinned[1] == KUBERNETES
+def unavailable(_official: object, _cache: Path, _report: Report) -> Path:
+    """A registry that does not answer."""
+    raise UnavailableError("https://registry.example.com: no such host")
 
 
-def test_the_api_server_that_answers_is_of_the_pinned_version(cluster: Cluster) -> None:
-    node = cluster.resource("v1", "Node")
-    assert node.namespaced is False
-    assert needed_go() >= (1, 26)
+def own_build(cache: Path, _report: Report) -> Path:
+    """Builds at once."""
+    return a_program(built(cache).parent, "controlplane", "exit")
 
 
-def test_the_program_is_built_once_and_not_again(tmp_path: Path, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler(tmp_path, monkeypatch, f"echo built >> {tmp_path / 'builds'}", 'echo program > "$6"')
-    told: list[str] = []
-    first = find_programs(tmp_path / "cache", told.append)
-    assert first.built.read_text() == "program\n"
-    assert told[0].startswith(f"building Kubernetes {KUBERNETES} from its pinned Go module")
-    assert told[-1].startswith("built in ")
-    assert find_programs(tmp_path / "cache", quiet) == first
-    assert (tmp_path / "builds").read_text().splitlines() == ["built"]
-    (module / "main.go").write_text("package main\n")
-    assert find_programs(tmp_path / "cache", quiet).built != first.built
-
-
-@pytest.mark.usefixtures("module")
-def test_a_build_that_fails_tells_its_last_words_and_leaves_no_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler(tmp_path, monkeypatch, "echo undefined: x >&2", 'echo half > "$6"', "exit 1")
-    with pytest.raises(ConsoleError, match=r"could not be built:\nundefined: x; the whole log is") as refused:
-        find_programs(tmp_path / "cache", quiet)
-    (log,) = (tmp_path / "cache").glob("controlplane-*/*")
-    assert str(log) in str(refused.value)
-    assert log.read_text() == "undefined: x\n"
-
-
-def test_programs_of_kubebuilder_go_first_and_ours_fill_the_gaps(tmp_path: Path) -> None:
+def test_programs_of_a_folder_are_used_first_and_the_build_has_the_others(tmp_path: Path) -> None:
     etcd = a_program(tmp_path / "assets", "etcd", "exit")
-    found = Programs(tmp_path / "controlplane", tmp_path / "assets")
+    found = Programs((tmp_path / "assets",), tmp_path / "controlplane")
     assert found.command("etcd") == [str(etcd)]
     assert found.command("kwok") == [str(tmp_path / "controlplane"), "kwok"]
+    assert found.complete
+    assert not Programs((tmp_path / "assets",)).complete
+
+
+def test_a_folder_with_every_program_is_all_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in PARTS:
+        a_program(tmp_path / "assets", part, "exit")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    told: list[str] = []
+    found = find_programs(tmp_path / "cache", told.append)
+    assert found.command("kwok") == [str(tmp_path / "assets" / "kwok")]
+    assert told == []
+    assert not (tmp_path / "cache").exists()
 
 
 def test_assets_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "nowhere"))
-    with pytest.raises(ConsoleError, match=f"KUBEBUILDER_ASSETS={tmp_path / 'nowhere'} is no folder"):
+    with pytest.raises(ConsoleError, match=f"KUBEBUILDER_ASSETS: {tmp_path / 'nowhere'} is not a folder"):
         find_programs(tmp_path, quiet)
+
+
+def test_official_programs_are_downloaded_once_and_nothing_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "download", official)
+    assert not present_programs(tmp_path).complete
+    found = find_programs(tmp_path, quiet)
+    assert found.command("etcd") == [str(folder_of(read_official(), tmp_path) / "etcd")]
+    monkeypatch.setattr(programs, "download", unavailable)
+    assert find_programs(tmp_path, quiet) == found
+
+
+def test_without_a_registry_they_are_built_and_why_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "download", unavailable)
+    monkeypatch.setattr(programs, "build", own_build)
+    told: list[str] = []
+    assert find_programs(tmp_path, told.append).command("etcd") == [str(built(tmp_path)), "etcd"]
+    assert told == [
+        "official programs are not available (https://registry.example.com: no such host); building them instead"
+    ]
+
+
+def test_whoever_switches_the_registry_off_gets_none_of_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official(None, tmp_path, quiet)
+    assert present_programs(tmp_path).complete
+    monkeypatch.setenv("GPU_TENANCY_REGISTRY", "off")
+    assert not present_programs(tmp_path).complete
+    monkeypatch.setattr(programs, "build", own_build)
+    assert find_programs(tmp_path, quiet).built == built(tmp_path)
+
+
+def test_who_has_to_wait_for_another_process_is_told_and_goes_on_after_it(tmp_path: Path) -> None:
+    lock, told, done = tmp_path / "cache" / "lock", list[str](), threading.Event()
+    lock.parent.mkdir()
+
+    def second() -> None:
+        with alone(lock, told.append, "builds it"):
+            done.set()
+
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiter = threading.Thread(target=second)
+        waiter.start()
+        while not told:
+            assert not done.wait(0.01)
+    waiter.join(10)
+    assert told == ["waiting: another process builds it"]
+    assert done.is_set()

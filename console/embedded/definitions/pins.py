@@ -1,0 +1,100 @@
+"""Which definitions are pinned, at which version and checksum, and which of them a stack needs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, model_validator
+
+PINS: Final = Path(__file__).parent / "pins.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The Go module that carries a definition.
+
+    Attributes:
+        name: the module's path, such as `sigs.k8s.io/kueue`.
+        version: as the module proxy writes it, such as `v0.19.2`.
+        folder: the folder of the definition within the module.
+    """
+
+    name: str
+    version: str
+    folder: str
+
+    @property
+    def query(self) -> str:
+        """How `go mod download` names it."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One file with one custom resource definition.
+
+    Attributes:
+        operator: whose definition it is, by the name of its chart, such as `kueue`.
+        version: of the operator.
+        file: its name, `GROUP_PLURAL.yaml`.
+        sha256: of its bytes, in hexadecimal.
+        source: the Go module that carries it, or the address to download it from.
+    """
+
+    operator: str
+    version: str
+    file: str
+    sha256: str
+    source: Module | str
+
+    @property
+    def group(self) -> str:
+        """The API group that it defines a kind of."""
+        return self.file.partition("_")[0]
+
+    @property
+    def path(self) -> str:
+        """Where it is in a folder of copies (`GPU_TENANCY_UPSTREAM`)."""
+        return f"crds/{self.operator}/{self.file}"
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    operator: str
+    version: str
+    module: str | None = None
+    folder: str | None = None
+    url: str | None = None
+    files: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "_Entry":
+        if (self.module is None) == (self.url is None) or (self.module is None) != (self.folder is None):
+            raise ValueError(f"{self.operator}: set 'module' and 'folder', or 'url'")
+        return self
+
+    def pins(self) -> Iterable[Pin]:
+        for file, sha256 in self.files.items():
+            source = Module(self.module, self.version, self.folder or "") if self.module else f"{self.url}/{file}"
+            yield Pin(self.operator, self.version, file, sha256, source)
+
+
+@cache
+def read_pins(file: Path = PINS) -> tuple[Pin, ...]:
+    """The pinned definitions of a file such as `pins.yaml`."""
+    entries = TypeAdapter(list[_Entry]).validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return tuple(pin for entry in entries for pin in entry.pins())
+
+
+def needed(pins: Iterable[Pin], groups: Iterable[str]) -> tuple[Pin, ...]:
+    """The definitions of each operator that defines a kind of these API groups.
+
+    An operator's definitions are installed together, as its chart does: its users expect all of its kinds.
+    """
+    listed, wanted = tuple(pins), set(groups)
+    operators = {pin.operator for pin in listed if pin.group in wanted}
+    return tuple(pin for pin in listed if pin.operator in operators)

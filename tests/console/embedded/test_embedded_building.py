@@ -1,0 +1,121 @@
+import json
+import re
+import ssl
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from embedded_builders import a_program, quiet
+
+from console import progress
+from console.embedded import building
+from console.embedded.building import KUBERNETES, SOURCE, build, built, needed_go
+from console.embedded.platform import Platform
+from console.errors import ConsoleError
+
+Compiler = Callable[..., None]
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    """A Go module in place of ours, and a Go on the PATH that lists two packages and runs these lines for a build."""
+    source = tmp_path / "module"
+    source.mkdir()
+    (source / "go.mod").write_text("module x\n\ngo 1.26.0\n")
+    monkeypatch.setattr(building, "SOURCE", source)
+
+    def put(*lines: str) -> None:
+        stand_in = (
+            'if [ "$1" = env ]; then echo go1.26.0; exit; fi',
+            'if [ "$1" = list ]; then printf "a/one\\na/two\\n"; exit; fi',
+            'for word; do [ "$previous" = -o ] && target=$word; previous=$word; done',
+        )
+        go = a_program(tmp_path / "bin", "go", *stand_in, *lines)
+        monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+
+    return put
+
+
+def test_the_version_that_the_api_server_reports_is_the_modules() -> None:
+    pinned = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
+    assert pinned
+    assert pinned[1] == KUBERNETES
+
+
+def test_the_api_server_that_answers_is_of_the_pinned_version(platform: Platform) -> None:
+    context = ssl.create_default_context(cafile=platform.places.certificate("authority"))
+    context.load_cert_chain(platform.places.certificate("admin"), platform.places.key("admin"))
+    server = yaml.safe_load(platform.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    with urllib.request.urlopen(f"{server}/version", context=context, timeout=10) as answer:  # noqa: S310 - loopback
+        assert json.load(answer)["gitVersion"] == KUBERNETES
+    assert needed_go() >= (1, 26)
+
+
+def test_a_program_is_built_with_its_progress_and_another_source_is_another_program(
+    tmp_path: Path, compiler: Compiler
+) -> None:
+    compiler("echo a/one; echo a/two", 'echo program > "$target"')
+    told: list[str] = []
+    program = build(tmp_path / "cache", told.append)
+    assert program == built(tmp_path / "cache")
+    assert program.read_text() == "program\n"
+    assert told[0] == f"building Kubernetes {KUBERNETES}, etcd and kwok from their Go modules (once)"
+    assert told[-1].startswith("built in ")
+    assert [file.name for file in program.parent.iterdir()] == ["controlplane"]
+    (tmp_path / "module" / "main.go").write_text("package main\n")
+    assert built(tmp_path / "cache") != program
+
+
+def test_progress_counts_the_packages_that_were_not_compiled_before(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.05)
+    compiler("echo a/one; echo of/another", f"while [ ! -e {tmp_path}/seen ]; do sleep 0.05; done", 'echo > "$target"')
+    told: list[str] = []
+
+    def report(line: str) -> None:
+        told.append(line)
+        if "1 of 2" in line:
+            (tmp_path / "seen").touch()
+
+    build(tmp_path / "cache", report)
+    assert any(re.fullmatch(r"compiling: 1 of 2 packages, about \d+ s left", line) for line in told)
+
+
+def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
+    tmp_path: Path, compiler: Compiler
+) -> None:
+    compiler("echo undefined: x >&2", 'echo half > "$target"', "exit 1")
+    with pytest.raises(
+        ConsoleError, match=r"cannot be built\. Last log lines:\nundefined: x; the whole log"
+    ) as refused:
+        build(tmp_path / "cache", quiet)
+    (log,) = (tmp_path / "cache").glob("controlplane-*/*")
+    assert str(log) in str(refused.value)
+    assert log.read_text() == "undefined: x\n"
+
+
+def test_a_module_that_cannot_be_read_is_told_in_gos_words(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler()
+    go = a_program(
+        tmp_path / "bin",
+        "go",
+        'if [ "$1" = env ]; then echo go1.26.0; exit; fi',
+        "echo 'dial tcp: no such host' >&2; exit 1",
+    )
+    assert go.is_file()
+    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+    with pytest.raises(ConsoleError, match="Last log lines:\ndial tcp: no such host"):
+        build(tmp_path / "cache", quiet)
+
+
+def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compiler: Compiler) -> None:
+    compiler("echo 'a/one: write /x: no space left on device' >&2", "echo more of it >&2", "exit 1")
+    with pytest.raises(ConsoleError, match=r"the disk is full: a/one: write /x: no space left on device; free 4 GB"):
+        build(tmp_path / "cache", quiet)
+    compiler('echo program > "$target"')
+    assert build(tmp_path / "cache", quiet).is_file()
