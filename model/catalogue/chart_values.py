@@ -51,6 +51,8 @@ class ChartValues(BaseModel):
     Attributes:
         source: the `values.yaml` that they were read in.
         date: when it was read.
+        version: of the chart; None where the table is not compared with the file.
+        sha256: of the file's bytes, in hexadecimal; None as well.
         contains: charts within the chart, by their rows in the table of those: each has the section of its name.
         keys: keys of each section, by its dotted path (`.` for the outermost), separated by blanks.
         also: keys that are no less the chart's, but of which its `values.yaml` has no default.
@@ -60,6 +62,8 @@ class ChartValues(BaseModel):
 
     source: str
     date: dt.date
+    version: str | None = None
+    sha256: str | None = None
     contains: tuple[str, ...] = ()
     keys: Mapping[str, str]
     also: Mapping[str, str] = {}

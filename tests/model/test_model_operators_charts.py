@@ -1,5 +1,6 @@
 """The tables of charts: what each takes, whether it is so, and whether what is set is among it."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -7,7 +8,8 @@ from typing import cast
 import pytest
 import yaml
 from builders import Data, errors, job, pool, team
-from operators_builders import AMD_POOL, ROOT, STACKS, made_here, plan_of
+from operators_builders import AMD_POOL, STACKS, made_here, plan_of
+from originals import original
 
 from model.catalogue.chart_values import FREE, chart_values, contained_values, described
 from model.catalogue.releases import charts
@@ -15,8 +17,6 @@ from model.load import load
 from model.plan import plan
 from model.plan.operators import OPERATORS, ReleasePlan, chart_of
 from model.source import Source
-
-UPSTREAM = ROOT.parent / "shared" / "upstream"
 
 
 def test_below_a_free_map_anything_goes() -> None:
@@ -83,22 +83,23 @@ def test_every_chart_in_a_chart_has_a_table_of_values_and_no_other_has() -> None
     assert {inner for each in chart_values().values() for inner in each.contains} == set(contained_values())
 
 
-def _upstream(chart: str) -> Data:
-    file = UPSTREAM / "charts" / chart / "values.yaml"
-    if not file.is_file():
-        pytest.skip(f"the values of chart {chart} are not beside the repository")
-    return cast("Data", yaml.safe_load(file.read_text()))
+COMPARED = sorted(name for name, row in chart_values().items() if row.sha256)
 
 
-@pytest.mark.parametrize(
-    "chart",
-    [
-        "fluid", "gpu-operator", "keda", "kube-prometheus-stack", "kubeflow-trainer", "kueue", "prometheus-adapter",
-        "volcano",
-    ],
-)  # fmt: skip
+def test_tables_are_compared_for_the_charts_that_stacks_need_most() -> None:
+    assert {"gpu-operator", "keda", "kube-prometheus-stack", "kubeflow-trainer", "kueue", "volcano"} <= set(COMPARED)
+
+
+@pytest.mark.parametrize("chart", COMPARED)
+def test_a_table_says_which_version_of_the_chart_it_was_made_of(chart: str) -> None:
+    assert chart_values()[chart].version == charts()[chart].version
+
+
+@pytest.mark.parametrize("chart", COMPARED)
 def test_the_table_agrees_with_the_chart_itself(chart: str) -> None:
-    assert chart_values()[chart].keys == described(_upstream(chart))
+    content = original(f"charts/{chart}/values.yaml").read_bytes()
+    assert chart_values()[chart].sha256 == hashlib.sha256(content).hexdigest()
+    assert chart_values()[chart].keys == described(cast("Data", yaml.safe_load(content)))
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
