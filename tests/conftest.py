@@ -1,10 +1,13 @@
 """What tests of every room stand on: a real API server, started once for all that share it."""
 
+import os
 import sys
 from collections.abc import Iterator
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import pytest
-from rendered_stacks import Shared
+from rendered_stacks import SHARED
 from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
 from xdist.remote import Producer
 
@@ -17,6 +20,13 @@ from console.embedded.definitions.pins import Module, read_pins
 from console.embedded.parts import Places, Ports, flags
 from console.embedded.platform import Platform
 from console.progress import Report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
+    if not hasattr(config, "workerinput"):
+        os.environ[SHARED] = mkdtemp(prefix="gpu-tenancy-tests-")
+        config.add_cleanup(lambda: rmtree(os.environ.pop(SHARED)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,13 +45,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing
 def report() -> Report:
     """Lines for whoever waits, past pytest's own capture: a first build takes minutes."""
     return lambda line: print(line, file=sys.__stderr__, flush=True)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def rendered_once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
-    """Names the folder in which the processes of this run share rendered stacks."""
-    own = tmp_path_factory.getbasetemp()
-    Shared.folder = (own.parent if hasattr(request.config, "workerinput") else own) / "rendered"
 
 
 def sparing(part: str, places: Places, ports: Ports) -> list[str]:

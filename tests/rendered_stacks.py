@@ -1,26 +1,22 @@
 """The stacks of this repository, each rendered once for all processes of a run: many tests cost little else."""
 
 import fcntl
+import os
 import pickle
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from console.project import Preview, preview
 
-
-class Shared:
-    """Where the processes of a run share what they rendered; None until the run has said so."""
-
-    folder: Path | None = None
+SHARED: Final = "GPU_TENANCY_TESTS_RENDERED"
+"""Environment variable: the folder in which the processes of one run share what they rendered."""
 
 
 @cache
 def stack_of_repository(name: str) -> Preview:
     """A stack of `stacks/`, rendered. It is shared: a test that changes a manifest changes its own copy."""
-    if Shared.folder is None:
-        return preview(name)
-    Shared.folder.mkdir(exist_ok=True)
-    file = Shared.folder / f"{name}.pickle"
+    file = Path(os.environ[SHARED]) / f"{name}.pickle"
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.is_file():

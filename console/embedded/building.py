@@ -17,8 +17,13 @@ KUBERNETES: Final = "v1.36.3"
 """The version that the API server reports; a test holds it against go.mod."""
 
 _STAMP: Final = "k8s.io/component-base/version"
-_FLAGS: Final = ("-trimpath", "-gcflags=all=-l -dwarf=false")
-"""No inlining and no tables for a debugger: a third less to compile, for servers that take a tenth more of a core."""
+_FLAGS: Final = (
+    "-trimpath",
+    "-gcflags=all=-dwarf=false",
+    *(f"-gcflags={packages}=-l -dwarf=false" for packages in ("k8s.io/kubernetes/...", "k8s.io/client-go/...")),
+)
+"""What nobody needs is left out: tables for a debugger, and inlining where no server spends its time (controllers,
+typed clients). Without inlining anywhere a third less is compiled, but the API server takes a fifth more CPU."""
 
 
 def built(cache: Path) -> Path:
@@ -79,6 +84,10 @@ def _compile(go: Go, target: Path, words: TextIO, report: Report) -> bool:
             words.write(line)
             done += line.strip() in stale
             advance(done)
+    if run.returncode < 0:
+        raise ConsoleError(
+            f"the build was ended by signal {-run.returncode}", "run the same command again to continue it"
+        )
     return run.returncode == 0
 
 

@@ -97,6 +97,12 @@ def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
     assert log.read_text() == "undefined: x\n"
 
 
+def test_a_build_that_is_ended_from_outside_says_that_it_can_be_continued(tmp_path: Path, compiler: Compiler) -> None:
+    compiler("kill -TERM $$")
+    with pytest.raises(ConsoleError, match="the build was ended by signal 15; run the same command again to continue"):
+        build(tmp_path / "cache", quiet)
+
+
 def test_a_module_that_cannot_be_read_is_told_in_gos_words(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Stacks drawn by chance: the same for the same seed."""
 
+from itertools import islice
 from random import Random
 
 from builders import Data, errors, pool, team
@@ -36,4 +37,4 @@ def generated(seed: int) -> Data:
 
 def coherent(count: int) -> list[Data]:
     """The first stacks by chance that the model takes."""
-    return [each for seed in range(20 * count) if not errors(each := generated(seed))][:count]
+    return list(islice((stack for seed in range(20 * count) if not errors(stack := generated(seed))), count))
