@@ -30,7 +30,7 @@ def previews(tmp_path: Path) -> Path:
         tmp_path,
         ".venv/bin/tenancy",
         f"""#!/bin/bash
-if [[ $1 == comment ]]; then PYTHONPATH={ROOT} exec {sys.executable} -c '{ours}' "$@"; fi
+if [[ $1 == comment ]]; then PYTHONPATH='{ROOT}' exec '{sys.executable}' -c '{ours}' "$@"; fi
 echo "$*" >> asked
 all="$*"
 out=${{all##*--out }}
@@ -50,7 +50,7 @@ def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     previews: Path, stacks: tuple[str, ...], code: int
 ) -> None:
     (previews / "stacks").write_text("".join(f"{stack}\n" for stack in stacks))
-    done = run_script(f"{FOLDER}/preview.sh origin/main out < stacks", previews, {})
+    done = run_script(f"'{FOLDER}/preview.sh' origin/main out < stacks", previews, {})
     assert done.returncode == code, done.stderr
     assert {file.parent.name: file.read_text() for file in (previews / "out").glob("*/exit-code")} == {
         stack: f"{stack.removeprefix('code-')}\n" for stack in stacks
@@ -67,7 +67,7 @@ def test_what_pulumi_said_is_laid_over_where_it_said_something(previews: Path) -
         (previews / f"real/real-{stack}").mkdir(parents=True)
         (previews / f"real/real-{stack}/preview.json").write_text(text)
     (previews / "stacks").write_text("code-0\ncode-2\n")
-    done = run_script(f"{FOLDER}/preview.sh origin/main out real < stacks", previews, {"GITHUB_ACTIONS": "true"})
+    done = run_script(f"'{FOLDER}/preview.sh' origin/main out real < stacks", previews, {"GITHUB_ACTIONS": "true"})
     asked = "--base origin/main --policy workloads --policy clouds --out out"
     assert (previews / "asked").read_text().splitlines() == [
         f"preview code-0 {asked}/code-0 --pulumi-preview real/real-code-0/preview.json",

@@ -104,10 +104,10 @@ def test_what_pulumi_refuses_is_told_in_its_own_words(project: Project, tmp_path
 
 def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
     """A program that answers as the CLI does, and notes how it was called."""
-    program = folder / "pulumi"
+    program, script = folder / "pulumi", folder / "pulumi.py"
     (folder / "events").write_text(events)
-    program.write_text(
-        f"#!{sys.executable}\n"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    script.write_text(
         "import os, pathlib, sys\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
         "with (folder / 'calls').open('a') as calls:\n"
