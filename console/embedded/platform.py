@@ -17,7 +17,7 @@ from console.embedded.certificates import make_certificates
 from console.embedded.credentials import write_client_configs, write_private
 from console.embedded.locking import alone
 from console.embedded.parts import API_SERVER, ETCD, PARTS, Places, Ports, flags
-from console.embedded.processes import Started, free_ports, start, stop, tail
+from console.embedded.processes import Started, free_ports, start, stop, tail, uninterrupted
 from console.embedded.programs import Programs, find_programs, present_programs
 from console.errors import ConsoleError
 from console.progress import Report
@@ -139,8 +139,9 @@ class Platform:
         try:
             self._start_parts(programs, running)
         except BaseException as error:
-            _end(running)
-            self.places.state.unlink(missing_ok=True)
+            with uninterrupted():
+                _end(running)
+                self.places.state.unlink(missing_ok=True)
             if not isinstance(error, PortTakenError) or attempts == 1:
                 raise
             self._start(programs, attempts - 1)
@@ -150,8 +151,9 @@ class Platform:
             for part in parts:
                 command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
                 environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
-                running.parts[part] = start(command, self.places.log(part), environment=environment)
-                self._write(running)
+                with uninterrupted():
+                    running.parts[part] = start(command, self.places.log(part), environment=environment)
+                    self._write(running)
 
         write_client_configs(self.places, running.ports)
         begin(ETCD, API_SERVER)

@@ -1,13 +1,15 @@
 """Processes that outlive the command that started them, and are ended by nothing but their own pid."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Final
 
 import psutil
@@ -32,6 +34,27 @@ class Started:
             if abs(process.create_time() - self.began) < 1 and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         return None
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Holds ctrl-C back until the block ends, so that no process is started and not noted, or ended halfway."""
+    if current_thread() is not main_thread():  # ctrl-C reaches the main thread alone
+        yield
+        return
+    pressed = False
+
+    def note(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | None = None) -> Started:

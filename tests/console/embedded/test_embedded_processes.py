@@ -1,3 +1,5 @@
+import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ import pytest
 from embedded_builders import a_program
 
 from console.embedded import processes
-from console.embedded.processes import free_ports, start, stop, tail
+from console.embedded.processes import free_ports, start, stop, tail, uninterrupted
 
 
 def test_a_process_runs_until_it_is_stopped_and_its_words_are_in_the_log(tmp_path: Path) -> None:
@@ -54,6 +56,20 @@ def test_a_process_that_ended_by_itself_is_no_longer_there(tmp_path: Path) -> No
         time.sleep(0.01)
     assert started.process is None
     stop([started])
+
+
+def test_ctrl_c_waits_until_what_must_not_be_interrupted_is_done() -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        with uninterrupted():
+            for moment in ("once", "again"):  # `uv run` passes on what the terminal has sent already
+                os.kill(os.getpid(), signal.SIGINT)
+                done.append(moment)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["once", "again"]
 
 
 def test_free_ports_differ() -> None:
