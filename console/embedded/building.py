@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Final, TextIO
 
+from console.embedded.processes import tail
 from console.embedded.toolchain import Go, find_go
 from console.errors import ConsoleError
 from console.progress import Report, measured
@@ -101,8 +102,7 @@ def _failure(log: Path) -> ConsoleError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if full := next((line.strip() for line in lines if "no space left on device" in line), None):
         return ConsoleError(f"the disk is full: {full}", "free 4 GB, then run the same command again")
-    tail = "\n".join(lines[-15:])
     return ConsoleError(
-        f"the control plane cannot be built. Last log lines:\n{tail}",
+        f"the control plane cannot be built. Last log lines:\n{tail(log, 15)}",
         f"the whole log is {log}; KUBEBUILDER_ASSETS can name a folder with programs that you have already",
     )

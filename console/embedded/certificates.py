@@ -1,11 +1,9 @@
 """The certificates by which the parts of one embedded platform know each other."""
 
 import ipaddress
-import os
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -14,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from console.embedded.credentials import write_private
 from console.embedded.parts import LOOPBACK, Places
 
 _VALIDITY: Final = timedelta(days=3650)
@@ -49,16 +48,17 @@ def make_certificates(places: Places) -> None:
     folder = places.certificates.with_suffix(".new")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    for authority, subjects in (
-        (_authority("gpu-tenancy-embedded"), _CLUSTER),
-        (_authority("gpu-tenancy-embedded-etcd"), _ETCD),
+    for file, name, subjects in (
+        ("authority", "gpu-tenancy-embedded", _CLUSTER),
+        ("etcd-authority", "gpu-tenancy-embedded-etcd", _ETCD),
     ):
-        _write(folder / ("authority.crt" if subjects is _CLUSTER else "etcd-authority.crt"), authority.pem)
-        for file, subject in subjects.items():
+        authority = _authority(name)
+        write_private(folder / f"{file}.crt", authority.pem)
+        for part, subject in subjects.items():
             key = _key()
-            _write(folder / f"{file}.key", _key_pem(key))
-            _write(folder / f"{file}.crt", authority.issue(subject, key))
-    _write(folder / "service-accounts.key", _key_pem(_key()))
+            write_private(folder / f"{part}.key", _key_pem(key))
+            write_private(folder / f"{part}.crt", authority.issue(subject, key))
+    write_private(folder / "service-accounts.key", _key_pem(_key()))
     folder.rename(places.certificates)
 
 
@@ -68,10 +68,10 @@ class _Authority:
     key: ec.EllipticCurvePrivateKey
 
     @property
-    def pem(self) -> bytes:
-        return self.certificate.public_bytes(Encoding.PEM)
+    def pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
 
-    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey) -> bytes:
+    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey) -> str:
         """A certificate that serves on loopback and is a client as well: etcd's peers are both at once."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -84,6 +84,7 @@ class _Authority:
             .add_extension(identifier, critical=False)  # Python's strict verification requires it
             .sign(self.key, hashes.SHA256())
             .public_bytes(Encoding.PEM)
+            .decode()
         )
 
 
@@ -134,10 +135,5 @@ def _key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-
-
-def _write(file: Path, content: bytes) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
-        handle.write(content)
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()

@@ -102,14 +102,6 @@ class Platform:
         """Whether its programs are on this machine, so that `up` takes seconds and not minutes."""
         return present_programs(self.cache).complete
 
-    def prepare(self, report: Report) -> Programs:
-        """Downloads or builds its programs where they are not on this machine yet.
-
-        Raises:
-            ConsoleError: a program cannot be had.
-        """
-        return find_programs(self.cache, report)
-
     def up(self, report: Report) -> None:
         """Starts what does not run, and returns when the API server answers.
 
@@ -120,7 +112,7 @@ class Platform:
         with self._alone(report):
             if all(part.runs for part in self.status()) and self._answers():
                 return
-            programs = self.prepare(report)
+            programs = find_programs(self.cache, report)
             self._stop()
             report("starting the control plane")
             make_certificates(self.places)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from console.embedded.definitions.pins import Module, Pin
-from console.embedded.toolchain import Report, find_go
+from console.embedded.toolchain import find_go
 from console.errors import ConsoleError
+from console.progress import Report
 
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""

@@ -11,8 +11,8 @@ import yaml
 from console.cluster.client import Cluster
 from console.cluster.waiting import is_true
 from console.embedded.definitions.pins import Pin
-from console.embedded.toolchain import Report
 from console.offline.wire import Json, text_at
+from console.progress import Report
 
 _KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
