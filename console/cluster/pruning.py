@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from console.cluster.emptying import empty
 from console.cluster.live import Live
 from console.cluster.outcome import Change, Failure
 from console.cluster.parallel import each
@@ -80,6 +81,8 @@ class Pruning:
     def _remove(self, entries: Sequence[Entry], *, inside: Sequence[Entry]) -> list[Failure]:
         def delete(entry: Entry) -> None:
             self._cluster.delete(entry.reference, uid=entry.uid, wait=0)
+            if is_namespace(entry.reference):
+                empty(self._cluster, entry.reference.name)
 
         def await_end(entry: Entry) -> None:
             within = _EMPTY_WITHIN if is_namespace(entry.reference) else _GONE_WITHIN
@@ -96,9 +99,9 @@ class Pruning:
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
-            for one in inside:
-                if one.reference.namespace == reference.name:
-                    self._gone(one.reference)
+            homed = [one.reference for one in inside if one.reference.namespace == reference.name]
+            for one in homed if is_namespace(reference) else ():
+                self._gone(one)
             self._gone(reference)
         self._inventory.save()
         return failures

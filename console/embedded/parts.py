@@ -148,6 +148,9 @@ def _controllers(places: Places, _ports: Ports) -> list[str]:
         # Quotas follow pods at once rather than within five minutes, so that a summary tells the present.
         "--resource-quota-sync-period=10s",
         "--horizontal-pod-autoscaler-sync-period=2s",
+        # Deleting a namespace takes two requests for each kind: at the default of 20/s, minutes for many teams.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
         # No volume is ever attached to a node that is not there.
         "--controllers=*,-persistentvolume-attach-detach-controller",
     ]

@@ -9,8 +9,9 @@ import yaml
 from builders import GPU, Data
 
 from console.cluster.client import Cluster
+from console.cluster.emptying import empty
 from console.cluster.errors import ApiError
-from console.cluster.references import Reference
+from console.cluster.references import Reference, is_namespace
 from console.offline.objects import KubernetesObject, kubernetes_objects, problems, waves
 from console.offline.render import render
 from console.offline.wire import Json
@@ -96,5 +97,7 @@ def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
     references = [Reference.of(manifest) for manifest in manifests]
     for one in reversed(references):
         cluster.delete(one, wait=0)
+        if is_namespace(one):
+            empty(cluster, one.name)
     outside = [one for one in references if not one.namespace]
     cluster.wait_for(lambda: not any(cluster.exists(*one) for one in outside), timeout=120, what="all of it to be gone")

@@ -38,13 +38,14 @@ def test_a_namespace_goes_last_with_what_is_in_it(
     cluster: Cluster, namespace: str, inventory: Path, home: Manifest
 ) -> None:
     name = Reference.of(home).name
-    outside = an_object("scheduling.k8s.io/v1", "PriorityClass", f"{namespace}-high", value=1)
+    # Of the namespace's own name, as a team's ClusterQueue is.
+    outside = an_object("scheduling.k8s.io/v1", "PriorityClass", name, value=1)
     waves = [[home], [a_config_map("inside", name), outside], [a_config_map("beside", namespace)]]
     apply(cluster, waves, inventory)
     changes = apply(cluster, [], inventory)
     assert changes == (
         Change("pruned", "", "ConfigMap", namespace, "beside"),
-        Change("pruned", "scheduling.k8s.io", "PriorityClass", "", f"{namespace}-high"),
+        Change("pruned", "scheduling.k8s.io", "PriorityClass", "", name),
         Change("pruned", "", "ConfigMap", name, "inside"),
         Change("pruned", "", "Namespace", "", name),
     )
