@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from model.catalogue.reserved import Reserved, Row, Url
 from model.spec.base import Bytes, Count, Cpu, Positive
+from model.tables import read_table
 
 Checked: TypeAlias = Literal["read", "remembered"]
 Architecture: TypeAlias = Literal["amd64", "arm64"]
@@ -188,23 +188,19 @@ class CloudTable(Row):
     machines: dict[str, _MachineRow]
 
 
-def _table(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
 _HERE: Final = Path(__file__).parent
 
 
 @cache
 def cloud_tables() -> Mapping[str, CloudTable]:
     """Each cloud's file, by the cloud's name under `cluster.cloud`."""
-    return {path.stem: CloudTable.model_validate(_table(path)) for path in sorted(_HERE.glob("machines/*.yaml"))}
+    return {path.stem: CloudTable.model_validate(read_table(path)) for path in sorted(_HERE.glob("machines/*.yaml"))}
 
 
 @cache
 def gpus() -> Mapping[str, Gpu]:
     """GPUs by their name in stacks, such as `h100-80gb`."""
-    return {name: Gpu.model_validate(row) for name, row in _table(_HERE / "gpus.yaml").items()}
+    return {name: Gpu.model_validate(row) for name, row in read_table(_HERE / "gpus.yaml").items()}
 
 
 @cache

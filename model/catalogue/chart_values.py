@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-import yaml
 from pydantic import BaseModel, ConfigDict
+
+from model.tables import read_table
 
 Keys: TypeAlias = tuple[str, ...]
 """A place in a chart's values."""
@@ -152,5 +153,5 @@ def contained_values() -> Mapping[str, ChartValues]:
 
 
 def _rows(file: str) -> Mapping[str, ChartValues]:
-    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name(file).read_text(encoding="utf-8"))
+    rows: Mapping[str, Any] = read_table(Path(__file__).with_name(file))
     return {name: ChartValues.model_validate(row, strict=False) for name, row in rows.items()}

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from model.spec.base import Seconds
+from model.tables import read_table
 
 
 class _Row(BaseModel):
@@ -143,7 +143,7 @@ class CloudRules(_Row):
 @cache
 def clouds() -> Mapping[str, CloudRules]:
     """Every cloud's rules, by the word under `cluster.cloud`."""
-    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("clouds.yaml").read_text(encoding="utf-8"))
+    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("clouds.yaml"))
     return {name: CloudRules.model_validate(row, strict=False) for name, row in rows.items()}
 
 

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from model.tables import read_table
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
@@ -54,5 +55,5 @@ class Chart(BaseModel):
 @cache
 def charts() -> Mapping[str, Chart]:
     """Every chart by the name of its release."""
-    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("releases.yaml").read_text(encoding="utf-8"))
+    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("releases.yaml"))
     return {name: Chart.model_validate(row) for name, row in rows.items()}

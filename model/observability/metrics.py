@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
+
+from model.tables import read_table
 
 
 class Metric(BaseModel):
@@ -35,5 +36,5 @@ class Metric(BaseModel):
 @cache
 def metrics() -> Mapping[str, Metric]:
     """Every metric by its name."""
-    rows: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("metrics.yaml").read_text(encoding="utf-8"))
+    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("metrics.yaml"))
     return {name: Metric.model_validate(row) for name, row in rows.items()}

@@ -19,7 +19,8 @@ HOURS: Final = 730
 
 def table() -> dict[str, Any]:
     """The pack's own facts, in blocks, each with its source and the day on which that was so."""
-    return yaml.safe_load(Path(__file__).with_name("machines.yaml").read_text(encoding="utf-8"))
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML has it
+    return yaml.load(Path(__file__).with_name("machines.yaml").read_bytes(), loader)  # noqa: S506 - both are safe ones
 
 
 @cache
