@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from console.embedded.platform import Platform
 
 NONE: Final = "GPU_TENANCY_NO_BROWSER"
 """Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
 
-VIOLATIONS: Final = """axe.run({resultTypes: ["violations"]}).then((found) => found.violations.map(
-  (each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
-"""What axe-core, once it is on a page, finds there that not everyone can use."""
+_AXE: Final = """(rules) => axe.run({resultTypes: ["violations"], ...(rules && {runOnly: rules})}).then((found) =>
+  found.violations.map((each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
+_COLOURS: Final = ["color-contrast", "link-in-text-block"]
+"""The rules of axe-core that see colours; what the others see is the same in every scheme."""
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _ELSEWHERE: Final = (
@@ -63,6 +65,15 @@ def emptied(found: Browser) -> Generator[Browser]:
     yield found
     for context in found.contexts:
         context.close()
+
+
+def violations(page: Page) -> dict[str, list[list[str]]]:
+    """What axe-core finds on a page that not everyone can use, by the scheme of colours in which it does."""
+    page.evaluate(AXE_SCRIPT)
+    found = {"light": page.evaluate(_AXE)}
+    page.emulate_media(color_scheme="dark")
+    found["dark"] = page.evaluate(_AXE, _COLOURS)
+    return found
 
 
 def _found() -> str | None:

@@ -38,7 +38,7 @@ from model.admission.pool import Pool
 
 FLAVORS = ("a100", "h100")
 MANY = settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
