@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     FAIR,
     ClusterQueue,
     Cohort,

@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.preview import stack
-from console.offline.recording import Registration
-from console.offline.render import Rendered, render
-from console.policies.asking import Questions, questions
-from console.policies.choosing import choose
-from console.policies.configuration import read_config
-from console.policies.findings import Judged
-from console.policies.judging import Session
-from console.policies.process import pack_process
-from console.project import ROOT, preview
-from model.source import Source, to_config
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.console.policies.asking import Questions, questions
+from gpu_tenancy.console.policies.choosing import choose
+from gpu_tenancy.console.policies.configuration import read_config
+from gpu_tenancy.console.policies.findings import Judged
+from gpu_tenancy.console.policies.judging import Session
+from gpu_tenancy.console.policies.process import pack_process
+from gpu_tenancy.console.project import preview, project_folder
+from gpu_tenancy.model.source import Source, to_config
 
 RESOURCES: Final = 1000
 CLOUDS: Final = 120
@@ -100,7 +100,7 @@ PolicyPack(PACK.name, [(whole if rule.whole else one)(rule) for rule in PACK.rul
 def program() -> list[Registration]:
     """A realistic mix: the platform of a hundred teams, and the clusters and pools of three clouds, several times."""
     source = Source(stack(100))
-    rendered = render(ROOT, project="gpu-tenancy", stack="benchmark", config=to_config(source))
+    rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
     objects = [each for each in rendered.registrations if each.custom and each.type.startswith("kubernetes:")]
     pools = [
         each
@@ -148,7 +148,7 @@ def by_the_sdk(at: Path) -> list[Path]:
     folders: list[Path] = []
     for name, module in zip(PACKS, ("workload_rules", "cloud_rules"), strict=True):
         folder = at / name
-        shutil.copytree(ROOT / "policy" / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(project_folder() / "policy" / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "__main__.py").write_text(_SDK.format(module=module), encoding="utf-8")
         folders.append(folder)
     return folders
@@ -158,8 +158,8 @@ def main() -> None:
     """Measures both ways and prints a line for each."""
     registrations = program()
     all_of_them, fewer = asked(registrations), asked(registrations[:: len(registrations) // FEWER])
-    own = [ROOT / "policy" / name for name in PACKS]
-    configs = [choose(name, "prod").config for name in PACKS]
+    own = [project_folder() / "policy" / name for name in PACKS]
+    configs = [choose(name, "prod", project_folder()).config for name in PACKS]
     start, *rounds = judging(own, all_of_them, ROUNDS, configs)
     ours = statistics.median(rounds)
     count = len(all_of_them.each)

@@ -47,17 +47,17 @@ def _team(number: int) -> dict[str, Any]:
 
 def measure(teams: int) -> dict[str, float]:
     """Seconds of each stage and the peak of memory in MiB, for one preview in this process."""
-    from console.offline.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - imports are a stage
-    from console.offline.render import render  # noqa: PLC0415
-    from console.project import ROOT  # noqa: PLC0415
-    from model.load import load  # noqa: PLC0415
-    from model.source import Source, to_config  # noqa: PLC0415
+    from gpu_tenancy.console.offline.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - imports are a stage
+    from gpu_tenancy.console.offline.render import render  # noqa: PLC0415
+    from gpu_tenancy.console.project import project_folder  # noqa: PLC0415
+    from gpu_tenancy.model.load import load  # noqa: PLC0415
+    from gpu_tenancy.model.source import Source, to_config  # noqa: PLC0415
 
     began = time.perf_counter()
     source = Source(stack(teams))
     load(source)
     loaded = time.perf_counter()
-    rendered = render(ROOT, project="gpu-tenancy", stack="benchmark", config=to_config(source))
+    rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
     done = time.perf_counter()
     if found := problems(rendered):
         raise SystemExit("\n".join(found))

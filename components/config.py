@@ -5,10 +5,10 @@ from pathlib import Path
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env
 
-from model.load import load
-from model.problems import StackError
-from model.source import Source, read_config, read_file
-from model.spec import Stack
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.source import Source, read_config, read_file
+from gpu_tenancy.model.spec import Stack
 
 
 def configured_stack(project: Path) -> Stack:

@@ -3,8 +3,8 @@
 import pulumi
 from pulumi_kubernetes.core.v1 import CSIPersistentVolumeSourceArgsDict, PersistentVolume, PersistentVolumeClaim
 
-from model.plan.datasets import VolumePlan
-from model.quantity import format_bytes
+from gpu_tenancy.model.plan.datasets import VolumePlan
+from gpu_tenancy.model.quantity import format_bytes
 
 
 class DatasetVolume(pulumi.ComponentResource):

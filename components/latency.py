@@ -6,10 +6,11 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscalerBehaviorArgsDict
 
-from components.conventions import NAME
-from components.wire import wire
-from model.plan.latency import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query
-from model.plan.workloads import Scaling, ServerPlan
+from gpu_tenancy.model.plan.latency import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query
+from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
+
+from .conventions import NAME
+from .wire import wire
 
 METRICS_PORT = "metrics"
 """Name of the port of /metrics where it is not that of the requests."""

@@ -16,10 +16,11 @@ from pulumi_kubernetes.core.v1 import (
 )
 from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
 
-from components.conventions import KUEUE, NAME
-from model.plan import namespaces as planned
-from model.plan.latency import Monitor
-from model.quantity import format_amounts, format_bytes
+from gpu_tenancy.model.plan import namespaces as planned
+from gpu_tenancy.model.plan.latency import Monitor
+from gpu_tenancy.model.quantity import format_amounts, format_bytes
+
+from .conventions import KUEUE, NAME
 
 
 class TeamNamespace(pulumi.ComponentResource):

@@ -4,7 +4,7 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import ConfigMap, Namespace
 
-from model.observability import ObservabilityPlan
+from gpu_tenancy.model.observability import ObservabilityPlan
 
 
 class Observability(pulumi.ComponentResource):

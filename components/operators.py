@@ -18,8 +18,8 @@ from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
-from model.plan.operators import ReleasePlan
-from model.plan.operators.probes import Probe
+from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.plan.operators.probes import Probe
 
 KUBECTL: Final = "registry.k8s.io/kubectl:v1.34.1"
 """Asks the webhooks; it has no shell, so its restarts are the retries: https://github.com/kubernetes/release."""

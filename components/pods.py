@@ -12,9 +12,9 @@ from pulumi_kubernetes.core.v1 import (
     VolumeMountArgsDict,
 )
 
-from model.plan.supply import GPU_TAINT_VALUE, NodeTaint
-from model.plan.workloads import PodPlan
-from model.quantity import format_amounts, format_bytes
+from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, NodeTaint
+from gpu_tenancy.model.plan.workloads import PodPlan
+from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 
 def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:

@@ -5,8 +5,9 @@ from importlib.metadata import version
 import pulumi
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
-from components.conventions import KUEUE
-from model.plan import PriorityPlan
+from gpu_tenancy.model.plan import PriorityPlan
+
+from .conventions import KUEUE
 
 
 class WorkloadPriorityClass(pulumi.CustomResource):

@@ -6,9 +6,8 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from components.conventions import KUEUE
-from model.plan import QueuesPlan
-from model.plan.queues import (
+from gpu_tenancy.model.plan import QueuesPlan
+from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     CohortQueue,
     FlavorQuota,
@@ -17,8 +16,10 @@ from model.plan.queues import (
     ResourceFlavor,
     ResourceLine,
 )
-from model.plan.supply import NodeTaint
-from model.quantity import format_amount, format_amounts
+from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.quantity import format_amount, format_amounts
+
+from .conventions import KUEUE
 
 
 class Queues(pulumi.ComponentResource):

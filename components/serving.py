@@ -22,10 +22,11 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
-from components.conventions import DO_NOT_AWAIT, NAME, queued
-from components.latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
-from components.pods import container, pod_spec
-from model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, ServerPlan
+from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, ServerPlan
+
+from .conventions import DO_NOT_AWAIT, NAME, queued
+from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
+from .pods import container, pod_spec
 
 _PERIOD = 10
 

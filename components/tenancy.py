@@ -2,14 +2,15 @@
 
 import pulumi
 
-from components.datasets import DatasetVolume
-from components.guards import Guards
-from components.namespace import TeamNamespace
-from components.priorities import Priorities
-from components.queues import Queues
-from components.serving import ModelServer
-from components.training import GangJob, TrainingJob
-from model.plan import Plan, TeamPlan
+from gpu_tenancy.model.plan import Plan, TeamPlan
+
+from .datasets import DatasetVolume
+from .guards import Guards
+from .namespace import TeamNamespace
+from .priorities import Priorities
+from .queues import Queues
+from .serving import ModelServer
+from .training import GangJob, TrainingJob
 
 
 class Team(pulumi.ComponentResource):

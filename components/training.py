@@ -7,8 +7,10 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
-from components.conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, queued
-from components.pods import (
+from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
+
+from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, queued
+from .pods import (
     container,
     environment,
     pod_spec,
@@ -17,8 +19,7 @@ from components.pods import (
     shared_memory_volumes,
     tolerations,
 )
-from components.wire import wire
-from model.plan.workloads import GangPlan, JobPlan
+from .wire import wire
 
 
 class TrainingJob(pulumi.ComponentResource):

@@ -2,11 +2,11 @@
 
 from typing import Any, TypeAlias
 
-from model.load import load
-from model.plan import Plan, plan
-from model.plan.queues import ClusterQueue, CohortQueue, ResourceLine
-from model.problems import StackError
-from model.source import Source
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.queues import ClusterQueue, CohortQueue, ResourceLine
+from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.source import Source
 
 Data: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"

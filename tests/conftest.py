@@ -11,15 +11,15 @@ from rendered_stacks import SHARED
 from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
 from xdist.remote import Producer
 
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.embedded import platform as embedded
-from console.embedded.definitions.fetching import fetch
-from console.embedded.definitions.installing import install
-from console.embedded.definitions.pins import Module, read_pins
-from console.embedded.parts import Places, Ports, flags
-from console.embedded.platform import Platform
-from console.progress import Report
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded import platform as embedded
+from gpu_tenancy.console.embedded.definitions.fetching import fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
+from gpu_tenancy.console.embedded.parts import Places, Ports, flags
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.progress import Report
 
 
 def pytest_configure(config: pytest.Config) -> None:

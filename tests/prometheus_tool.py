@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from console.embedded.platform import Platform
+from gpu_tenancy.console.embedded.platform import Platform
 
 
 def promtool() -> Path:

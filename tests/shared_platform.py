@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from console.cluster.client import Cluster, Manifest
-from console.offline.wire import Json, at, text_at
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.offline.wire import Json, at, text_at
 
 FIXTURES: Final = frozenset({"platform", "cluster"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""

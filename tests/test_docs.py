@@ -9,10 +9,9 @@ from sys import executable
 
 import pytest
 import yaml
+from repository import ROOT
 
-from console.project import ROOT
-
-PARTS = ("model", "components", "console", "stacks", "__main__.py", "Pulumi.yaml")
+PARTS = ("gpu_tenancy", "components", "stacks", "__main__.py", "Pulumi.yaml")
 BLOCK = re.compile(r"^```(yaml|python|diff)\n# (file|add to|in): (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -64,7 +63,7 @@ def preview(project: Path, stack: str) -> tuple[int, str, Path]:
     out = project / "out"
     # `-m` puts the working folder first, so the copy's modules run and not this project's.
     done = run(
-        [executable, "-c", "from console.cli import main; main()", "preview", stack, "--out", str(out)],
+        [executable, "-c", "from gpu_tenancy.console.cli import main; main()", "preview", stack, "--out", str(out)],
         cwd=project, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr, out / "objects"

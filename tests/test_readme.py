@@ -4,13 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
-from console.catalogue import abilities
-from console.project import ROOT, stack_names
-from model.load import load
-from model.plan.shares import Tree
-from model.source import read_file
-from model.whatif import play, read_story
+from gpu_tenancy.console.catalogue import abilities
+from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import read_file
+from gpu_tenancy.model.whatif import play, read_story
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from repository import ROOT
 from workflow_tools import FOLDER, run_script, script
 
-from console.gitops.joined import MARK
-from console.project import ROOT
+from gpu_tenancy.console.gitops.joined import MARK
 
 STICKY = "Write the comment, or write over it"
 ISSUE = "One issue, opened, written over or closed"
@@ -25,7 +25,7 @@ def program(folder: Path, name: str, text: str) -> None:
 @pytest.fixture
 def previews(tmp_path: Path) -> Path:
     """A project whose previews end as their stacks are called: `code-2` with 2."""
-    ours = "from console.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
+    ours = "from gpu_tenancy.console.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
     program(
         tmp_path,
         ".venv/bin/tenancy",

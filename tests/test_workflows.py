@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from repository import ROOT
 from typer.core import TyperGroup
 from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, steps, workflow
 
-from console.cli import app
-from console.progress import Report
-from console.project import ROOT
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.console.progress import Report
 
 BIN = Path(sys.executable).parent
 PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import yaml
+from repository import ROOT
 
-from console.embedded.platform import Platform
-from console.embedded.toolchain import find_go
-from console.progress import Report
-from console.project import ROOT
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.embedded.toolchain import find_go
+from gpu_tenancy.console.progress import Report
 
 FOLDER: Final = ROOT / ".github/workflows"
 WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))

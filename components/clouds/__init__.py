@@ -11,8 +11,8 @@ from typing import Protocol, cast
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from model.catalogue.clouds import clouds
-from model.plan.fleet import Fleet
+from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.plan.fleet import Fleet
 
 
 class Cluster(Protocol):
@@ -44,7 +44,7 @@ def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = 
     cloud = fleet.cluster.cloud
     package = clouds()[cloud].package or ""
     try:
-        module = cast("_Module", import_module(f"components.clouds.{cloud}"))
+        module = cast("_Module", import_module(f"{__name__}.{cloud}"))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.replace("_", "-") != package:
             raise

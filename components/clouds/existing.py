@@ -6,8 +6,8 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from model.plan.fleet import Fleet
-from model.spec.clouds.existing import ExistingCluster as Section
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
 
 
 class ExistingCluster:

@@ -5,10 +5,11 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 
-from components.guards.expressions import literal
-from components.guards.requests import gpu_requests
-from components.guards.rules import Rule, rules
-from model.plan.guards import GuardsPlan
+from gpu_tenancy.model.plan.guards import GuardsPlan
+
+from .expressions import literal
+from .requests import gpu_requests
+from .rules import Rule, rules
 
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """In the API's words. What only warns is also written to the audit log, so that whoever turns to `deny` can count

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/using-api/cel/
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from components.conventions import QUEUE, QUEUE_PRIORITY, VOLCANO
+from ..conventions import QUEUE, QUEUE_PRIORITY, VOLCANO
 
 TRAIN_JOB: Final = "object.kind == 'TrainJob'"
 CRON_JOB: Final = "object.kind == 'CronJob'"

@@ -5,7 +5,7 @@ from typing import Final
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 
-from components.conventions import QUEUE
+from ..conventions import QUEUE
 
 NAME: Final = "gpu-tenancy-gpu-requests"
 

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.conventions import QUEUE, VOLCANO
-from components.guards.expressions import (
+from gpu_tenancy.model.plan.guards import GuardsPlan
+from gpu_tenancy.model.quantity import format_amounts
+
+from ..conventions import QUEUE, VOLCANO
+from .expressions import (
     CLASS_LABELS,
     CONTAINERS,
     CRON_JOB,
@@ -24,8 +27,6 @@ from components.guards.expressions import (
     literal,
     number,
 )
-from model.plan.guards import GuardsPlan
-from model.quantity import format_amounts
 
 _OWNERS: Final = (
     "apps/Deployment",

@@ -7,16 +7,16 @@ from typing import Any, TypeAlias, cast
 import pytest
 import yaml
 from builders import GPU, Data
+from repository import ROOT
 
-from console.cluster.client import Cluster
-from console.cluster.emptying import empty
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference, is_namespace
-from console.offline.objects import KubernetesObject, kubernetes_objects, problems, waves
-from console.offline.render import render
-from console.offline.wire import Json
-from console.project import ROOT
-from model.source import Source, read_file, to_config
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.emptying import empty
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference, is_namespace
+from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems, waves
+from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.model.source import Source, read_file, to_config
 
 Manifest: TypeAlias = dict[str, Json]
 Waves: TypeAlias = list[list[Manifest]]

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import yaml
 from builders import GPU
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"

@@ -17,8 +17,8 @@ from acceptance_guards import (
     pod_of,
 )
 
-from console.cluster.client import Cluster
-from console.embedded.platform import Platform
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.embedded.platform import Platform
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rendered_stacks import stack_of_repository
 
-from console.cluster.client import Cluster, Manifest
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"

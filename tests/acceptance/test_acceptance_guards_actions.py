@@ -10,11 +10,11 @@ from acceptance_builders import declared, sections_of
 from acceptance_guards import Door, Person, job, pod_of
 from builders import pool, stack, team
 
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.offline.objects import kubernetes_objects
-from console.offline.render import render
-from model.source import Source, to_config
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.objects import kubernetes_objects
+from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.model.source import Source, to_config
 
 TEAM = "guards-team"
 BROKEN = job(TEAM, None)
@@ -81,7 +81,7 @@ def test_the_same_is_refused_where_the_stack_says_deny_and_passes_silently_where
 PROGRAM = """
 from components.config import configured_stack
 from components.guards import Guards
-from model.plan import plan
+from gpu_tenancy.model.plan import plan
 from pathlib import Path
 
 Guards("guards", plan(configured_stack(Path(__file__).parent)).guards)

@@ -19,10 +19,10 @@ from acceptance_guards import (
     train_job,
 )
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
-from console.offline.wire import text_at
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import text_at
 
 UNCOUNTED = (
     "asks for GPUs and names {}, so that no share would count them; write kueue.x-k8s.io/queue-name: ml-research"

@@ -21,10 +21,10 @@ from acceptance_guards import (
     replicas,
 )
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
-from console.offline.wire import at, text_at
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import at, text_at
 
 
 def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_may_not_be_changed(

@@ -21,9 +21,9 @@ from acceptance_guards import (
     train_job,
 )
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 
 ANY = {"operator": "Exists"}
 

@@ -7,10 +7,10 @@ import pytest
 from acceptance_builders import declared, moved, only, refusal
 from builders import Data, server, stack, team
 
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.offline.objects import KubernetesObject
-from console.offline.wire import at
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.objects import KubernetesObject
+from gpu_tenancy.console.offline.wire import at
 
 MADE = {"HorizontalPodAutoscaler", "NetworkPolicy", "ScaledObject", "Service", "ServiceMonitor"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console.cluster.client import Cluster, Manifest
-from console.cluster.errors import ApiError
-from console.offline.wire import at, text_at
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.offline.wire import at, text_at
 
 GPU = "nvidia.com/gpu"
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from acceptance_builders import refusal
 
-from console.cluster.client import Cluster
-from model.plan.operators.probes import PROBES, Probe
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
 
 
 def asked(probe: Probe, namespace: str) -> Any:

@@ -11,12 +11,12 @@ from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, 
 from builders import GPU, Data, errors, job, server, stack, team
 from rendered_stacks import stack_of_repository
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
-from console.offline.objects import KubernetesObject
-from console.offline.wire import at, text_at
-from model.plan.queues import CohortQueue, FlavorQuota, ResourceLine
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.objects import KubernetesObject
+from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.model.plan.queues import CohortQueue, FlavorQuota, ResourceLine
 
 KUEUE = "kueue.x-k8s.io"
 HIGH, LOW = "mistakes-high", "mistakes-low"

@@ -6,9 +6,9 @@ from typing import Any, Final
 from acceptance_builders import declared, flat, in_waves, only, refusal, remove
 from builders import pool, stack, team
 
-from console.cluster.apply import apply
-from console.cluster.client import Cluster
-from console.offline.objects import KubernetesObject
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.offline.objects import KubernetesObject
 
 QUEUED: Final = {"kind": "queued", "maxRun": "2d"}
 

@@ -8,17 +8,17 @@ import pytest
 from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
 from builders import GPU
 
-from console import proofs
-from console.cluster.apply import apply
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
-from console.proofs import NAMESPACE, PROOF, Proof, prove
-from console.summary import settle, summarise
-from model.load import load
-from model.plan import Plan, plan
-from model.plan.shares import Tree
-from model.source import Source
+from gpu_tenancy.console import proofs
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
+from gpu_tenancy.console.proofs import NAMESPACE, PROOF, Proof, prove
+from gpu_tenancy.console.summary import settle, summarise
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
 
 
 @dataclass(frozen=True)

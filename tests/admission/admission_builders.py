@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     ClusterQueue,
     FlavorQuotas,
     PodSet,

@@ -10,7 +10,7 @@ from admission_builders import GPU, queue, work
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     FAIR,
     BorrowWithinCohort,
     ClusterQueue,
@@ -34,7 +34,7 @@ from model.admission import (
     settle,
     settling,
 )
-from model.admission.pool import Pool
+from gpu_tenancy.model.admission.pool import Pool
 
 FLAVORS = ("a100", "h100")
 MANY = settings(

@@ -2,7 +2,7 @@
 
 from admission_builders import GPU, after, arriving, evicted, group, queue, running, work
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     FAIR,
     ClusterQueue,
     Cohort,

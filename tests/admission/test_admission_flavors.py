@@ -4,7 +4,7 @@ from typing import Any
 
 from admission_builders import GPU, after, arriving, evicted, group, running, waiting, work
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     ClusterQueue,
     FlavorQuotas,
     Fungibility,

@@ -3,7 +3,7 @@
 import pytest
 from admission_builders import GPU, evicted, group, queue, running, waiting, work
 
-from model.admission import ClusterQueue, Policy, Preemption, Quota, Simulation, Tenancy
+from gpu_tenancy.model.admission import ClusterQueue, Policy, Preemption, Quota, Simulation, Tenancy
 
 RECLAIMS = Preemption(Policy.LOWER, Policy.ANY)
 A100 = ({GPU: "a100"},)

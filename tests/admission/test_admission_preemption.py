@@ -2,7 +2,17 @@
 
 from admission_builders import GPU, after, arriving, evicted, group, queue, running, waiting, work
 
-from model.admission import BorrowWithinCohort, Cohort, Policy, Preemption, Quota, Step, Tenancy, run, settle
+from gpu_tenancy.model.admission import (
+    BorrowWithinCohort,
+    Cohort,
+    Policy,
+    Preemption,
+    Quota,
+    Step,
+    Tenancy,
+    run,
+    settle,
+)
 
 RECLAIMS = Preemption(reclaim=Policy.ANY)
 WITHIN = Preemption(within=Policy.LOWER)

@@ -7,7 +7,7 @@ from admission_builders import GPU, running, work
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     FAIR,
     ClusterQueue,
     Cohort,

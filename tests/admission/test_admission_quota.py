@@ -3,7 +3,7 @@
 import pytest
 from admission_builders import GPU, after, arriving, evicted, group, queue, running, waiting, work
 
-from model.admission import (
+from gpu_tenancy.model.admission import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,

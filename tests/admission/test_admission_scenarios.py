@@ -9,9 +9,9 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from console.commands.simulate import register
-from model.admission import Settled, Step, run
-from model.admission.scenarios import observe, read_steps, read_tenancy
+from gpu_tenancy.console.commands.simulate import register
+from gpu_tenancy.model.admission import Settled, Step, run
+from gpu_tenancy.model.admission.scenarios import observe, read_steps, read_tenancy
 
 SCENARIOS: Final = Path(__file__).parent / "recordings" / "kueue-0.19.2.jsonl"
 LAST: Final = 0.99

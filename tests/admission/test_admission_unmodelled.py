@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.admission import Unmodelled, unmodelled
+from gpu_tenancy.model.admission import Unmodelled, unmodelled
 
 
 def made(kind: str, **spec: Any) -> dict[str, Any]:

@@ -10,18 +10,18 @@ from typing import Any, cast
 
 from builders import Data
 
-from console.offline.checks import problems
-from console.offline.manifests import KubernetesObject, kubernetes_objects
-from console.offline.recording import Registration
-from console.offline.render import Rendered, render
-from model.source import Source, to_config
+from gpu_tenancy.console.offline.checks import problems
+from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.model.source import Source, to_config
 
 HEADER = """
 import json
 import pulumi
-from model.load import load
-from model.plan import plan
-from model.source import read_config
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.source import read_config
 
 config = pulumi.Config("gpu-tenancy")
 made = plan(load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))})))

@@ -56,7 +56,7 @@ from components.queues import Queues
 from components.serving import ModelServer
 from components.tenancy import Team, Tenancy
 from components.training import GangJob, TrainingJob
-from model.plan import PriorityPlan
+from gpu_tenancy.model.plan import PriorityPlan
 
 provider = open_cluster("cluster", made.fleet).kubernetes
 plan, stack = (lambda _: made), None

@@ -7,12 +7,12 @@ import pytest
 from builders import Data, server, stack, team
 from components_builders import Program, tenancy
 
-from console.offline.details import details
-from console.offline.manifests import KubernetesObject
-from console.offline.wire import text_at
-from model.load import load
-from model.plan.latency import adapter_rules
-from model.source import Source
+from gpu_tenancy.console.offline.details import details
+from gpu_tenancy.console.offline.manifests import KubernetesObject
+from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.latency import adapter_rules
+from gpu_tenancy.model.source import Source
 
 HISTOGRAM = "inference_latency_seconds"
 SERVED = {"latencyP99": "inference_latency_p99_seconds"}

@@ -9,13 +9,13 @@ from builders import Data, pool, stack
 from components_builders import Program, program
 from dependency_graph import Graph, name_of
 from rendered_stacks import stack_of_repository
+from repository import ROOT
 
-from console.offline.checks import problems
-from console.offline.recording import Registration
-from console.offline.render import render
-from console.project import ROOT
-from model.plan.operators.probes import PROBES
-from model.source import Source, to_config
+from gpu_tenancy.console.offline.checks import problems
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.model.plan.operators.probes import PROBES
+from gpu_tenancy.model.source import Source, to_config
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 JUDGES: Final = {

@@ -10,10 +10,10 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy, texts
 
-from console.offline.manifests import KubernetesObject
-from console.offline.ordering import waves
-from model.quantity import parse_bytes
-from model.source import read_file
+from gpu_tenancy.console.offline.manifests import KubernetesObject
+from gpu_tenancy.console.offline.ordering import waves
+from gpu_tenancy.model.quantity import parse_bytes
+from gpu_tenancy.model.source import read_file
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
 WORKLOADS = {"Deployment", "Job", "TrainJob"}

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 from builders import Data, job, pool, server, team
-
-from console.project import ROOT
+from repository import ROOT
 
 FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import yaml
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError, UnknownKindError
-from console.cluster.references import Reference
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
+from gpu_tenancy.console.cluster.references import Reference
 
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 _GONE, _CHANGED = 404, 409

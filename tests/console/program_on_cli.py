@@ -13,12 +13,13 @@ from typing import Any
 import yaml
 from builders import Data
 from chart_repository import StandIn
+from repository import ROOT
 
-from console.project import ROOT, project_name
+from gpu_tenancy.console.project import project_name
 
 _PROGRAM = """
 import runpy
-from model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import charts
 rows = charts()
 for name in {names!r}:
     rows[name] = rows[name].model_copy(update={{"chart": name, "repository": {address!r}}})

@@ -14,12 +14,13 @@ import pytest
 import yaml
 from builders import team
 from console_builders import FIRST_LINE, Project, small
+from repository import ROOT
 from typer.testing import CliRunner, Result
 
-from console.cli import app
-from console.cluster.client import Cluster
-from console.offline.wire import at
-from console.project import ROOT, preview, stack_names
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.offline.wire import at
+from gpu_tenancy.console.project import preview, stack_names
 
 TENANCY = Path(sys.executable).with_name("tenancy")
 

@@ -9,13 +9,14 @@ from typing import Final
 
 import pytest
 from rendered_stacks import stack_of_repository
+from repository import ROOT
 from typer.testing import CliRunner
 
-from console.cli import app
-from console.project import ROOT, stack_names
-from model.catalogue import machines, price_table
-from model.catalogue.clouds import clouds
-from model.source import read_file
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.model.catalogue import machines, price_table
+from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.source import read_file
 
 SDKS: Final = {name: rules.package.replace("-", "_") for name, rules in clouds().items() if rules.package}
 STACKS: Final = {
@@ -35,7 +36,7 @@ def preview_without(stack: str, missing: list[str], *options: str) -> CompletedP
                     raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
         sys.meta_path.insert(0, Missing())
-        from console.cli import main
+        from gpu_tenancy.console.cli import main
 
         try:
             main()

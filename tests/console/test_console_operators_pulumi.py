@@ -18,13 +18,13 @@ from stand_in_webhook import Asked, Webhook, webhook
 from stand_ins import stand_in, webhook_template
 from test_console_pulumi import WITH_PULUMI
 
-from console.cluster.client import Cluster
-from console.embedded.nodes import bring_nodes, node_shapes
-from console.embedded.platform import Platform
-from console.offline.wire import text_at
-from console.progress import Report
-from model.load import load
-from model.source import Source
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.progress import Report
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
 
 pytestmark = [
     WITH_PULUMI,

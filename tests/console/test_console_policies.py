@@ -12,15 +12,15 @@ from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from typer.testing import CliRunner, Result
 
-from console.cli import app
-from console.errors import ConsoleError
-from console.offline.recording import Registration
-from console.offline.render import Rendered
-from console.policies.asking import questions, struct
-from console.policies.configuration import LEVELS, RuleConfig, read_config, reconciled
-from console.policies.findings import Finding
-from console.policies.judging import PackChoice, judge
-from console.policies.schemas import wrong
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.policies.asking import questions, struct
+from gpu_tenancy.console.policies.configuration import LEVELS, RuleConfig, read_config, reconciled
+from gpu_tenancy.console.policies.findings import Finding
+from gpu_tenancy.console.policies.judging import PackChoice, judge
+from gpu_tenancy.console.policies.schemas import wrong
 
 FOREIGN = """
 from pulumi_policy import *
@@ -153,7 +153,7 @@ def test_a_setting_that_only_the_pack_itself_knows_to_be_wrong_is_said_as_it_say
 def test_a_pack_that_is_not_there_is_said_before_anything_else(project: Project) -> None:
     seen = tenancy("good", "--project", project.folder, "--policy", "workload")
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "there is no policy pack 'workload'; name its folder, or one of ours: clouds, workloads" in seen.stderr
+    assert "policy pack 'workload' does not exist; specify its folder, or one of: clouds, workloads" in seen.stderr
 
 
 def test_a_remedy_is_said_and_what_it_mended_is_judged(project: Project, theirs: Path) -> None:

@@ -4,8 +4,8 @@ import re
 import pytest
 from rich.console import Console
 
-from console import progress, terminal
-from console.progress import line, measured
+from gpu_tenancy.console import progress, terminal
+from gpu_tenancy.console.progress import line, measured
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 from console_builders import Project, small
+from repository import ROOT
 
-from console.cluster.apply import apply
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.embedded.platform import Platform
-from console.errors import ConsoleError
-from console.offline.objects import waves
-from console.project import preview
-from console.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.objects import waves
+from gpu_tenancy.console.project import preview
+from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
 
 WITH_PULUMI = pytest.mark.skipif(
     find_pulumi() is None, reason="there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
@@ -117,7 +118,7 @@ def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
         f"    sys.exit({code})\n"
     )
     program.chmod(0o755)
-    return PulumiCli(str(program), folder / "own")
+    return PulumiCli(str(program), folder / "own", ROOT)
 
 
 def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded_cluster(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rendered_stacks import stack_of_repository
 
-from console.proofs import Proof
-from console.report import write_report
-from console.summary import Budget, Holding, Summary, Supply
-from console.up import Outcome
-from model.plan import plan
+from gpu_tenancy.console.proofs import Proof
+from gpu_tenancy.console.report import write_report
+from gpu_tenancy.console.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.console.up import Outcome
+from gpu_tenancy.model.plan import plan
 
 SUMMARY = Summary(
     holdings=(

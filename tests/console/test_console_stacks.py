@@ -9,7 +9,7 @@ from builders import Data
 from console_builders import Project, small
 from typer.testing import CliRunner, Result
 
-from console.cli import app
+from gpu_tenancy.console.cli import app
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import errno
 import pytest
 import typer
 
-from console import terminal
-from console.errors import ConsoleError
+from gpu_tenancy.console import terminal
+from gpu_tenancy.console.errors import ConsoleError
 
 
 @pytest.mark.parametrize(

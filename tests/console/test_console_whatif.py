@@ -7,7 +7,7 @@ import pytest
 from console_builders import Project, small
 from typer.testing import CliRunner, Result
 
-from console.cli import app
+from gpu_tenancy.console.cli import app
 
 
 @pytest.fixture

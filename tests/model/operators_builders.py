@@ -6,10 +6,10 @@ from typing import Any, cast
 import yaml
 from builders import Data, job, planned, pool, stack, team
 
-from model.load import load
-from model.plan import Plan, plan
-from model.plan.operators import ReleasePlan
-from model.source import read_file
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.source import read_file
 
 ROOT = Path(__file__).parents[2]
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from model import catalogue
-from model.catalogue import (
+from gpu_tenancy.model import catalogue
+from gpu_tenancy.model.catalogue import (
     PRODUCT_LABELS,
     CloudTable,
     Gpu,

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from builders import Data, errors, line, planned, pool, queue_of, stack, team
 
-from model.catalogue.clouds import CloudRules, clouds
-from model.load import load
-from model.plan.supply import flavors
-from model.source import Source
+from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.supply import flavors
+from gpu_tenancy.model.source import Source
 
 AWS: Final = {
     "cloud": "aws",

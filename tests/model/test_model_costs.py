@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from builders import Data, pool, stack
 
-from model.catalogue import find_machine
-from model.load import load
-from model.plan.costs import PoolCost, pool_costs
-from model.source import Source
+from gpu_tenancy.model.catalogue import find_machine
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.costs import PoolCost, pool_costs
+from gpu_tenancy.model.source import Source
 
 MACHINE = "a2-ultragpu-8g"
 

@@ -2,10 +2,10 @@
 
 from builders import Data, job, pool, server, stack, team
 
-from model.load import load
-from model.outlook.explain import Reason, explain
-from model.plan.shares import Tree
-from model.source import Source
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook.explain import Reason, explain
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
 
 
 def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:

@@ -3,7 +3,7 @@
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, team
 
-from model.plan.guards import Bounds, GuardsPlan
+from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan
 
 
 def guards(**sections: object) -> GuardsPlan:

@@ -11,11 +11,11 @@ from builders import Data, errors, planned, server, stack, team
 from originals import original
 from prometheus_tool import promtool
 
-from model.load import load
-from model.plan.latency import Monitor, Query, adapter_rules, metric_name, prometheus_address
-from model.plan.workloads import Scaling, ServerPlan
-from model.source import Source
-from model.spec.cluster import Metrics, Prometheus
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.latency import Monitor, Query, adapter_rules, metric_name, prometheus_address
+from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 
 HISTOGRAM = "inference_latency_seconds"
 SCALED = {"replicas": {"min": 2, "max": 4}, "scaleOn": {"cpu": 70, "latencyP99": "100ms"}}

@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, server, stack, team
 
-from model.plan.namespaces import LimitRange, PriorityScope, ResourceQuota
-from model.plan.queues import ClusterQueue, CohortQueue, FlavorQuota, ResourceLine
-from model.plan.workloads import Scaling
-from model.spec.teams import Preemption
+from gpu_tenancy.model.plan.namespaces import LimitRange, PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.queues import ClusterQueue, CohortQueue, FlavorQuota, ResourceLine
+from gpu_tenancy.model.plan.workloads import Scaling
+from gpu_tenancy.model.spec.teams import Preemption
 
 BORROWS = (FlavorQuota("h100", (ResourceLine(GPU, 8, 8),)),)
 H100 = {"h100": {"guaranteed": 8}}

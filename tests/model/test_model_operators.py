@@ -19,7 +19,7 @@ from operators_builders import (
     with_jobs,
 )
 
-from model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import charts
 
 # What is installed
 

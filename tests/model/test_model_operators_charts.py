@@ -11,12 +11,12 @@ from builders import Data, errors, job, pool, team
 from operators_builders import AMD_POOL, STACKS, made_here, plan_of
 from originals import original
 
-from model.catalogue.chart_values import FREE, chart_values, contained_values, described
-from model.catalogue.releases import charts
-from model.load import load
-from model.plan import plan
-from model.plan.operators import OPERATORS, ReleasePlan, chart_of
-from model.source import Source
+from gpu_tenancy.model.catalogue.chart_values import FREE, chart_values, contained_values, described
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.operators import OPERATORS, ReleasePlan, chart_of
+from gpu_tenancy.model.source import Source
 
 
 def test_below_a_free_map_anything_goes() -> None:

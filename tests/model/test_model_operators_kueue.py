@@ -8,7 +8,7 @@ import pytest
 from builders import Data, planned, pool, stack, team
 from operators_builders import AMD_POOL, STACKS, kueue, made_here, plan_of, release, with_gangs, with_jobs
 
-from model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import charts
 
 
 def test_kueue_manages_every_kind_of_work_that_a_team_may_start() -> None:

@@ -7,10 +7,10 @@ from builders import Data, job, pool, server, stack, team
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.load import load
-from model.outlook import StackOutlook, outlook
-from model.outlook.shares import Holding, Span
-from model.source import Source
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.outlook.shares import Holding, Span
+from gpu_tenancy.model.source import Source
 
 
 def seen(sections: Data) -> StackOutlook:

@@ -7,11 +7,11 @@ from builders import GPU, Data, errors, pool, team
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.checks import coherence_problems
-from model.load import draft, load
-from model.plan import plan
-from model.plan.shares import Tree, admitted, gangs_of
-from model.source import Source
+from gpu_tenancy.model.checks import coherence_problems
+from gpu_tenancy.model.load import draft, load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
+from gpu_tenancy.model.source import Source
 
 Drawn: TypeAlias = st.SearchStrategy[Data]
 GROUPS = ["g1", "g2", "g3"]

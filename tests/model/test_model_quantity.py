@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.quantity import (
+from gpu_tenancy.model.quantity import (
     add,
     format_amount,
     format_bytes,

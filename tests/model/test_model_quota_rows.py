@@ -17,8 +17,8 @@ from builders import (
     team,
 )
 
-from model.plan import Plan
-from model.plan.namespaces import PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.namespaces import PriorityScope, ResourceQuota
 
 GIB = 2**30
 L4 = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}

@@ -7,8 +7,8 @@ import yaml
 from builders import Data, stack, team
 from jsonschema import Draft202012Validator
 
-from model.schema import file_schema, known_keys, meaning
-from model.spec import NAMESPACE
+from gpu_tenancy.model.schema import file_schema, known_keys, meaning
+from gpu_tenancy.model.spec import NAMESPACE
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 

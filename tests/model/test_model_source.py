@@ -3,9 +3,9 @@ from textwrap import dedent
 
 import pytest
 
-from model.load import load
-from model.problems import StackError
-from model.source import Source, read_config, read_file, to_config
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.source import Source, read_config, read_file, to_config
 
 STACK = """
 config:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from builders import Data, stack, team
 
-from model.load import load
-from model.outlook import outlook
-from model.outlook.shares import Span
-from model.plan.shares import Tree
-from model.problems import StackError
-from model.source import Source, read_file
-from model.whatif import alone, busy, holdings
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.outlook.shares import Span
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.whatif import alone, busy, holdings
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 

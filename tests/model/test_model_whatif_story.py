@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from builders import Data, server, stack, team
 
-from model.admission import Step
-from model.load import load
-from model.plan.shares import Tree
-from model.source import Source
-from model.whatif import StoryError, meaning, play, read_story
+from gpu_tenancy.model.admission import Step
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.whatif import StoryError, meaning, play, read_story
 
 
 def tree(sections: Data) -> Tree:

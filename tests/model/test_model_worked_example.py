@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from builders import GPU, amounts, cohort_of, line, queue_of
 
-from model.load import load
-from model.plan import Plan, plan
-from model.source import read_file
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.source import read_file
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
 GIB = 2**30

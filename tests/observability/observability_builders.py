@@ -9,10 +9,10 @@ from typing import Any
 from builders import Data, planned, pool, server, stack, team
 from prometheus_tool import promtool
 
-from model.load import load
-from model.observability import ObservabilityPlan, observability
-from model.plan.shares import Tree
-from model.source import Source
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.observability import ObservabilityPlan, observability
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
 
 LATENCY = "inference_latency_p99_seconds"
 

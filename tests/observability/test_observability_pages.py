@@ -14,24 +14,24 @@ from jsonschema import Draft7Validator
 from observability_builders import LATENCY, amd, observed, panels, two_vendors, watched
 from stand_ins import definition
 
-from console.embedded.platform import Platform
-from console.offline.manifests import kubernetes_objects
-from console.offline.render import render
-from model.observability import ObservabilityPlan
-from model.observability.metrics import metrics
-from model.source import Source, to_config
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.offline.manifests import kubernetes_objects
+from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.model.observability import ObservabilityPlan
+from gpu_tenancy.model.observability.metrics import metrics
+from gpu_tenancy.model.source import Source, to_config
 
 RULES = "prometheus-operator/monitoring.coreos.com_prometheusrules.yaml"
 WORDS = {"and", "or", "on", "by", "unless", "group_left", "time", "vector", "sum", "max", "avg", "count", "increase"}
 PROGRAM = """
 import json
 import pulumi
-from model.load import load
-from model.plan import plan
-from model.source import read_config
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.source import read_config
 from components.observability import Observability
-from model.observability import observability
-from model.plan.shares import Tree
+from gpu_tenancy.model.observability import observability
+from gpu_tenancy.model.plan.shares import Tree
 config = pulumi.Config("gpu-tenancy")
 stack = load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))}))
 servers = tuple(each for team in plan(stack).teams for each in team.servers)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from repository import ROOT
 
-from console.policies.process import Client, pack_process
-from console.project import ROOT
 from document import PACKS
+from gpu_tenancy.console.policies.process import Client, pack_process
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ from pathlib import Path
 import test_policy_foreign as foreign
 import test_policy_processes as processes
 import yaml
+from repository import ROOT
 
-from console.policies.process import pack_process
-from console.project import ROOT, stack_names
 from document import PACKS
+from gpu_tenancy.console.policies.process import pack_process
+from gpu_tenancy.console.project import stack_names
 
 
 def write(file: Path, found: object) -> None:

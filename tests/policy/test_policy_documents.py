@@ -11,12 +11,12 @@ import yaml
 from jsonschema import Draft202012Validator
 from kit_builders import Refusal
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from repository import ROOT
 
 import document
-from console.policies.choosing import choose, config_set
-from console.policies.configuration import read_config, reconciled
-from console.policies.schemas import wrong
-from console.project import ROOT
+from gpu_tenancy.console.policies.choosing import choose, config_set
+from gpu_tenancy.console.policies.configuration import read_config, reconciled
+from gpu_tenancy.console.policies.schemas import wrong
 from judge import EnforcementLevel
 from judge.exemptions import Exemption
 from judge.server import Analyzer
@@ -84,8 +84,8 @@ def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
 )
 def test_a_stack_has_the_set_of_its_environment(environment: str, name: str) -> None:
     assert config_set(environment) == name
-    assert choose("clouds", environment).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
-    assert choose("clouds=own.json", environment).config == Path("own.json")
+    assert choose("clouds", environment, ROOT).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
+    assert choose("clouds=own.json", environment, ROOT).config == Path("own.json")
 
 
 def test_a_pack_that_is_asked_twice_says_the_same_of_itself() -> None:

@@ -17,16 +17,17 @@ from kit_builders import deployment
 from policy_builders import Given
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from rendered_stacks import stack_of_repository
+from repository import ROOT
 
-from console.errors import ConsoleError
-from console.policies.asking import Questions, questions
-from console.policies.choosing import choose
-from console.policies.configuration import read_config
-from console.policies.findings import Judged, by_weight
-from console.policies.judging import Session
-from console.policies.process import Client, pack_process
-from console.project import ROOT, Preview, stack_names
 from document import PACKS, read_set
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.policies.asking import Questions, questions
+from gpu_tenancy.console.policies.choosing import choose
+from gpu_tenancy.console.policies.configuration import read_config
+from gpu_tenancy.console.policies.findings import Judged, by_weight
+from gpu_tenancy.console.policies.judging import Session
+from gpu_tenancy.console.policies.process import Client, pack_process
+from gpu_tenancy.console.project import Preview, stack_names
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
 """What each pack says of each stack, under the set of the stack's environment: reviewed; written by pin_verdicts.py."""
@@ -44,7 +45,7 @@ def previewed(stack: str) -> Preview:
 
 def judged(client: Client, pack: str, stack: str) -> Judged:
     found = previewed(stack)
-    config = choose(pack, found.stack.environment).config
+    config = choose(pack, found.stack.environment, ROOT).config
     session = Session.of(client, read_config(config) if config else {})
     client.open(found.rendered.project, stack)
     return session.judge(questions(found.rendered))
@@ -88,7 +89,7 @@ BROKEN: dict[str, tuple[Given, str]] = {
 LAUNCHER = """
 import importlib.util, runpy, sys
 sys.path.insert(0, {packages!r})
-for module in ("console", "model", "components", "judge", "workload_rules", "cloud_rules"):
+for module in ("gpu_tenancy", "components", "judge", "workload_rules", "cloud_rules"):
     assert importlib.util.find_spec(module) is None, module
 sys.argv = ["pulumi.policy", *sys.argv[4:]]
 runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)

@@ -2,9 +2,10 @@
 
 import pulumi
 
-from components.clouds.aws.cluster import EksCluster, open_eks
-from model.plan.fleet import Fleet
-from model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+
+from .cluster import EksCluster, open_eks
 
 
 def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> EksCluster:

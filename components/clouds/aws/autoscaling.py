@@ -2,10 +2,10 @@
 
 import pulumi
 
-from components.clouds.aws.charts import release
-from components.clouds.aws.home import Home
-from components.clouds.aws.identity import PodRole
-from components.clouds.aws.policies import autoscaler_policy
+from .charts import release
+from .home import Home
+from .identity import PodRole
+from .policies import autoscaler_policy
 
 ACCOUNT = "cluster-autoscaler"
 """Name of its service account."""

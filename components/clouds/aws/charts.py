@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 
-from model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import charts
 
 NAMESPACE = "kube-system"
 _SECONDS = 600

@@ -8,18 +8,19 @@ import pulumi_aws as aws
 import pulumi_kubernetes as kubernetes
 from pulumi_aws.eks.outputs import ClusterVpcConfig
 
-from components.clouds.aws.autoscaling import ClusterAutoscaler
-from components.clouds.aws.charts import release
-from components.clouds.aws.control_plane import Addons, ControlPlane
-from components.clouds.aws.home import Home, NodeRole
-from components.clouds.aws.identity import Grant, Role
-from components.clouds.aws.karpenter import Karpenter
-from components.clouds.aws.kubeconfig import certificate, kubeconfig
-from components.clouds.aws.nodes import efa_plugin, pool_group, system_group
-from components.clouds.aws.policies import managed_policy, node_trust, partition
-from components.clouds.aws.pools import NodeGroup
-from model.plan.fleet import Fleet
-from model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+
+from .autoscaling import ClusterAutoscaler
+from .charts import release
+from .control_plane import Addons, ControlPlane
+from .home import Home, NodeRole
+from .identity import Grant, Role
+from .karpenter import Karpenter
+from .kubeconfig import certificate, kubeconfig
+from .nodes import efa_plugin, pool_group, system_group
+from .policies import managed_policy, node_trust, partition
+from .pools import NodeGroup
 
 CNI: Final = ("aws-node", "AmazonEKS_CNI_Policy")
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")

@@ -6,10 +6,11 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from components.clouds.aws.identity import Grant, Role
-from components.clouds.aws.policies import access_policy, managed_policy, trust
-from model.plan.fleet import Fleet
-from model.spec.clouds.aws import AwsCluster, EksCreation
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
+
+from .identity import Grant, Role
+from .policies import access_policy, managed_policy, trust
 
 LOGS: Final = ("api", "audit", "authenticator")
 """Logs that say who did what; the scheduler's and the controllers' say how it went, and are left out."""

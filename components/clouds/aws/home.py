@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
-from components.clouds.aws.home import Home
-from components.clouds.aws.policies import trust
+from .home import Home
+from .policies import trust
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,15 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from components.clouds.aws.charts import release
-from components.clouds.aws.home import Home, NodeRole
-from components.clouds.aws.identity import PodRole
-from components.clouds.aws.karpenter_objects import NODE_CLASS, NODE_POOL, node_class, node_pools, overlay
-from components.clouds.aws.karpenter_policy import karpenter_policies
-from components.clouds.aws.policies import queue_policy
-from components.clouds.aws.pools import placement_group
-from model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.fleet import NodePool
+
+from .charts import release
+from .home import Home, NodeRole
+from .identity import PodRole
+from .karpenter_objects import NODE_CLASS, NODE_POOL, node_class, node_pools, overlay
+from .karpenter_policy import karpenter_policies
+from .policies import queue_policy
+from .pools import placement_group
 
 ACCOUNT: Final = "karpenter"
 """Name of its service account."""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from components.clouds.aws.home import Home
-from components.clouds.aws.nodes import EFA, Volume, image, interfaces, reservation, subnets, volumes
-from model.plan.fleet import NodePool
-from model.plan.gpus import NVIDIA
+from gpu_tenancy.model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.gpus import NVIDIA
+
+from .home import Home
+from .nodes import EFA, Volume, image, interfaces, reservation, subnets, volumes
 
 Spec: TypeAlias = Mapping[str, object]
 

@@ -5,7 +5,7 @@ https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/previ
 
 from collections.abc import Sequence
 
-from components.clouds.aws.policies import Statement, document, partition
+from .policies import Statement, document, partition
 
 _POOL = "karpenter.sh/nodepool"
 _CLASS = "karpenter.k8s.aws/ec2nodeclass"

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from model.plan.fleet import NodePool, Surge, SystemNodes
-from model.plan.supply import POOL_LABEL, NodeTaint
-from model.quantity import format_bytes
-from model.spec.clouds.aws import AwsCluster
-from model.spec.pools import CapacityBlock, Disk, Reserved
+from gpu_tenancy.model.plan.fleet import NodePool, Surge, SystemNodes
+from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
+from gpu_tenancy.model.quantity import format_bytes
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 
 SYSTEM: Final = "gpu-tenancy-system"
 """Name of the node group for the cluster's own pods."""

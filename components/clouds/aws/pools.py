@@ -14,8 +14,8 @@ from pulumi_aws.ec2 import (
 )
 from pulumi_aws.eks.outputs import NodeGroupResource
 
-from components.clouds.aws.home import Home
-from components.clouds.aws.nodes import Group, Interface, Volume
+from .home import Home
+from .nodes import Group, Interface, Volume
 
 
 class NodeGroup(pulumi.ComponentResource):

@@ -12,11 +12,12 @@ from pulumi_azure_native.containerservice import (
     list_managed_cluster_user_credentials_output,
 )
 
-from components.clouds.azure.control_plane import AksControlPlane
-from components.clouds.azure.kubeconfig import own_kubeconfig
-from components.clouds.azure.pools import Site, agent_pool
-from model.plan.fleet import Fleet, NodePool
-from model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.plan.fleet import Fleet, NodePool
+from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+
+from .control_plane import AksControlPlane
+from .kubeconfig import own_kubeconfig
+from .pools import Site, agent_pool
 
 
 class AksCluster(pulumi.ComponentResource):

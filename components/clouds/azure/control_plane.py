@@ -16,9 +16,10 @@ from pulumi_azure_native.containerservice import (
 from pulumi_azure_native.managedidentity import UserAssignedIdentity
 from pulumi_azure_native.monitor import DiagnosticSetting
 
-from components.clouds.azure.pools import reservation
-from model.plan.fleet import Fleet, SystemNodes
-from model.spec.clouds.azure import AksCreation, AzureCluster
+from gpu_tenancy.model.plan.fleet import Fleet, SystemNodes
+from gpu_tenancy.model.spec.clouds.azure import AksCreation, AzureCluster
+
+from .pools import reservation
 
 ROLES: Final = {
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",

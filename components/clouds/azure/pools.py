@@ -11,10 +11,10 @@ from pulumi_azure_native.containerservice import (
     GPUProfileArgsDict,
 )
 
-from model.plan.fleet import NodePool
-from model.plan.supply import NodeTaint
-from model.spec.clouds.azure import AzureCluster
-from model.spec.pools import Reserved
+from gpu_tenancy.model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.spec.pools import Reserved
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label that AKS puts on spot nodes, beside the taint of the same name. Its prefix is AKS's own, but on a spot pool AKS

@@ -2,9 +2,10 @@
 
 import pulumi
 
-from components.clouds.gcp.cluster import GkeCluster
-from model.plan.fleet import Fleet
-from model.spec.clouds.gcp import GcpCluster
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+
+from .cluster import GkeCluster
 
 
 def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> GkeCluster:

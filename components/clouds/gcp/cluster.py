@@ -8,12 +8,13 @@ import pulumi_kubernetes as kubernetes
 from pulumi_gcp import container, projects, serviceaccount
 from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
-from components.clouds.gcp import pools
-from components.clouds.gcp.access import Reached, authority, kubeconfig
-from components.clouds.gcp.creation import NewCluster, SecretsKey, create_cluster
-from components.clouds.gcp.drivers import DriverInstaller
-from model.plan.fleet import Fleet, NodePool, SystemNodes
-from model.spec.clouds.gcp import GcpCluster, GkeCreation
+from gpu_tenancy.model.plan.fleet import Fleet, NodePool, SystemNodes
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
+
+from . import pools
+from .access import Reached, authority, kubeconfig
+from .creation import NewCluster, SecretsKey, create_cluster
+from .drivers import DriverInstaller
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Pool of the cluster's own pods."""

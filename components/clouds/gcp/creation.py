@@ -7,8 +7,8 @@ import pulumi
 from pulumi_gcp import kms, projects
 from pulumi_gcp.container import Cluster, ClusterMasterAuthorizedNetworksConfigArgsDict
 
-from model.plan.fleet import Fleet
-from model.spec.clouds.gcp import GcpCluster, GkeCreation
+from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
 _ROTATION: Final = 90 * 86400
 """Seconds after which a key gets a new version."""

@@ -6,7 +6,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
 
-from components.conventions import DO_NOT_AWAIT
+from ...conventions import DO_NOT_AWAIT
 
 NAME: Final = "nvidia-driver-installer"
 NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"

@@ -19,12 +19,12 @@ from pulumi_gcp.container import (
     NodePoolUpgradeSettingsArgsDict,
 )
 
-from model.catalogue import Machine
-from model.catalogue.clouds import clouds
-from model.plan.fleet import NodePool, SystemNodes
-from model.plan.supply import NodeTaint
-from model.spec.clouds.gcp import GcpCluster
-from model.spec.pools import FlexStart, Queued, Reserved, Spot
+from gpu_tenancy.model.catalogue import Machine
+from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.plan.fleet import NodePool, SystemNodes
+from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
 
 GKE_LABELS: Final = "cloud.google.com/"
 """Labels under this prefix are GKE's own: it writes them by the pool's inputs, so they are no input."""

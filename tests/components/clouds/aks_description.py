@@ -19,7 +19,7 @@ from azure.mgmt.containerservice.operations import AgentPoolsOperations, Managed
 from cloud_descriptions import Description, Inputs, Place
 from pydantic.alias_generators import to_camel
 
-from console.offline.wire import UNKNOWN
+from gpu_tenancy.console.offline.wire import UNKNOWN
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 POOL: Final = "azure-native:containerservice:AgentPool"

@@ -5,7 +5,7 @@ from typing import Any, Final
 from builders import Data, team
 from components_builders import program
 
-from console.offline.recording import Registration
+from gpu_tenancy.console.offline.recording import Registration
 
 REGION: Final = "eu-central-1"
 SUBNETS: Final = {f"{REGION}a": "subnet-0a1b2c3d4e5f60001", f"{REGION}b": "subnet-0a1b2c3d4e5f60002"}

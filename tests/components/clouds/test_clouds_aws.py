@@ -20,8 +20,8 @@ from pulumi_aws.eks.outputs import (
 from components.clouds.aws.cluster import own_security_group, role_name
 from components.clouds.aws.kubeconfig import certificate, kubeconfig
 from components.clouds.aws.pools import group_behind, version_text
-from console.offline.recording import Registration
-from console.offline.wire import UNKNOWN
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.wire import UNKNOWN
 
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"

@@ -19,9 +19,9 @@ from components.clouds.aws.policies import (
     queue_policy,
     trust,
 )
-from console.offline.recording import Registration
-from console.offline.wire import UNKNOWN
-from model.catalogue.releases import Chart, charts
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.model.catalogue.releases import Chart, charts
 
 CLUSTER: Final = "aws:eks/cluster:Cluster"
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"

@@ -31,7 +31,7 @@ from pulumi_azure_native.containerservice import ListManagedClusterUserCredentia
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
 
 from components.clouds.azure.kubeconfig import SERVER_ID, own_kubeconfig
-from console.offline.wire import UNKNOWN
+from gpu_tenancy.console.offline.wire import UNKNOWN
 
 # Pools
 

@@ -28,7 +28,7 @@ from aks_description import CLUSTER, DESCRIPTION, POOL
 from builders import Data, errors
 from cloud_descriptions import Place
 
-from console.offline.recording import Registration
+from gpu_tenancy.console.offline.recording import Registration
 
 
 def test_a_cluster_is_private_where_the_stack_names_no_networks() -> None:

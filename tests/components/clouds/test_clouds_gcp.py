@@ -14,8 +14,8 @@ from pulumi_gcp.container import outputs
 
 from components.clouds.gcp.access import Reached, authority, kubeconfig
 from components.clouds.gcp.pools import first_nodes
-from console.offline.recording import Registration
-from model.catalogue.clouds import clouds
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.model.catalogue.clouds import clouds
 
 GROUPS = {"securityGroup": "gke-security-groups@example.com", "admins": ["admins@example.com"]}
 NETWORKS = [{"network": f"gpu-{n}", "subnetwork": f"gpu-{n}-sub"} for n in range(10)]

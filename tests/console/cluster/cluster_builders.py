@@ -1,6 +1,6 @@
 """Objects that an API server accepts, for tests to break or change one part of."""
 
-from console.offline.wire import Json
+from gpu_tenancy.console.offline.wire import Json
 
 Manifest = dict[str, Json]
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from console.cluster.errors import ApiError, Cause, api_error
-from console.cluster.live import Live
-from console.cluster.placing import immutable
-from console.cluster.request import FIELD_MANAGER
-from console.offline.wire import Json
+from gpu_tenancy.console.cluster.errors import ApiError, Cause, api_error
+from gpu_tenancy.console.cluster.live import Live
+from gpu_tenancy.console.cluster.placing import immutable
+from gpu_tenancy.console.cluster.request import FIELD_MANAGER
+from gpu_tenancy.console.offline.wire import Json
 
 OURS: dict[str, Json] = {"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
 THEIRS: dict[str, Json] = {"manager": "controller", "operation": "Update", "subresource": "status"}

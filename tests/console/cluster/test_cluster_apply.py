@@ -12,11 +12,11 @@ from cluster_builders import (
     an_object,
 )
 
-from console.cluster.apply import ApplyError, Change, apply
-from console.cluster.client import Cluster
-from console.cluster.inventory import Entry, Inventory
-from console.cluster.references import Reference
-from console.offline.wire import text_at
+from gpu_tenancy.console.cluster.apply import ApplyError, Change, apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.inventory import Entry, Inventory
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import text_at
 
 
 @pytest.fixture

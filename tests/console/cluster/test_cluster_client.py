@@ -5,11 +5,11 @@ import pytest
 import yaml
 from cluster_builders import Manifest, a_config_map, a_definition, a_job, an_object
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError, UnknownKindError, UnreachableError, WaitTimeoutError
-from console.cluster.references import Reference
-from console.errors import ConsoleError
-from console.offline.wire import at, text_at
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError, UnreachableError, WaitTimeoutError
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.wire import at, text_at
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_list_is_of_one_namespace_and_one_label(cluster: Cluster, namespace: s
 def test_a_list_longer_than_a_page_comes_whole(
     cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.cluster.client._PAGE", "2")
+    monkeypatch.setattr("gpu_tenancy.console.cluster.client._PAGE", "2")
     for number in range(5):
         cluster.apply(a_config_map(f"n{number}", namespace))
     assert len(cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")) == 5

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from cluster_builders import a_config_map
 
-from console.cluster.inventory import Entry, Inventory
-from console.cluster.references import Reference
-from console.errors import ConsoleError
+from gpu_tenancy.console.cluster.inventory import Entry, Inventory
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.errors import ConsoleError
 
 
 @pytest.fixture

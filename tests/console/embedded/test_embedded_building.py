@@ -9,11 +9,11 @@ import pytest
 import yaml
 from embedded_builders import a_program, quiet
 
-from console import progress
-from console.embedded import building
-from console.embedded.building import KUBERNETES, SOURCE, build, built, needed_go
-from console.embedded.platform import Platform
-from console.errors import ConsoleError
+from gpu_tenancy.console import progress
+from gpu_tenancy.console.embedded import building
+from gpu_tenancy.console.embedded.building import KUBERNETES, SOURCE, build, built, needed_go
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.errors import ConsoleError
 
 Compiler = Callable[..., None]
 

@@ -12,17 +12,17 @@ import yaml
 from embedded_builders import a_program, quiet
 from rendered_stacks import stack_of_repository
 
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.embedded.definitions import fetching
-from console.embedded.definitions.fetching import cached, fetch
-from console.embedded.definitions.installing import install
-from console.embedded.definitions.pins import PINS, Module, Pin, needed, read_pins
-from console.errors import ConsoleError
-from console.offline.wire import text_at
-from console.project import stack_names
-from console.up import api_groups
-from model.catalogue.releases import charts
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.definitions import fetching
+from gpu_tenancy.console.embedded.definitions.fetching import cached, fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import PINS, Module, Pin, needed, read_pins
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.console.up import api_groups
+from gpu_tenancy.model.catalogue.releases import charts
 
 CONTENT = b"kind: CustomResourceDefinition\n"
 OTHER = b"something else"

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from builders import GPU, pool, stack
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.cluster.references import Reference
-from console.embedded.nodes import OURS, NodeShape, add_node, bring_nodes, node_shapes
-from console.offline.wire import at, text_at
-from model.load import load
-from model.plan.supply import CAPACITY_LABEL, POOL_LABEL, NodeTaint
-from model.source import Source
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.nodes import OURS, NodeShape, add_node, bring_nodes, node_shapes
+from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.supply import CAPACITY_LABEL, POOL_LABEL, NodeTaint
+from gpu_tenancy.model.source import Source
 
 TAINT = NodeTaint(GPU, "present", "NoSchedule")
 H100 = NodeShape("h100-0", {POOL_LABEL: "h100"}, (TAINT,), {"cpu": "192", "memory": "2Ti", GPU: "8", "pods": "110"})

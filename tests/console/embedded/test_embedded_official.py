@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from embedded_builders import quiet
 
-from console.embedded.building import KUBERNETES, SOURCE
-from console.embedded.official import Official, Program, UnavailableError, download, read_official
-from console.embedded.parts import PARTS
+from gpu_tenancy.console.embedded.building import KUBERNETES, SOURCE
+from gpu_tenancy.console.embedded.official import Official, Program, UnavailableError, download, read_official
+from gpu_tenancy.console.embedded.parts import PARTS
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="official programs are for Linux")
 

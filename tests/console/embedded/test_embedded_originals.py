@@ -3,7 +3,7 @@ import hashlib
 import pytest
 from originals import original
 
-from console.embedded.definitions.pins import Pin, read_pins
+from gpu_tenancy.console.embedded.definitions.pins import Pin, read_pins
 
 
 @pytest.mark.parametrize("pin", read_pins(), ids=lambda pin: pin.file)

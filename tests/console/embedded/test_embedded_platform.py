@@ -14,12 +14,12 @@ import pytest
 import yaml
 from embedded_builders import a_program, quiet
 
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.embedded import platform as embedded
-from console.embedded.parts import API_SERVER, PARTS, SCHEDULER
-from console.embedded.platform import Platform, PortTakenError
-from console.errors import ConsoleError
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.embedded import platform as embedded
+from gpu_tenancy.console.embedded.parts import API_SERVER, PARTS, SCHEDULER
+from gpu_tenancy.console.embedded.platform import Platform, PortTakenError
+from gpu_tenancy.console.errors import ConsoleError
 
 
 def server(platform: Platform) -> str:

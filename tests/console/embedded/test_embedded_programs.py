@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from embedded_builders import a_program, quiet
 
-from console.embedded import programs
-from console.embedded.building import built
-from console.embedded.locking import alone
-from console.embedded.official import UnavailableError, folder_of, read_official
-from console.embedded.parts import PARTS
-from console.embedded.programs import Programs, find_programs, present_programs
-from console.errors import ConsoleError
-from console.progress import Report
+from gpu_tenancy.console.embedded import programs
+from gpu_tenancy.console.embedded.building import built
+from gpu_tenancy.console.embedded.locking import alone
+from gpu_tenancy.console.embedded.official import UnavailableError, folder_of, read_official
+from gpu_tenancy.console.embedded.parts import PARTS
+from gpu_tenancy.console.embedded.programs import Programs, find_programs, present_programs
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.progress import Report
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from embedded_builders import a_program, quiet
 
-from console.embedded import toolchain
-from console.embedded.toolchain import WHEEL, Go, find_go, go_version
-from console.errors import ConsoleError
+from gpu_tenancy.console.embedded import toolchain
+from gpu_tenancy.console.embedded.toolchain import WHEEL, Go, find_go, go_version
+from gpu_tenancy.console.errors import ConsoleError
 
 
 def a_go(folder: Path, version: str) -> Path:

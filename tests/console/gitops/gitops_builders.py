@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 from rendered_stacks import stack_of_repository
 
-from console.gitops.argocd import Repository, argocd
-from console.gitops.flux import flux
-from console.gitops.pieces import Piece, pieces
-from console.gitops.plain import plain
-from console.offline.recording import Registration
-from console.offline.render import Rendered
-from console.project import stack_names
+from gpu_tenancy.console.gitops.argocd import Repository, argocd
+from gpu_tenancy.console.gitops.flux import flux
+from gpu_tenancy.console.gitops.pieces import Piece, pieces
+from gpu_tenancy.console.gitops.plain import plain
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.project import stack_names
 
 STACKS = stack_names()
 WITH_RELEASES = "dev-aws"

@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from console.commands.render import register
-from console.errors import ConsoleError
-from console.gitops.changed import Changed, changed, concerned, listed
+from gpu_tenancy.console.commands.render import register
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.gitops.changed import Changed, changed, concerned, listed
 
 STACKS = ("dev", "prod")
 IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "commit.gpgsign=false")
@@ -20,14 +20,14 @@ IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c
     ("path", "stacks"),
     [
         ("stacks/Pulumi.dev.yaml", {"dev": ("stacks/Pulumi.dev.yaml changed",)}),
-        ("model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("the catalogue changed",))),
-        ("model/plan/shares.py", dict.fromkeys(STACKS, ("the program changed",))),
+        ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("the catalogue changed",))),
+        ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("the program changed",))),
         ("components/clouds/aws/cluster.py", dict.fromkeys(STACKS, ("the program changed",))),
         ("__main__.py", dict.fromkeys(STACKS, ("the program changed",))),
         ("policy/config/workloads-prod.json", dict.fromkeys(STACKS, ("the policy packs changed",))),
         ("uv.lock", dict.fromkeys(STACKS, ("its packages changed",))),
         ("README.md", {}),
-        ("console/cli.py", {}),
+        ("gpu_tenancy/console/cli.py", {}),
         ("stacks/schema.json", {}),
         ("docs/Pulumi.dev.yaml", {}),
         ("tests/model/test_model_source.py", {}),
@@ -38,7 +38,7 @@ def test_a_file_concerns_its_stack_all_or_none(path: str, stacks: dict[str, tupl
 
 
 def test_reasons_are_told_once_each_and_the_stacks_own_file_first() -> None:
-    paths = ["model/plan/shares.py", "components/pods.py", "stacks/Pulumi.prod.yaml", "uv.lock"]
+    paths = ["gpu_tenancy/model/plan/shares.py", "components/pods.py", "stacks/Pulumi.prod.yaml", "uv.lock"]
     assert concerned(STACKS, paths).stacks == {
         "dev": ("the program changed", "its packages changed"),
         "prod": ("stacks/Pulumi.prod.yaml changed", "the program changed", "its packages changed"),
@@ -77,6 +77,7 @@ def write(folder: Path, **texts: str) -> None:
         file = folder / "stacks" / f"Pulumi.{name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    (folder / "Pulumi.yaml").touch()
 
 
 @pytest.fixture
@@ -104,8 +105,8 @@ def test_commits_edits_and_new_files_of_a_branch_all_count(project: Path) -> Non
     git(project, "commit", "--quiet", "--all", "--message", "dev")
     write(project, prod="2", new="1")
     (project / "stacks/Pulumi.old.yaml").unlink()
-    (project.parent / "model").mkdir()
-    (project.parent / "model/of-another-project.py").write_text("", encoding="utf-8")
+    (project.parent / "gpu_tenancy/model").mkdir(parents=True)
+    (project.parent / "gpu_tenancy/model/of-another-project.py").write_text("", encoding="utf-8")
     found = changed(project, "main")
     assert list(found.stacks) == ["dev", "new", "prod"]
     assert found.gone == ("old",)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from gitops_builders import built, folders, key, tree
 
-from console.cluster.apply import apply
-from console.cluster.client import Cluster
-from console.cluster.errors import ApiError
-from console.offline.wire import Json
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.offline.wire import Json
 
 
 def test_the_api_server_takes_each_wave_once_those_before_it_are_there(cluster: Cluster, tmp_path: Path) -> None:

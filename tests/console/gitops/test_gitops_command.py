@@ -9,8 +9,8 @@ from console_builders import Project, small
 from gitops_builders import WITH_RELEASES, rendered, tree
 from typer.testing import CliRunner
 
-from console.commands.render import register
-from console.gitops.pieces import stays
+from gpu_tenancy.console.commands.render import register
+from gpu_tenancy.console.gitops.pieces import stays
 
 
 def run(*words: str) -> tuple[int, str, str]:

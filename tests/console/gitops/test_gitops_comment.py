@@ -6,9 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from console.commands.render import register
-from console.errors import ConsoleError
-from console.gitops.joined import LIMIT, MARK, Said, joined, read, worst
+from gpu_tenancy.console.commands.render import register
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.gitops.joined import LIMIT, MARK, Said, joined, read, worst
 
 HEAD = "## ✓ dev: Fine\n\nAll promises kept.\n"
 REPORT = HEAD + "\n### Rules and exemptions\n\n- 12 rules hold.\n"

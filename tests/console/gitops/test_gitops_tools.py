@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from gitops_builders import STACKS, WHERE, WITH_RELEASES, built, documents, folders, key, parts, tree
 
-from console.errors import ConsoleError
-from console.gitops.flux import flux
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.gitops.flux import flux
 
 OPTIONS = "argocd.argoproj.io/sync-options"
 WAVE = "argocd.argoproj.io/sync-wave"

@@ -23,12 +23,12 @@ from gitops_builders import (
     written,
 )
 
-from console.gitops.groups import groups
-from console.gitops.pieces import Piece, refusals, stays
-from console.offline.manifests import kubernetes_objects
-from console.offline.recording import Registration
-from console.offline.releases import helm_releases
-from console.offline.render import Rendered
+from gpu_tenancy.console.gitops.groups import groups
+from gpu_tenancy.console.gitops.pieces import Piece, refusals, stays
+from gpu_tenancy.console.offline.manifests import kubernetes_objects
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.releases import helm_releases
+from gpu_tenancy.console.offline.render import Rendered
 
 KINDS_OF_TOOLS = {"Application", "HelmRelease", "HelmRepository", "OCIRepository", "Kustomization"}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from console.live.reading import Kind, Missing, State
+from gpu_tenancy.console.live.reading import Kind, Missing, State
 
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"

@@ -7,10 +7,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue, meta, only_gpus, workload
 
-from console.live.queues import Queues
-from console.live.reading import State
-from model import admission
-from model.admission import (
+from gpu_tenancy.console.live.queues import Queues
+from gpu_tenancy.console.live.reading import State
+from gpu_tenancy.model import admission
+from gpu_tenancy.model.admission import (
     FAIR,
     Admitted,
     ClusterQueue,

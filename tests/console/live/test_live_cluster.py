@@ -18,15 +18,15 @@ import yaml
 from live_builders import GPU, Data, condition, meta
 from typer.testing import CliRunner, Result
 
-from console.cluster.apply import apply
-from console.cluster.client import Cluster
-from console.cluster.references import Reference
-from console.commands import live
-from console.embedded.nodes import bring_nodes, node_shapes
-from console.embedded.platform import Platform
-from console.offline.objects import waves
-from console.offline.wire import at, text_at
-from console.project import preview
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.commands import live
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.offline.objects import waves
+from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.console.project import preview
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 A100 = "NVIDIA-A100-SXM4-80GB"

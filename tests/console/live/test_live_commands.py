@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from console import terminal
-from console.commands import live
+from gpu_tenancy.console import terminal
+from gpu_tenancy.console.commands import live
 
 
 def run(*arguments: str) -> Result:

@@ -17,12 +17,12 @@ from live_builders import (
     waits,
 )
 
-from console.live import entry
-from console.live.entry import Entry
-from console.live.reading import Missing
-from console.live.subject import subject_of
-from console.live.verdicts import Why
-from console.live.why import why
+from gpu_tenancy.console.live import entry
+from gpu_tenancy.console.live.entry import Entry
+from gpu_tenancy.console.live.reading import Missing
+from gpu_tenancy.console.live.subject import subject_of
+from gpu_tenancy.console.live.verdicts import Why
+from gpu_tenancy.console.live.why import why
 
 HEAD = "a100 nvidia.com/gpu"
 ASK = "ask for less, or have the guarantee raised"

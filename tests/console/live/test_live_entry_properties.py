@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, event, given, settings
 from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
 
-from console.live.entry import Entry, find_entry
-from console.live.foreseen import ENDLESS
-from model import admission
-from model.admission import PodSet, Preemption, Simulation, Tenancy
+from gpu_tenancy.console.live.entry import Entry, find_entry
+from gpu_tenancy.console.live.foreseen import ENDLESS
+from gpu_tenancy.model import admission
+from gpu_tenancy.model.admission import PodSet, Preemption, Simulation, Tenancy
 
 
 def entries(world: World) -> dict[str, Entry]:

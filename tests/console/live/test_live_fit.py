@@ -20,11 +20,11 @@ from live_builders import (
     workload,
 )
 
-from console.errors import ConsoleError
-from console.live.answers import Answer
-from console.live.demand import Demand, demand, read_demands
-from console.live.fit import Fitting, judge, require_team
-from console.live.reading import Missing
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.answers import Answer
+from gpu_tenancy.console.live.demand import Demand, demand, read_demands
+from gpu_tenancy.console.live.fit import Fitting, judge, require_team
+from gpu_tenancy.console.live.reading import Missing
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
@@ -275,7 +275,7 @@ def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
 
 def counts(manifest: Data) -> list[tuple[str, int, int]]:
     """Name, pods, and GPUs of a pod, kind by kind."""
-    from console.live.pods import requests  # noqa: PLC0415
+    from gpu_tenancy.console.live.pods import requests  # noqa: PLC0415
 
     return [(each.name, each.count, requests(each.spec).get(GPU, 0)) for each in demand(manifest, "research").templates]
 

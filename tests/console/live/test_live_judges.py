@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, pod_spec
 
-from console.errors import ConsoleError
-from console.live.amounts import amount, said
-from console.live.bounds import bound
-from console.live.budgets import judge_budgets
-from console.live.gangs import gang_queues, judge_gang
-from console.live.nodes import judge_nodes
-from console.live.placing import spots, untolerated, wants
-from console.live.pods import requests
-from console.live.queueing import judge_queue
-from console.live.tree import ClusterQueue, Group, Quota, Tree
-from console.live.workloads import PodSet
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.amounts import amount, said
+from gpu_tenancy.console.live.bounds import bound
+from gpu_tenancy.console.live.budgets import judge_budgets
+from gpu_tenancy.console.live.gangs import gang_queues, judge_gang
+from gpu_tenancy.console.live.nodes import judge_nodes
+from gpu_tenancy.console.live.placing import spots, untolerated, wants
+from gpu_tenancy.console.live.pods import requests
+from gpu_tenancy.console.live.queueing import judge_queue
+from gpu_tenancy.console.live.tree import ClusterQueue, Group, Quota, Tree
+from gpu_tenancy.console.live.workloads import PodSet
 
 # Amounts.
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import ConsoleError
-from console.live.kubeconfig import connect, kubeconfig
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.kubeconfig import connect, kubeconfig
 
 
 def a_file(folder: Path, name: str) -> Path:

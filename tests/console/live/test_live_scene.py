@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from live_builders import Data, came, cluster_queue, cohort, condition, counted, flavor, local_queue, meta, state, waits
 
-from console.live.queues import Queues
-from console.live.scene import Actor, Scene, scene
-from model.admission import FAIR, Cohort, Fungibility, Fungible, Preference
+from gpu_tenancy.console.live.queues import Queues
+from gpu_tenancy.console.live.scene import Actor, Scene, scene
+from gpu_tenancy.model.admission import FAIR, Cohort, Fungibility, Fungible, Preference
 
 
 def played(*found: Data, **objects: list[Data]) -> Scene:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from live_builders import GPU, Data, cluster_queue, cohort
 
-from console.live.tree import ClusterQueue, Tree
+from gpu_tenancy.console.live.tree import ClusterQueue, Tree
 
 LINE = ("a100", GPU)
 

@@ -8,10 +8,10 @@ from live_builders import GPU, Data, cluster_queue, job, local_queue, meta, node
 from rich.console import Console
 from rich.text import Text
 
-from console.errors import ConsoleError
-from console.live import show
-from console.live.reading import Missing, State
-from console.live.usage import Row, measure
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live import show
+from gpu_tenancy.console.live.reading import Missing, State
+from gpu_tenancy.console.live.usage import Row, measure
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
 
-from console.live.reading import Missing
-from console.live.subject import subject_of
-from console.live.verdicts import Why
-from console.live.why import why
+from gpu_tenancy.console.live.reading import Missing
+from gpu_tenancy.console.live.subject import subject_of
+from gpu_tenancy.console.live.verdicts import Why
+from gpu_tenancy.console.live.why import why
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from offline_builders import Rendering
 
-from console.offline.recording import NO_ANSWERS
-from console.offline.render import Rendered, render
-from console.offline.wire import Json
+from gpu_tenancy.console.offline.recording import NO_ANSWERS
+from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.console.offline.wire import Json
 
 
 @pytest.fixture

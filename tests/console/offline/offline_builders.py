@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from console.offline.manifests import KubernetesObject
-from console.offline.recording import NO_ANSWERS, Registration
-from console.offline.render import Rendered
-from console.offline.wire import Json, Path
+from gpu_tenancy.console.offline.manifests import KubernetesObject
+from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.offline.wire import Json, Path
 
 PREFIX = "urn:pulumi:dev::gpu-tenancy::"
 TEAM = "gpu-tenancy:team:Team"

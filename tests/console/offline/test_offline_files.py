@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, an_object, manifest
 
-from console.offline.objects import kubernetes_objects, to_yaml, write
-from console.offline.wire import Json
+from gpu_tenancy.console.offline.objects import kubernetes_objects, to_yaml, write
+from gpu_tenancy.console.offline.wire import Json
 
 OBJECTS = [an_object(registration.inputs) for registration in (NAMESPACE, QUOTA, QUEUE)]
 

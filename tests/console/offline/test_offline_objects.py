@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, an_object, component, manifest, registered, stack_of
 
-from console.offline.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
+from gpu_tenancy.console.offline.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
 
 
 def depends_on(objects: tuple[KubernetesObject, ...], name: str) -> list[str]:

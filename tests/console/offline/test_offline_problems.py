@@ -13,9 +13,9 @@ from offline_builders import (
     stack_of,
 )
 
-from console.offline.objects import problems
-from console.offline.recording import Registration
-from console.offline.wire import UNKNOWN
+from gpu_tenancy.console.offline.objects import problems
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.wire import UNKNOWN
 
 CUSTOM = registered(manifest("Widget", "w", api="example.org/v1"))
 

@@ -10,8 +10,8 @@ import pulumi
 import pytest
 from offline_builders import Rendering
 
-from console.offline.recording import OfflineError, Registration
-from console.offline.render import Rendered, render
+from gpu_tenancy.console.offline.recording import OfflineError, Registration
+from gpu_tenancy.console.offline.render import Rendered, render
 
 TEAM = """
     class Team(pulumi.ComponentResource):
@@ -274,7 +274,7 @@ def test_the_same_stack_gives_the_same_bytes_in_any_process(tmp_path: Path) -> N
         "pulumi.ComponentResource('t:t:T', 'z', {'k': {'y': 1, 'x': 2}}, pulumi.ResourceOptions(depends_on=parts))\n"
     )
     show = (
-        "import sys, pathlib; from console.offline.render import render; "
+        "import sys, pathlib; from gpu_tenancy.console.offline.render import render; "
         "print(render(pathlib.Path(sys.argv[1]), project='p', stack='s', config={}).registrations)"
     )
     texts = {

@@ -5,10 +5,10 @@ import pytest
 from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, component, manifest, stack_of
 from rich.console import Console
 
-from console.offline.details import details
-from console.offline.render import Rendered
-from console.offline.tree import tree
-from console.offline.wire import Json
+from gpu_tenancy.console.offline.details import details
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.offline.tree import tree
+from gpu_tenancy.console.offline.wire import Json
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 

@@ -3,7 +3,7 @@
 from builders import Data
 from console_builders import Project
 
-from console.project import Preview, preview
+from gpu_tenancy.console.project import Preview, preview
 
 
 def rendered(project: Project, sections: Data) -> Preview:

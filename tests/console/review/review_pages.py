@@ -8,15 +8,16 @@ from pathlib import Path
 from builders import Data, pool, server, team
 from console_builders import Project
 from rendered_stacks import stack_of_repository
+from repository import ROOT
 
-from console.project import ROOT, preview, read_stack
-from console.review.build import review
-from console.review.changes import Change, FieldChange, changes
-from console.review.review import Comparison, Real, Review, RuleLine, Rules
-from console.review.verdict import verdict
-from model.load import load
-from model.outlook import StackOutlook, outlook
-from model.source import Source
+from gpu_tenancy.console.project import preview, read_stack
+from gpu_tenancy.console.review.build import review
+from gpu_tenancy.console.review.changes import Change, FieldChange, changes
+from gpu_tenancy.console.review.review import Comparison, Real, Review, RuleLine, Rules
+from gpu_tenancy.console.review.verdict import verdict
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.source import Source
 
 PINNED = RuleLine(
     "workloads",

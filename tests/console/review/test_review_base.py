@@ -8,11 +8,11 @@ import pytest
 from builders import Data
 from console_builders import Project, small
 
-from console.errors import ConsoleError
-from console.offline.wire import UNKNOWN
-from console.project import preview
-from console.review.base import base
-from console.review.build import as_json, between, review
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.console.project import preview
+from gpu_tenancy.console.review.base import base
+from gpu_tenancy.console.review.build import as_json, between, review
 
 
 def git(folder: Path, *words: str) -> None:

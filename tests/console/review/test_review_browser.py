@@ -11,13 +11,13 @@ from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
 
-from console.proofs import Proof
-from console.review.changes import Change, FieldChange
-from console.review.page import page
-from console.review.review import Review
-from console.summary import Budget, Holding, Summary, Supply
-from console.up import Outcome
-from model.plan import plan
+from gpu_tenancy.console.proofs import Proof
+from gpu_tenancy.console.review.changes import Change, FieldChange
+from gpu_tenancy.console.review.page import page
+from gpu_tenancy.console.review.review import Review
+from gpu_tenancy.console.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.console.up import Outcome
+from gpu_tenancy.model.plan import plan
 
 Scheme: TypeAlias = Literal["light", "dark"]
 TEAMS = 200

@@ -8,9 +8,9 @@ from builders import Data, job, server
 from console_builders import Project, small
 from review_builders import rendered
 
-from console.offline.recording import Registration
-from console.offline.render import Rendered
-from console.review.changes import Change, FieldChange, changes, created
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.review.changes import Change, FieldChange, changes, created
 
 
 @pytest.fixture

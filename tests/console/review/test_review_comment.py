@@ -21,11 +21,11 @@ from review_pages import (
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from console.review.changes import Change, FieldChange
-from console.review.comment import LEAST, LIMIT, comment
-from console.review.comment_markdown import code, text
-from console.review.comment_tree import mermaid
-from console.review.review import Review
+from gpu_tenancy.console.review.changes import Change, FieldChange
+from gpu_tenancy.console.review.comment import LEAST, LIMIT, comment
+from gpu_tenancy.console.review.comment_markdown import code, text
+from gpu_tenancy.console.review.comment_tree import mermaid
+from gpu_tenancy.console.review.review import Review
 
 
 class Markdown(SingleFileSnapshotExtension):

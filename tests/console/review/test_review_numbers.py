@@ -9,13 +9,14 @@ import pytest
 from builders import Data
 from console_builders import Project
 from rendered_stacks import stack_of_repository
+from repository import ROOT
 from review_drawn import coherent
 from review_solver import GPUS, Key, Manifest, Node, World
 
-from console.project import ROOT, preview, stack_names
-from console.review.build import review
-from console.review.page import page
-from model.outlook import StackOutlook, outlook
+from gpu_tenancy.console.project import preview, stack_names
+from gpu_tenancy.console.review.build import review
+from gpu_tenancy.console.review.page import page
+from gpu_tenancy.model.outlook import StackOutlook, outlook
 
 HOURS = 730
 BACK = {"Any": "at once", "LowerPriority": "from lower priorities", "Never": "when they end"}

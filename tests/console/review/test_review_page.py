@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 from review_pages import (
     CHANGES,
     NASTY,
@@ -23,16 +24,15 @@ from review_pages import (
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from console.project import ROOT
-from console.review.changes import Change, FieldChange
-from console.review.drawing import Bar, Drawing
-from console.review.drawing_scale import Scale, text_bar
-from console.review.drawing_supply import tanks
-from console.review.figures import differences, key_figures
-from console.review.figures_changes import change_groups
-from console.review.figures_tables import tables
-from console.review.page import page
-from console.review.review import Real, Review
+from gpu_tenancy.console.review.changes import Change, FieldChange
+from gpu_tenancy.console.review.drawing import Bar, Drawing
+from gpu_tenancy.console.review.drawing_scale import Scale, text_bar
+from gpu_tenancy.console.review.drawing_supply import tanks
+from gpu_tenancy.console.review.figures import differences, key_figures
+from gpu_tenancy.console.review.figures_changes import change_groups
+from gpu_tenancy.console.review.figures_tables import tables
+from gpu_tenancy.console.review.page import page
+from gpu_tenancy.console.review.review import Real, Review
 
 VOID = {"meta", "br", "link", "img", "input", "rect", "line", "circle", "path"}
 
@@ -367,6 +367,6 @@ def test_the_templates_are_in_the_wheel() -> None:
     assert "console" in build["targets"]["wheel"]["packages"]
     assert "exclude" not in build
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # what git ignores, hatch leaves out
-    files = [file.name for file in (ROOT / "console/review/templates").iterdir()]
+    files = [file.name for file in (ROOT / "gpu_tenancy/console/review/templates").iterdir()]
     assert sorted(files) == ["filter.js", "page.html.j2", "parts.html.j2", "style.css"]
     assert not [line for line in ignored if line.endswith((".j2", ".css", ".js", "templates/"))]

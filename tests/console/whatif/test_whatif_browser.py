@@ -9,7 +9,7 @@ from browser_tool import browser, emptied, violations
 from playwright.sync_api import Browser, Page
 from whatif_played import everyone, sixty, small, small_story, tree
 
-from console.whatif.page import page
+from gpu_tenancy.console.whatif.page import page
 
 Scheme: TypeAlias = Literal["light", "dark"]
 NAMES = ("busy", "story", "sixty")

@@ -9,12 +9,12 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_story, told, tree, tree_of
 
-from console.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
-from console.whatif.page import page
-from console.whatif.telling import Played, headline, sentences, turns
-from console.whatif.timeline import ABOVE, AREA, timeline
-from model.plan.shares import Tree
-from model.whatif import Moment, Waiting, busy, supply
+from gpu_tenancy.console.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
+from gpu_tenancy.console.whatif.page import page
+from gpu_tenancy.console.whatif.telling import Played, headline, sentences, turns
+from gpu_tenancy.console.whatif.timeline import ABOVE, AREA, timeline
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.whatif import Moment, Waiting, busy, supply
 
 VOID = {"meta", "br", "link", "img", "input"}
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from builders import Data, pool, team
 
-from console.whatif.telling import Played
-from model.load import load
-from model.plan.shares import Tree
-from model.source import Source, read_file
-from model.whatif import alone, busy, play, read_story, unmodelled_of
+from gpu_tenancy.console.whatif.telling import Played
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.whatif import alone, busy, play, read_story, unmodelled_of
 
 STACKS: Final = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"

@@ -1,0 +1,49 @@
+"""The moment between a custom resource's definition being there and its kind being served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gpu_tenancy.console.cluster.errors import UnknownKindError, WaitTimeoutError
+from gpu_tenancy.console.cluster.outcome import Failure
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.waiting import holders
+from gpu_tenancy.console.offline.wire import maps_at, text_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_tenancy.console.cluster.client import Cluster
+    from gpu_tenancy.console.offline.wire import Json
+
+_SERVED_WITHIN: Final = 30
+
+
+def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:
+    """Waits until every kind that the definitions define is served, and returns the definitions for which it is not.
+
+    One question about all kinds at once takes the place of one for each definition.
+    """
+    waiting = list(definitions)
+
+    def served() -> bool:
+        waiting[:] = [one for one in waiting if not _is_served(cluster, one)]
+        return not waiting
+
+    try:
+        cluster.wait_for(served, timeout=_SERVED_WITHIN, poll=0.1)
+    except WaitTimeoutError:
+        names = [Reference.of(one) for one in waiting]
+        return [Failure(name, f"its kind is not served; {holders(cluster.get(*name))}") for name in names]
+    return []
+
+
+def _is_served(cluster: Cluster, definition: Mapping[str, Json]) -> bool:
+    group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
+    try:
+        for one in maps_at(definition, "spec", "versions"):
+            if one.get("served"):
+                cluster.resource(f"{group}/{text_at(one, 'name')}", kind)
+    except UnknownKindError:
+        return False
+    return True

@@ -1,0 +1,34 @@
+"""Several requests at once, whose refusals are collected rather than raised."""
+
+from __future__ import annotations
+
+from concurrent.futures import as_completed
+from typing import TYPE_CHECKING, TypeVar
+
+from gpu_tenancy.console.cluster.errors import ApiError, WaitTimeoutError
+from gpu_tenancy.console.cluster.outcome import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Executor
+
+    from gpu_tenancy.console.cluster.references import Reference
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def each(
+    pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
+) -> Iterator[tuple[Reference, _R | Failure]]:
+    """Does the work for every object, and yields what came of each as it is done.
+
+    What concerns one object becomes its `Failure`; a server that does not answer concerns all, and is raised.
+    """
+    futures = {pool.submit(work, item): reference for reference, item in items.items()}
+    for future in as_completed(futures):
+        reference = futures[future]
+        try:
+            yield reference, future.result()
+        except (ApiError, WaitTimeoutError) as error:
+            yield reference, Failure.of(reference, error)

@@ -1,0 +1,110 @@
+"""The one module that touches the `kubernetes` package: its kubeconfig reader, credentials and connections."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.kube_config import (
+    load_kube_config,  # pyright: ignore[reportUnknownVariableType] - the package gives its parameters no types
+)
+from urllib3.exceptions import HTTPError
+from urllib3.util.retry import Retry
+
+from gpu_tenancy.console.cluster.errors import UnreachableError, api_error
+from gpu_tenancy.console.cluster.request import CONNECTIONS
+from gpu_tenancy.console.errors import ConsoleError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpu_tenancy.console.cluster.request import Request
+
+_TIMEOUT: Final = (5.0, 60.0)
+_REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
+"""Not POST: whose answer is lost may have created its object."""
+
+
+class _Answer(Protocol):
+    status: int
+    reason: str
+
+    def read(self) -> bytes: ...
+
+
+class _Client(Protocol):
+    """What is used of `kubernetes.client.ApiClient`, whose own methods have no types."""
+
+    def param_serialize(
+        self,
+        method: str,
+        resource_path: str,
+        *,
+        query_params: list[tuple[str, str]],
+        header_params: dict[str, str],
+        auth_settings: list[str],
+    ) -> tuple[str, str, dict[str, str], object, object]: ...
+
+    def call_api(
+        self,
+        method: str,
+        url: str,
+        header_params: dict[str, str],
+        body: object,
+        *,
+        _request_timeout: tuple[float, float],
+    ) -> _Answer: ...
+
+    def close(self) -> None: ...
+
+
+class Transport:
+    """Sends requests with the server, credentials and trust of a kubeconfig; safe to share between threads."""
+
+    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+        configuration = Configuration()
+        try:
+            load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
+        except (ConfigException, OSError) as error:
+            raise ConsoleError(
+                f"{kubeconfig} does not say how to reach a cluster: {error}", "name another kubeconfig or context"
+            ) from error
+        configuration.connection_pool_maxsize = CONNECTIONS
+        configuration.retries = Retry(
+            3, connect=1, backoff_factor=0.2, allowed_methods=_REPEATABLE, raise_on_status=False
+        )
+        self.server = configuration.host
+        self._client = cast("_Client", ApiClient(configuration))
+
+    def send(self, request: Request) -> bytes:
+        """Returns the answer's content.
+
+        Raises:
+            ApiError: the server refused.
+            UnreachableError: no answer came.
+        """
+        method, url, headers, _, _ = self._client.param_serialize(
+            request.method,
+            request.path,
+            query_params=[(key, value) for key, value in request.query.items() if value],
+            header_params={"Accept": request.accept, "Content-Type": request.content_type},
+            auth_settings=["BearerToken"],
+        )
+        # The package makes JSON itself of what it sends as JSON.
+        body = request.body if request.body is None or "json" in request.content_type else json.dumps(request.body)
+        try:
+            answer = self._client.call_api(method, url, headers, body, _request_timeout=_TIMEOUT)
+            content = answer.read()
+        except (HTTPError, ApiException) as error:
+            raise UnreachableError(self.server, error) from error
+        if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own range
+            raise api_error(answer.status, answer.reason, content)
+        return content
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._client.close()

@@ -1,0 +1,120 @@
+"""The command of a pull request: what a stack will be, what changes, which rules break, what is promised and paid."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_tenancy.console import terminal
+from gpu_tenancy.console.terminal import ProjectFolder, StackName
+
+if TYPE_CHECKING:
+    from gpu_tenancy.console.project import Preview
+    from gpu_tenancy.console.review.review import Review
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this command."""
+    app.command()(preview)
+
+
+def preview(  # noqa: PLR0913 - each is an option
+    stack: StackName,
+    *,
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="A git ref: what changes against it, in every table.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy pack that judges it: `workloads`, `clouds`, FOLDER, or FOLDER=CONFIG.json; may be repeated."
+        ),
+    ] = None,
+    pulumi_preview: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What `pulumi preview --json` printed: what really changes in the cloud."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report (HTML, Markdown, JSON) and the objects, as YAML.")
+    ] = None,
+    project: ProjectFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The review as JSON, and nothing else.")] = False,
+) -> None:
+    """What a stack will be, without cloud, cluster, login or Pulumi's CLI; exit code 2 where a mandatory rule breaks.
+
+    [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.console import project as projects  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+        from gpu_tenancy.console.policies.choosing import choose  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.review.build import as_json as json_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.review.build import review  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.review.judged import judged  # noqa: PLC0415 - as above
+
+        folder = projects.project_folder(project)
+        terminal.progress(f"rendering {stack}")
+        found = projects.preview(stack, folder)
+        if base:
+            terminal.progress(f"rendering it as it is at {base}")
+        chosen = [choose(each, found.stack.environment, folder) for each in policy or ()]
+        seen = review(
+            found,
+            folder,
+            ref=base,
+            rules=judged(found.rendered, chosen) if chosen else None,
+            real=pulumi_preview,
+        )
+        written = _write(found, seen, out) if out else ""
+        if as_json:
+            sys.stdout.write(json_of(seen))
+        else:
+            _show(found, seen, written)
+        if seen.rules and seen.rules.mandatory:
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _show(found: "Preview", seen: "Review", written: str) -> None:
+    """The verdict; then what changes, or all there will be where nothing is compared; promises, pools, rules."""
+    from gpu_tenancy.console import show  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.offline.tree import tree  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.review import text  # noqa: PLC0415 - as above
+
+    out = terminal.out
+    text.show_verdict(out, seen)
+    out.print()
+    changes = seen.real.changes if seen.real else seen.changes
+    if seen.comparison or seen.real:
+        text.show_changes(out, changes)
+        if not changes:
+            out.print("nothing changes")
+    else:
+        out.print(tree(found.rendered))
+    out.print()
+    out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
+    out.print()
+    out.print(show.pools(found.stack))
+    out.print(f"[dim]{seen.price_note}[/dim]", highlight=False)
+    if written:
+        out.print(f"\n{written}", highlight=False)
+    if seen.rules is not None:
+        out.print()
+        text.show_rules(out, seen.rules)
+
+
+def _write(found: "Preview", seen: "Review", out: Path) -> str:
+    """Writes the report and the objects; says where."""
+    from gpu_tenancy.console.offline.objects import write  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.offline.releases import write_releases  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.review.build import as_json  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.review.comment import comment  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.review.page import page  # noqa: PLC0415 - as above
+
+    objects = write(found.objects, out / "objects")
+    releases = write_releases(found.rendered, out / "releases")
+    texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
+    for name, content in texts.items():
+        (out / name).write_text(content, encoding="utf-8")
+    lines = [f"{len(objects)} objects in {out / 'objects'}"]
+    lines += [f"{len(releases)} Helm releases with their values in {out / 'releases'}"] if releases else []
+    return "\n".join([*lines, f"report {out / 'report.html'}, and as Markdown and JSON beside it"])

@@ -1,0 +1,55 @@
+"""Kubeconfigs of one embedded platform, and files that only their owner may read."""
+
+import base64
+import os
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from gpu_tenancy.console.embedded.parts import LOOPBACK, Places, Ports
+
+CONTEXT: Final = "gpu-tenancy-embedded"
+"""Cluster and context in every kubeconfig of the platform."""
+
+_PARTS: Final = ("controller-manager", "scheduler", "kwok")
+
+
+def write_client_configs(places: Places, ports: Ports) -> None:
+    """The administrator's kubeconfig, and one for each part with an identity of its own."""
+    write_private(places.kubeconfig, _kubeconfig("admin", places, ports))
+    for client in _PARTS:
+        write_private(places.client_config(client), _kubeconfig(client, places, ports))
+
+
+def write_private(file: Path, text: str) -> None:
+    """Writes a file that nobody else may read, and never half of it."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = file.with_name(f"{file.name}.new")
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
+        handle.write(text)
+    unfinished.replace(file)
+
+
+def _kubeconfig(client: str, places: Places, ports: Ports) -> str:
+    cluster = {
+        "server": f"https://{LOOPBACK}:{ports.api}",
+        "certificate-authority-data": _data(places.certificate("authority")),
+    }
+    user = {
+        "client-certificate-data": _data(places.certificate(client)),
+        "client-key-data": _data(places.key(client)),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": client, "user": user}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": client}}],
+        "current-context": CONTEXT,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _data(file: str) -> str:
+    return base64.b64encode(Path(file).read_bytes()).decode()

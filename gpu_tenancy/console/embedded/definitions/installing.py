@@ -1,0 +1,62 @@
+"""Installs definitions on a cluster, and waits until it serves them."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.waiting import is_true
+from gpu_tenancy.console.embedded.definitions.pins import Pin
+from gpu_tenancy.console.offline.wire import Json, text_at
+from gpu_tenancy.console.progress import Report
+
+_KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_ANNOTATION: Final = "gpu-tenancy.dev/sha256"
+"""The checksum of the file that a definition was installed from."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The C parser where PyYAML has it: these files are long."""
+
+
+def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None:
+    """Installs every definition that the cluster does not have yet, and waits until it serves all of them.
+
+    Args:
+        cluster: an embedded platform's.
+        files: the file of each definition, as `fetch` returns them.
+        report: told how many are installed.
+
+    Raises:
+        ConsoleError: the cluster rejects a definition, or does not serve it in time.
+    """
+    present = {_checksum(definition) for definition in cluster.list(*_KIND, metadata_only=True)}
+    missing = [pin for pin in files if pin.sha256 not in present]
+    if not missing:
+        return
+    report(f"installing {len(missing)} custom resource definitions")
+    with ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(partial(_install, cluster), missing, (files[pin] for pin in missing)))
+    for name in names:
+        cluster.wait_for(
+            lambda name=name: is_true(cluster.get(*_KIND, name) or {}, "Established"), what=f"{name} to be served"
+        )
+    cluster.forget_kinds()
+
+
+def _checksum(definition: Mapping[str, Json]) -> str:
+    return text_at(definition, "metadata", "annotations", _ANNOTATION)
+
+
+def _install(cluster: Cluster, pin: Pin, file: Path) -> str:
+    definition = yaml.load(file.read_bytes(), _LOADER)  # noqa: S506 - both loaders are safe ones
+    metadata = definition["metadata"]
+    metadata["annotations"] = {**metadata.get("annotations", {}), _ANNOTATION: pin.sha256}
+    definition.pop("status", None)
+    # Conversion needs the operator's webhook, which is not installed here; each object is stored as it was sent.
+    definition["spec"].pop("conversion", None)
+    cluster.apply(definition, metadata_only=True)
+    return str(metadata["name"])

@@ -1,0 +1,136 @@
+"""Nodes that are not there, with the GPUs, labels and taints of a stack's pools."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.waiting import is_true
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
+from gpu_tenancy.model.quantity import format_amounts
+from gpu_tenancy.model.spec import Stack
+
+OURS: Final = "gpu-tenancy.dev/embedded-node"
+"""Label of the nodes that this module made, and may take away."""
+
+_PODS: Final = "110"
+"""Pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """One node: its labels and taints, and what pods can have of it as Kubernetes writes it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    capacity: Mapping[str, str]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The node, and the mark by which kwok plays it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self.name,
+                "labels": {**self.labels, "kubernetes.io/hostname": self.name, OURS: "true"},
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+            },
+            "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in self.taints]},
+        }
+
+
+def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
+    """The nodes of a stack's pools, as many of each as may be promised to teams."""
+    supplies = (pool_supply(stack, name) for name in stack.pools)
+    return tuple(node for pool in supplies if pool for node in _of_pool(pool))
+
+
+def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
+    capacity = {**format_amounts(pool.node), "pods": _PODS}
+    for number in range(pool.most):
+        yield NodeShape(f"{pool.name}-{number}", pool.node_labels, pool.taints, capacity)
+
+
+def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
+    """Makes the cluster's nodes what the shapes say, and waits until they are ready.
+
+    Nodes of an earlier stack go, with what runs on them.
+
+    Returns:
+        How many were created, changed, pruned and left unchanged.
+
+    Raises:
+        ConsoleError: a node does not become ready, or the API server refuses one.
+    """
+    there = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
+    wanted = {shape.name for shape in shapes}
+    gone = [Reference("v1", "Node", name) for name in there if name not in wanted]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(cluster.delete, gone))
+        changes = Counter(pool.map(partial(_bring, cluster, there), shapes))
+    cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=60)
+    return changes + Counter({"pruned": len(gone)})
+
+
+def add_node(cluster: Cluster, shape: NodeShape) -> None:
+    """Adds one node beside those of the pools, and waits until it is ready; whoever adds it takes it away again.
+
+    Raises:
+        ConsoleError: it does not become ready.
+    """
+    manifest = shape.manifest
+    metadata = manifest["metadata"]
+    if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):
+        del labels[OURS]
+    _put(cluster, manifest, shape.capacity)
+    cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
+
+
+def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) -> str:
+    before = there.get(shape.name)
+    after, resized = _put(cluster, shape.manifest, shape.capacity)
+    if before is None:
+        return "created"
+    return "changed" if resized or _ours(before) != _ours(after) else "unchanged"
+
+
+def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:
+    """Applies a node and its size; the node, and whether its size was another."""
+    node = cluster.apply(manifest, force=True)
+    amounts: Json = dict(capacity)
+    if at(node, "status", "capacity") == amounts:
+        return node, False
+    status: Json = {field: _replacing(at(node, "status", field), amounts) for field in ("capacity", "allocatable")}
+    cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
+    return node, True
+
+
+def _replacing(before: Json, amounts: Mapping[str, Json]) -> Json:
+    """A merge patch keeps what it does not name: what a node no longer has must be named as nothing."""
+    return {**dict.fromkeys(before if isinstance(before, dict) else ()), **amounts}
+
+
+def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
+    """What is ours of a node; its resourceVersion moves with each heartbeat."""
+    return at(node, "metadata", "labels"), at(node, "spec", "taints")
+
+
+def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
+    ready = {text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", labels=OURS) if _ready(node)}
+    return wanted <= ready
+
+
+def _ready(node: Mapping[str, Json]) -> bool:
+    return is_true(node, "Ready") and not _not_ready_taint(node)
+
+
+def _not_ready_taint(node: Mapping[str, Json]) -> bool:
+    """New nodes carry it for a moment, and nothing is scheduled on them."""
+    return any(text_at(each, "key").startswith("node.kubernetes.io/") for each in maps_at(node, "spec", "taints"))

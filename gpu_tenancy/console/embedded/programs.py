@@ -1,0 +1,77 @@
+"""The platform's programs: those of `KUBEBUILDER_ASSETS`, else the official ones, else our own build."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpu_tenancy.console.embedded.building import build, built
+from gpu_tenancy.console.embedded.locking import alone
+from gpu_tenancy.console.embedded.official import REGISTRY, UnavailableError, download, folder_of, read_official
+from gpu_tenancy.console.embedded.parts import PARTS
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.progress import Report
+
+ASSETS: Final = "KUBEBUILDER_ASSETS"
+"""Environment variable: a folder with some of the programs, as `setup-envtest` makes it; they are used first."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where the platform's programs are.
+
+    Attributes:
+        folders: each with a program for some parts, by the parts' names; the first that has one is used.
+        built: our own program, which has every part; None where the folders have all.
+    """
+
+    folders: tuple[Path, ...] = ()
+    built: Path | None = None
+
+    def command(self, part: str) -> list[str] | None:
+        """How to start a part, such as `kube-apiserver`; None where there is no program for it."""
+        for folder in self.folders:
+            if (folder / part).is_file():
+                return [str(folder / part)]
+        return [str(self.built), part] if self.built else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every part has a program."""
+        return all(self.command(part) for part in PARTS)
+
+
+def present_programs(cache: Path) -> Programs:
+    """The programs that are on this machine already; perhaps not all.
+
+    Raises:
+        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder.
+    """
+    assets = os.environ.get(ASSETS)
+    if assets and not Path(assets).is_dir():
+        raise ConsoleError(f"{ASSETS}: {assets} is not a folder", "set it to one that setup-envtest made, or unset it")
+    folders = (Path(assets),) if assets else ()
+    if (program := built(cache)).is_file():
+        return Programs(folders, program)
+    if os.environ.get(REGISTRY) != "off":
+        folders += (folder_of(read_official(), cache),)
+    return Programs(folders)
+
+
+def find_programs(cache: Path, report: Report) -> Programs:
+    """The programs, downloaded or built into the cache where they are not there yet.
+
+    Raises:
+        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder, there is no compiler, or the build fails.
+    """
+    if (present := present_programs(cache)).complete:
+        return present
+    with alone(cache / "programs.lock", report, "downloads or builds the control plane"):
+        if (present := present_programs(cache)).complete:
+            return present
+        try:
+            download(read_official(), cache, report)
+        except UnavailableError as reason:
+            report(f"official programs are not available ({reason}); building them instead")
+            build(cache, report)
+        return present_programs(cache)

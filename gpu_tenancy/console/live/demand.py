@@ -1,0 +1,226 @@
+"""What a person wants to start: manifests from a file, as pods with their numbers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+import yaml
+
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Pods of one kind that something would make.
+
+    Attributes:
+        count: how many at once.
+        labels: that the pods carry.
+        annotations: that they carry.
+    """
+
+    name: str
+    count: int
+    spec: Mapping[str, Json] = field(repr=False)
+    labels: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+    annotations: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One object that a person wants to create.
+
+    Attributes:
+        manifest: as written, in the team's namespace.
+        templates: the pods that it would make.
+        whole: whether it starts only with all of its pods; a Deployment starts pod by pod.
+        gang: the Volcano queue, where Volcano starts it; None where it does not.
+    """
+
+    manifest: Mapping[str, Json]
+    templates: tuple[Template, ...]
+    whole: bool = True
+    gang: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Such as `Job nightly`."""
+        name = called(self.manifest) or text_at(self.manifest, "metadata", "generateName")
+        return f"{text_at(self.manifest, 'kind')} {name}"
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue that it names; empty where it names none."""
+        return label(self.manifest, QUEUE_LABEL)
+
+    @property
+    def priority(self) -> str:
+        """The queue's priority class that it names."""
+        return label(self.manifest, PRIORITY_LABEL)
+
+
+_Reader: TypeAlias = Callable[[Manifest], Demand]
+
+
+def read_demands(file: Path, namespace: str) -> list[Demand]:
+    """Reads the documents of a file.
+
+    Raises:
+        ConsoleError: it cannot be read, or a document is nothing that runs pods, or is for another namespace.
+    """
+    try:
+        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConsoleError(f"{file} cannot be read: {error}", "name a file with Kubernetes objects as YAML") from error
+    found = [each for document in documents for each in _flat(document, file)]
+    if not found:
+        raise ConsoleError(f"{file} has no document", "write a Pod, a Job or another workload in it")
+    return [demand(each, namespace) for each in found]
+
+
+def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:
+    if document is None:
+        return
+    if not isinstance(document, dict) or not text_at(cast("Manifest", document), "kind"):
+        raise ConsoleError(f"a document of {file} is no Kubernetes object", "each needs apiVersion, kind and metadata")
+    found = cast("dict[str, Json]", document)
+    if text_at(found, "kind") == "List":
+        for each in maps_at(found, "items"):
+            yield from _flat(each, file)
+    else:
+        yield found
+
+
+def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
+    """Reads one object.
+
+    Raises:
+        ConsoleError: it runs no pods, or is for another namespace.
+    """
+    kind = (text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind"))
+    if home(manifest) not in {"", namespace}:
+        raise ConsoleError(
+            f"{kind[1]} {called(manifest)} is for namespace {home(manifest)}, not {namespace}",
+            f"ask for that team: tenancy fit {home(manifest)} …",
+        )
+    if kind not in _READERS:
+        known = ", ".join(sorted({name for _, name in _READERS}))
+        raise ConsoleError(f"{kind[1]} in {kind[0] or 'v1'} is nothing whose pods are known", f"known are: {known}")
+    metadata = at(manifest, "metadata")
+    placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
+    found = _READERS[kind](placed)
+    if found.gang is None and any(scheduler(each.spec) == "volcano" for each in found.templates):
+        annotated = text_at(placed, "metadata", "annotations", "scheduling.volcano.sh/queue-name")
+        return replace(found, gang=annotated or "default")
+    return found
+
+
+def _number(manifest: Manifest, *keys: str, otherwise: int = 1) -> int:
+    found = at(manifest, *keys)
+    return found if isinstance(found, int) else otherwise
+
+
+def _template(name: str, count: int, template: Json) -> Template:
+    found = template if isinstance(template, dict) else {}
+    spec, labels, annotations = (
+        at(found, *path) for path in (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
+    )
+    return Template(name, count, *(each if isinstance(each, dict) else {} for each in (spec, labels, annotations)))
+
+
+def _pod(manifest: Manifest) -> Demand:
+    return Demand(manifest, (_template("pod", 1, dict(manifest)),))
+
+
+def _job(manifest: Manifest) -> Demand:
+    return Demand(manifest, (_template("pod", _parallel(manifest), at(manifest, "spec", "template")),))
+
+
+def _parallel(job: Manifest) -> int:
+    """Pods of a Job at once: no more than it has to complete."""
+    most = _number(job, "spec", "parallelism")
+    return min(most, _number(job, "spec", "completions", otherwise=most))
+
+
+def _replicas(*, whole: bool) -> _Reader:
+    def read(manifest: Manifest) -> Demand:
+        count = _number(manifest, "spec", "replicas")
+        return Demand(manifest, (_template("pod", count, at(manifest, "spec", "template")),), whole=whole)
+
+    return read
+
+
+def _gang(manifest: Manifest) -> Demand:
+    tasks = tuple(
+        _template(text_at(each, "name") or "task", _number(each, "replicas"), at(each, "template"))
+        for each in maps_at(manifest, "spec", "tasks")
+    )
+    by = text_at(manifest, "spec", "schedulerName") or "volcano"
+    spoken = tuple(replace(each, spec={"schedulerName": by, **each.spec}) for each in tasks)
+    return Demand(manifest, spoken, gang=text_at(manifest, "spec", "queue") or "default")
+
+
+def _job_set(manifest: Manifest) -> Demand:
+    return Demand(
+        manifest,
+        tuple(
+            _template(
+                text_at(each, "name"),
+                _number(each, "replicas") * _parallel(job if isinstance(job := at(each, "template"), dict) else {}),
+                at(each, "template", "spec", "template"),
+            )
+            for each in maps_at(manifest, "spec", "replicatedJobs")
+        ),
+    )
+
+
+def _train_job(manifest: Manifest) -> Demand:
+    """The trainer's nodes, with what patches say of where they run; the runtime itself is not looked at."""
+    spec: dict[str, Json] = {}
+    for patch in _patches(manifest):
+        spec = _merged(spec, patch)
+    resources = at(manifest, "spec", "trainer", "resourcesPerNode")
+    containers: list[Json] = [
+        {"name": "node", "image": text_at(manifest, "spec", "trainer", "image"), "resources": resources}
+    ]
+    count = _number(manifest, "spec", "trainer", "numNodes")
+    return Demand(manifest, (Template("node", count, {**spec, "containers": containers}),))
+
+
+def _patches(manifest: Manifest) -> Iterator[dict[str, Json]]:
+    """Pod specs of Trainer's patches, and of the overrides that they replace."""
+    for each in maps_at(manifest, "spec", "podTemplateOverrides"):
+        if isinstance(spec := at(each, "spec"), dict):
+            yield spec
+    for each in maps_at(manifest, "spec", "runtimePatches"):
+        for job in maps_at(each, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"):
+            if isinstance(spec := at(job, "template", "spec", "template", "spec"), dict):
+                yield spec
+
+
+def _merged(one: dict[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    merged = {**one, **other}
+    for key in one.keys() & other.keys():
+        first, second = one[key], other[key]
+        if isinstance(first, list) and isinstance(second, list):
+            merged[key] = [*first, *second]
+        elif isinstance(first, dict) and isinstance(second, dict):
+            merged[key] = {**first, **second}
+    return merged
+
+
+_READERS: Final[Mapping[tuple[str, str], _Reader]] = {
+    ("", "Pod"): _pod,
+    ("batch", "Job"): _job,
+    ("apps", "Deployment"): _replicas(whole=False),
+    ("apps", "StatefulSet"): _replicas(whole=True),
+    ("batch.volcano.sh", "Job"): _gang,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("trainer.kubeflow.org", "TrainJob"): _train_job,
+}

@@ -1,0 +1,88 @@
+"""Whose end is tried first, to find out what lets a waiting workload in."""
+
+from collections import Counter
+from collections.abc import Hashable
+
+from gpu_tenancy.console.live.queues import Queues
+from gpu_tenancy.console.live.scene import Scene
+from gpu_tenancy.console.live.tree import Line
+from gpu_tenancy.console.live.workloads import Workload
+from gpu_tenancy.model import admission
+from gpu_tenancy.model.admission import Admitted, Settled
+from gpu_tenancy.model.quantity import add
+
+
+def alone(queues: Queues, found: Scene, lacks: Workload, start: Settled) -> list[str]:
+    """What runs, in the order in which its ends are tried by themselves.
+
+    First what holds enough of what a workload lacks, then what holds some of it, then the rest. Of each the nearest
+    first: of its queue, of its cohort, of its tree; and of equals one before all others.
+    """
+    pool = _Pool(queues, found, lacks, start)
+    seen: Counter[Hashable] = Counter()
+    order: dict[str, tuple[bool, bool, int, int]] = {}
+    for each in pool.meekest:
+        held = pool.holds[each.name]
+        kind = each.queue, pool.priority(each), tuple(sorted(held.items()))
+        order[each.name] = not pool.enough(held), not pool.touches(held), seen[kind], pool.distance(each)
+        seen[kind] += 1
+    return sorted(order, key=lambda name: order[name])
+
+
+def in_turn(queues: Queues, found: Scene, lacks: Workload, start: Settled) -> list[str]:
+    """What runs, in the order in which it ends one after another: the lowest priority, then the newest.
+
+    Only what holds some of what a workload lacks, where anything does.
+    """
+    pool = _Pool(queues, found, lacks, start)
+    order = [each.name for each in pool.meekest]
+    return [name for name in order if pool.touches(pool.holds[name])] or order
+
+
+class _Pool:
+    """What runs, as one workload sees it that lacks something."""
+
+    def __init__(self, queues: Queues, found: Scene, lacks: Workload, start: Settled) -> None:
+        self._cohorts = {name: queue.cohort for name, queue in queues.tree.queues.items()}
+        self._target = queues.queue_of(lacks)
+        self._actors = {each.workload.name: each for each in found.actors}
+        self._lacking = _lacking(queues, self._actors[lacks.label].workload)
+        self._wanted = {line for each in self._lacking for line in each}
+        self.holds = {each.name: _held(each, self._actors[each.name].workload) for each in start.admitted}
+        self.meekest = sorted(start.admitted, key=lambda each: (self.priority(each), -self._actors[each.name].since))
+
+    def priority(self, each: Admitted) -> int:
+        return self._actors[each.name].workload.priority
+
+    def enough(self, held: dict[Line, int]) -> bool:
+        return any(all(held.get(line, 0) >= much for line, much in each.items()) for each in self._lacking)
+
+    def touches(self, held: dict[Line, int]) -> bool:
+        return not self._wanted.isdisjoint(held)
+
+    def distance(self, each: Admitted) -> int:
+        if each.queue == self._target:
+            return 0
+        cohort = self._cohorts[self._target]
+        return 1 if cohort and self._cohorts[each.queue] == cohort else 2
+
+
+def _lacking(queues: Queues, workload: admission.Workload) -> list[dict[Line, int]]:
+    """What is too little for a workload, for each flavor that lacks something."""
+    asked = add(*({name: much * each.count for name, much in each.requests.items()} for each in workload.pod_sets))
+    suits = frozenset[str]().union(*(each.flavors or () for each in workload.pod_sets))
+    short: dict[str, dict[Line, int]] = {}
+    for line in queues.tree.queues[workload.queue].quotas:
+        flavor, resource = line
+        more = asked.get(resource, 0) - queues.tree.available(workload.queue, line)
+        if flavor in suits and asked.get(resource) and more > 0:
+            short.setdefault(flavor, {})[line] = more
+    return list(short.values())
+
+
+def _held(each: Admitted, workload: admission.Workload) -> dict[Line, int]:
+    held: Counter[Line] = Counter()
+    for pods, flavors in zip(workload.pod_sets, each.flavors, strict=True):
+        for resource, flavor in flavors.items():
+            held[flavor, resource] += pods.requests.get(resource, 1 if resource == "pods" else 0) * pods.count
+    return dict(held)

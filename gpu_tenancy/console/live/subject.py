@@ -1,0 +1,159 @@
+"""What a person asks about by its name: a job, a server or a pod, with all that belongs to it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
+from gpu_tenancy.console.cluster.waiting import is_true
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand, demand
+from gpu_tenancy.console.live.pods import Manifest, called, ended, home, label
+from gpu_tenancy.console.live.queues import labels
+from gpu_tenancy.console.live.reading import State
+from gpu_tenancy.console.live.selecting import selects
+from gpu_tenancy.console.live.workloads import Workload
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.model.problems import nearest
+
+KINDS: Final = (
+    ("batch/v1", "Job"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("v1", "Pod"),
+)
+_UNREAD: Final = (403, 404)
+_JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
+_GANG: Final = "volcano.sh/job-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One object that runs pods.
+
+    Attributes:
+        demand: it as something that a person wants; its title, pods and queue.
+        pods: those that there are of it and have not ended.
+        workloads: Kueue's, made for it or for its pods.
+        groups: Volcano's gangs of it.
+    """
+
+    manifest: Manifest
+    demand: Demand
+    pods: tuple[Manifest, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    groups: tuple[Manifest, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Such as `Job ml-research/nightly`."""
+        return f"{text_at(self.manifest, 'kind')} {home(self.manifest)}/{called(self.manifest)}"
+
+    @property
+    def uid(self) -> str:
+        """Its identity."""
+        return text_at(self.manifest, "metadata", "uid")
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue that it names, itself or by its pods; empty for none."""
+        return self.demand.queue or next(
+            (label(each, QUEUE_LABEL) for each in self.pods if label(each, QUEUE_LABEL)), ""
+        )
+
+    @property
+    def outcome(self) -> str:
+        """How it ended; empty where it did not."""
+        for kind in ("Complete", "Completed", "Failed"):
+            if is_true(self.manifest, kind):
+                return kind
+        phase = text_at(self.manifest, "status", "phase") or text_at(self.manifest, "status", "state", "phase")
+        return phase if phase in {"Succeeded", "Failed", "Completed", "Aborted", "Terminated"} else ""
+
+
+def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
+    """Finds an object by its name, of whatever kind that runs pods.
+
+    Args:
+        cluster: which.
+        namespace: where.
+        name: of the object.
+        kind: only of this kind.
+
+    Raises:
+        ConsoleError: there is none, or several kinds have one.
+    """
+    found = [
+        each
+        for version, one in KINDS
+        if kind.lower() in {"", one.lower()}
+        if (each := _get(cluster, version, one, namespace, name))
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        kinds = " and ".join(text_at(each, "kind") + " of " + text_at(each, "apiVersion") for each in found)
+        raise ConsoleError(f"{namespace}/{name} is a {kinds}", "say which by --kind")
+    known = sorted(
+        {called(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
+    )
+    what = kind or "Job, server or Pod"
+    raise ConsoleError(
+        f"there is no {what} {name} in namespace {namespace}, or you may not read it",
+        nearest(name, known) if known else "nothing that runs pods is there, or you may not read it",
+    )
+
+
+def _get(cluster: Cluster, version: str, kind: str, namespace: str, name: str) -> Manifest | None:
+    try:
+        return cluster.get(version, kind, name, namespace)
+    except ApiError as error:
+        if error.status not in _UNREAD:
+            raise
+        return None
+
+
+def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable[Manifest]:
+    try:
+        return cluster.list(version, kind, namespace=namespace, metadata_only=True)
+    except (UnknownKindError, ApiError) as error:
+        if error.status not in _UNREAD:
+            raise
+        return ()
+
+
+def subject_of(manifest: Manifest, state: State) -> Subject:
+    """Gathers what belongs to an object."""
+    namespace, uid = home(manifest), text_at(manifest, "metadata", "uid")
+    pods = tuple(each for each in state.of("Pod", namespace) if _belongs(each, manifest) and not ended(each))
+    uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
+    found = (Workload.of(each) for each in state.of("Workload", namespace))
+    return Subject(
+        manifest,
+        demand(manifest, namespace),
+        pods,
+        tuple(each for each in found if uids & set(each.owners)),
+        tuple(each for each in state.of("PodGroup", namespace) if uids & set(owners(each))),
+    )
+
+
+def owners(manifest: Manifest) -> list[str]:
+    """Uids of what an object was made for."""
+    return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
+
+
+def _belongs(pod: Manifest, manifest: Manifest) -> bool:
+    """Whether a pod is an object, is its own, or of what it makes in turn."""
+    uid, name, kind = text_at(manifest, "metadata", "uid"), called(manifest), text_at(manifest, "kind")
+    if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
+        return True
+    carried: Mapping[str, str] = labels(pod, "metadata", "labels")
+    if kind == "Deployment":
+        return selects(at(manifest, "spec", "selector"), carried)
+    if kind in {"TrainJob", "JobSet"}:
+        return carried.get(_JOB_SET) == name
+    return text_at(manifest, "apiVersion").startswith("batch.volcano.sh/") and carried.get(_GANG) == name

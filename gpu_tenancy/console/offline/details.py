@@ -1,0 +1,179 @@
+"""The few words that tell most about an object, by kind: what a reviewer looks for in a tree."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+
+Manifest = Mapping[str, Json]
+
+_GPU = ("nvidia.com/", "amd.com/", "requests.nvidia.com/", "requests.amd.com/")
+_MOST = 4
+
+
+def details(manifest: Manifest) -> str:
+    """Returns the most telling fields of an object; empty for a kind that has none.
+
+    Takes a manifest that may be shown, so that a secret cannot come through.
+    """
+    group = text_at(manifest, "apiVersion").rpartition("/")[0]
+    describe = _BY_KIND.get((group, text_at(manifest, "kind")))
+    return describe(manifest) if describe else ""
+
+
+def _few(words: list[str]) -> str:
+    return ", ".join(words[:_MOST]) + (f", +{len(words) - _MOST}" if len(words) > _MOST else "")
+
+
+def _pairs(value: Json) -> list[tuple[str, Json]]:
+    """The entries of an object, GPUs before anything else."""
+    if not isinstance(value, dict):
+        return []
+    return sorted(value.items(), key=lambda pair: (not pair[0].startswith(_GPU), pair[0]))
+
+
+def _plain(value: Json) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
+    """Each flavor's quota that is not nothing, whether it is one of GPUs, and as words: `a100 8 → 32`."""
+    for group in maps_at(manifest, "spec", "resourceGroups"):
+        for flavor in maps_at(group, "flavors"):
+            for resource in maps_at(flavor, "resources"):
+                name = text_at(resource, "name")
+                is_gpu = name.startswith(_GPU)
+                what = text_at(flavor, "name") if is_gpu else f"{text_at(flavor, 'name')} {name}"
+                if reach := _reach(resource):
+                    yield is_gpu, f"{what} {reach}"
+
+
+def _reach(resource: Mapping[str, Json]) -> str:
+    nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
+    if nominal.isdigit() and borrowing.isdigit():
+        own, most = int(nominal), int(nominal) + int(borrowing)
+        return f"{own} → {most}" if most else ""
+    return f"{nominal} → {nominal} + {borrowing}" if borrowing else nominal if nominal != "0" else ""
+
+
+def _cluster_queue(manifest: Manifest) -> str:
+    quotas = list(_quotas(manifest))
+    gpus = [words for is_gpu, words in quotas if is_gpu]
+    return _few(gpus or [words for _, words in quotas])
+
+
+def _cohort(manifest: Manifest) -> str:
+    parent = text_at(manifest, "spec", "parentName")
+    return "; ".join(filter(None, (f"in {parent}" if parent else "", _cluster_queue(manifest))))
+
+
+def _resource_quota(manifest: Manifest) -> str:
+    return _few([f"{name} {_plain(amount)}" for name, amount in _pairs(at(manifest, "spec", "hard"))])
+
+
+def _limit_range(manifest: Manifest) -> str:
+    return _few(
+        [
+            f"max {name} {_plain(amount)}"
+            for limit in maps_at(manifest, "spec", "limits")
+            for name, amount in _pairs(limit.get("max"))
+        ]
+    )
+
+
+def _field(*path: str, before: str = "", after: str = "") -> Callable[[Manifest], str]:
+    """Describes an object by one field, where it has it."""
+
+    def describe(manifest: Manifest) -> str:
+        value = _plain(at(manifest, *path))
+        return f"{before}{value}{after}" if value else ""
+
+    return describe
+
+
+def _gpus(template: Json) -> str:
+    """The GPUs of one pod, such as `nvidia.com/gpu 8`."""
+    spec = at(template, "spec") if isinstance(template, dict) else None
+    containers = maps_at(spec, "containers") if isinstance(spec, dict) else []
+    limits = [pair for container in containers for pair in _pairs(at(container, "resources", "limits"))]
+    return _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
+
+
+def _workload(replicas: str) -> Callable[[Manifest], str]:
+    def describe(manifest: Manifest) -> str:
+        count = _plain(at(manifest, "spec", replicas))
+        gpus = _gpus(at(manifest, "spec", "template"))
+        return " x ".join(filter(None, (count, gpus)))
+
+    return describe
+
+
+def _volcano_job(manifest: Manifest) -> str:
+    tasks = [
+        " ".join(filter(None, (text_at(task, "name"), _plain(task.get("replicas")), _gpus(task.get("template")))))
+        for task in maps_at(manifest, "spec", "tasks")
+    ]
+    return _few(tasks)
+
+
+def _gang_queue(manifest: Manifest) -> str:
+    return _few([f"{name} {_plain(most)}" for name, most in _pairs(at(manifest, "spec", "capability"))])
+
+
+def _train_job(manifest: Manifest) -> str:
+    limits = _pairs(at(manifest, "spec", "trainer", "resourcesPerNode", "limits"))
+    gpus = _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
+    return " x ".join(filter(None, (_plain(at(manifest, "spec", "trainer", "numNodes")), gpus)))
+
+
+def _autoscaler(manifest: Manifest) -> str:
+    target = text_at(manifest, "spec", "scaleTargetRef", "name")
+    low, high = (_plain(at(manifest, "spec", key)) for key in ("minReplicas", "maxReplicas"))
+    return f"{target} {low or 1} → {high}"
+
+
+def _scaled_object(manifest: Manifest) -> str:
+    target = text_at(manifest, "spec", "scaleTargetRef", "name")
+    low, high = (_plain(at(manifest, "spec", f"{key}ReplicaCount")) for key in ("min", "max"))
+    triggers = _few([text_at(trigger, "type") for trigger in maps_at(manifest, "spec", "triggers")])
+    return " on ".join(filter(None, (f"{target} {low or 0} → {high or 100}", triggers))) if target else ""
+
+
+def _monitor(manifest: Manifest) -> str:
+    ends = maps_at(manifest, "spec", "endpoints")
+    return _few([f"{text_at(end, 'port')}{text_at(end, 'path') or '/metrics'}" for end in ends])
+
+
+def _namespace(manifest: Manifest) -> str:
+    level = text_at(manifest, "metadata", "labels", "pod-security.kubernetes.io/enforce")
+    return f"pod security {level}" if level else ""
+
+
+def _flavor(manifest: Manifest) -> str:
+    return _few([f"{name}={_plain(value)}" for name, value in _pairs(at(manifest, "spec", "nodeLabels"))])
+
+
+_KUEUE = "kueue.x-k8s.io"
+_BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType(
+    {
+        ("", "LimitRange"): _limit_range,
+        ("", "Namespace"): _namespace,
+        ("", "ResourceQuota"): _resource_quota,
+        ("apps", "Deployment"): _workload("replicas"),
+        ("apps", "StatefulSet"): _workload("replicas"),
+        ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+        ("batch", "Job"): _workload("parallelism"),
+        ("batch.volcano.sh", "Job"): _volcano_job,
+        (_KUEUE, "ClusterQueue"): _cluster_queue,
+        (_KUEUE, "Cohort"): _cohort,
+        (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="to "),
+        (_KUEUE, "ResourceFlavor"): _flavor,
+        (_KUEUE, "WorkloadPriorityClass"): _field("value"),
+        ("keda.sh", "ScaledObject"): _scaled_object,
+        ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
+        ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="at most ", after=" away at once"),
+        ("scheduling.k8s.io", "PriorityClass"): _field("value"),
+        ("scheduling.volcano.sh", "Queue"): _gang_queue,
+        ("trainer.kubeflow.org", "TrainJob"): _train_job,
+    }
+)

@@ -1,0 +1,16 @@
+"""What the rest of the console uses of a rendered stack's Kubernetes objects."""
+
+from gpu_tenancy.console.offline.checks import problems
+from gpu_tenancy.console.offline.files import to_yaml, write
+from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.console.offline.ordering import DependencyCycleError, waves
+
+__all__ = [
+    "DependencyCycleError",
+    "KubernetesObject",
+    "kubernetes_objects",
+    "problems",
+    "to_yaml",
+    "waves",
+    "write",
+]

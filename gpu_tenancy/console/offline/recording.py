@@ -1,0 +1,276 @@
+"""A resource monitor that keeps every registration as the program sent it, and asks no one."""
+
+import json
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NoReturn, cast
+
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks
+from pulumi.runtime.mocks import MockMonitor
+from pulumi.runtime.proto import alias_pb2, callback_pb2, provider_pb2, resource_pb2
+
+from gpu_tenancy.console.offline.wire import UNKNOWN, Decoded, Json, Path, decode, replaced, text_at
+
+STACK_TYPE = "pulumi:pulumi:Stack"
+NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
+
+
+class OfflineError(RuntimeError):
+    """The program wants something that only an engine, a cloud or a cluster has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One resource as the program declared it: plain JSON, names as on the wire (camelCase).
+
+    `inputs` holds secrets in clear, for the rules and for the API server; they are out of its `repr`, and
+    whoever shows them takes `shown`. `parent` is empty for a child of the stack itself. `external_id` is the
+    id of a resource that was only read (`Namespace.get(…)`), which the program neither creates nor owns.
+    """
+
+    urn: str
+    type: str
+    name: str
+    custom: bool
+    inputs: Mapping[str, Json] = field(repr=False)
+    parent: str = ""
+    dependencies: tuple[str, ...] = ()
+    property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    provider: str = ""
+    protect: bool = False
+    ignore_changes: tuple[str, ...] = ()
+    replace_on_changes: tuple[str, ...] = ()
+    delete_before_replace: bool = False
+    retain_on_delete: bool = False
+    aliases: tuple[str, ...] = ()
+    additional_secret_outputs: tuple[str, ...] = ()
+    import_id: str = ""
+    external_id: str = ""
+    secret_paths: tuple[Path, ...] = ()
+    unknown_paths: tuple[Path, ...] = ()
+
+    @property
+    def will_exist(self) -> bool:
+        """Whether it is there because of this stack: no provider, and nothing that the program only reads."""
+        return not self.external_id and not self.type.startswith("pulumi:providers:")
+
+    @property
+    def shown(self) -> Mapping[str, Json]:
+        """The inputs as they may be printed, with `[secret]` and `[unknown]` in place of such values."""
+        return shown(self.inputs, self.secret_paths, self.unknown_paths)
+
+
+def shown(
+    properties: Mapping[str, Json], secret_paths: tuple[Path, ...], unknown_paths: tuple[Path, ...]
+) -> Mapping[str, Json]:
+    """Returns properties that may be printed: secrets and unknowns are replaced by a word for them."""
+    known = replaced(dict(properties), unknown_paths, "[unknown]")
+    safe = replaced(known, secret_paths, "[secret]")
+    return safe if isinstance(safe, dict) else {}
+
+
+class _NoMocks(Mocks):
+    """`MockMonitor` wants mocks; `RecordingMonitor` answers by itself, so these are never asked."""
+
+    def call(self, args: MockCallArgs) -> NoReturn:
+        raise OfflineError(args.token)
+
+    def new_resource(self, args: MockResourceArgs) -> NoReturn:
+        raise OfflineError(args.name)
+
+
+class RecordingMonitor(MockMonitor):
+    """Pulumi's mock monitor, but with the whole registration kept and nothing translated on the way.
+
+    Every resource comes back as it was sent, with an id (`namespace/name` for a Kubernetes object), and what
+    only a cloud decides stays unknown, as in a preview of the engine. URNs are those of the engine, which the
+    mock monitor's are not: it drops all of a parent's type but the last part and keeps the stack's.
+
+    Args:
+        project: the name of the project, for URNs.
+        stack: the name of the stack, for URNs.
+        answers: what a provider function returns, by its token, such as `aws:index/getRegion:getRegion`.
+    """
+
+    def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
+        super().__init__(_NoMocks())
+        self.project = project
+        self.stack = stack
+        self.registrations: list[Registration] = []
+        self.outputs: Decoded = Decoded({})
+        self._prefix = f"urn:pulumi:{stack}::{project}::"
+        self._stack_urn = f"{self._prefix}{STACK_TYPE}::{project}-{stack}"
+        self._answers = answers
+        self._states: dict[str, tuple[str, Struct]] = {}
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """Returns the URN that the engine would give."""
+        if parent and parent != self._stack_urn:
+            return f"{self._prefix}{parent.split('::')[2]}${type_}::{name}"
+        return f"{self._prefix}{type_}::{name}"
+
+    def RegisterResource(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Keeps a registration and answers it with its own inputs.
+
+        Raises:
+            OfflineError: the resource has transforms, which only an engine calls.
+        """
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type == STACK_TYPE:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        if len(cast("Sized", request.transforms)):  # its stub has no element type
+            _refuse_transforms(urn)
+        decoded = decode(request.object)
+        self.registrations.append(self._registration(urn, request, decoded))
+        id_ = _id(request.name, decoded.properties) if request.custom else ""
+        self._states[urn] = (id_, request.object)
+        return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=request.object)
+
+    def ReadResource(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ReadResourceRequest
+    ) -> resource_pb2.ReadResourceResponse:
+        """Keeps that the program reads a resource, of which nothing but its id is known here."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        decoded = decode(request.properties)
+        self.registrations.append(
+            Registration(
+                urn=urn,
+                type=request.type,
+                name=request.name,
+                custom=True,
+                inputs=decoded.properties,
+                parent=self._parent(request.parent),
+                dependencies=tuple(sorted(request.dependencies)),
+                provider=request.provider,
+                external_id=request.id,
+                secret_paths=decoded.secret_paths,
+                unknown_paths=decoded.unknown_paths,
+            )
+        )
+        self._states[urn] = (request.id, request.properties)
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
+
+    def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.RegisterResourceOutputsRequest
+    ) -> Empty:
+        """Keeps the stack's outputs; those of components are for the engine's state alone."""
+        if request.urn == self._stack_urn:
+            self.outputs = decode(request.outputs)
+        return Empty()
+
+    def Invoke(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ResourceInvokeRequest
+    ) -> resource_pb2.ResourceInvokeResponse:
+        """Answers a provider function from the table.
+
+        Raises:
+            OfflineError: the table has no answer.
+        """
+        if request.tok == "pulumi:pulumi:getResource":  # how the SDK turns a reference back into a resource
+            urn = request.args.fields["urn"].string_value
+            id_, state = self._states.get(urn, ("", Struct()))
+            found = Struct()
+            found.update({"urn": urn, "id": id_})
+            found.fields["state"].struct_value.CopyFrom(state)
+            return _invoked(found)
+        return _invoked(self._answer(request.tok))
+
+    def Call(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ResourceCallRequest
+    ) -> provider_pb2.CallResponse:
+        """Answers a resource's method from the table, as `Invoke` does.
+
+        Raises:
+            OfflineError: the table has no answer.
+        """
+        response = provider_pb2.CallResponse()
+        getattr(response, "return").CopyFrom(self._answer(request.tok))
+        return response
+
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
+        """Refuses a transform of the whole stack.
+
+        Raises:
+            OfflineError: always; a preview without it would show what will not exist.
+        """
+        _refuse_transforms(f"stack transform {request.token}")
+
+    def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
+        """Refuses a transform of all calls, as `RegisterStackTransform` does.
+
+        Raises:
+            OfflineError: always.
+        """
+        _refuse_transforms(f"stack invoke transform {request.token}")
+
+    def _registration(self, urn: str, request: resource_pb2.RegisterResourceRequest, decoded: Decoded) -> Registration:
+        return Registration(
+            urn=urn,
+            type=request.type,
+            name=request.name,
+            custom=request.custom,
+            inputs=decoded.properties,
+            parent=self._parent(request.parent),
+            dependencies=tuple(sorted(request.dependencies)),
+            property_dependencies={
+                key: tuple(sorted(of.urns)) for key, of in sorted(request.propertyDependencies.items()) if of.urns
+            },
+            provider=request.provider,
+            protect=request.protect,
+            ignore_changes=tuple(request.ignoreChanges),
+            replace_on_changes=tuple(request.replaceOnChanges),
+            delete_before_replace=request.deleteBeforeReplace,
+            retain_on_delete=request.retainOnDelete,
+            aliases=tuple(_alias(alias) for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)),
+            additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+            import_id=request.importId,
+            secret_paths=decoded.secret_paths,
+            unknown_paths=decoded.unknown_paths,
+        )
+
+    def _parent(self, urn: str) -> str:
+        return "" if urn == self._stack_urn else urn
+
+    def _answer(self, token: str) -> Struct:
+        if token not in self._answers:
+            message = (
+                f"{token}: this call asks a cloud or a cluster, and an offline preview has none to ask; "
+                "take what it returns as an input of the stack, or give render() an answer for it"
+            )
+            raise OfflineError(message)
+        answer = Struct()
+        answer.update(self._answers[token])
+        return answer
+
+
+def _refuse_transforms(what: str) -> NoReturn:
+    message = (
+        f"{what}: an offline preview does not run transforms, so it would show what will not exist; "
+        "set the property where the resource is declared"
+    )
+    raise OfflineError(message)
+
+
+def _invoked(result: Struct) -> resource_pb2.ResourceInvokeResponse:
+    response = resource_pb2.ResourceInvokeResponse()
+    getattr(response, "return").CopyFrom(result)  # the field's name is a keyword of Python
+    return response
+
+
+def _id(name: str, inputs: Mapping[str, Json]) -> str:
+    """Returns `namespace/name` or `name` of an object, else the logical name; '' where it is unknown."""
+    own = text_at(inputs, "metadata", "name")
+    namespace = text_at(inputs, "metadata", "namespace")
+    if UNKNOWN in (own, namespace):
+        return ""
+    return f"{namespace}/{own}" if own and namespace else own or name
+
+
+def _alias(alias: alias_pb2.Alias) -> str:
+    return alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)

@@ -1,0 +1,66 @@
+"""The Helm releases among a program's registrations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from gpu_tenancy.console.offline.files import as_yaml, write_texts
+from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.offline.wire import Json, at, text_at
+
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+
+
+@dataclass(frozen=True, slots=True)
+class HelmRelease:
+    """One release: what is installed, at which version, with which values, as they may be shown."""
+
+    urn: str
+    name: str
+    namespace: str
+    chart: str
+    repository: str
+    version: str
+    values: Mapping[str, Json] = field(repr=False)
+
+    @property
+    def content(self) -> dict[str, Json]:
+        """The release as plain data, what is empty left out."""
+        words: dict[str, Json] = {
+            "name": self.name,
+            "namespace": self.namespace,
+            "chart": self.chart,
+            "repository": self.repository,
+            "version": self.version,
+            "values": dict(self.values),
+        }
+        return {key: value for key, value in words.items() if value}
+
+
+def helm_releases(rendered: Rendered) -> tuple[HelmRelease, ...]:
+    """Returns the releases that a stack declares, in the order of their URNs."""
+    return tuple(
+        _release(registration.urn, registration.shown)
+        for registration in rendered.registrations
+        if registration.type == RELEASE and not registration.external_id
+    )
+
+
+def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
+    values = at(inputs, "values")
+    return HelmRelease(
+        urn=urn,
+        name=text_at(inputs, "name"),
+        namespace=text_at(inputs, "namespace"),
+        chart=text_at(inputs, "chart"),
+        repository=text_at(inputs, "repositoryOpts", "repo"),
+        version=text_at(inputs, "version"),
+        values=values if isinstance(values, dict) else {},
+    )
+
+
+def write_releases(rendered: Rendered, folder: Path) -> list[Path]:
+    """Writes each release to `<namespace>/<name>.yaml`, as `gpu_tenancy.console.offline.files.write` does objects."""
+    found = {PurePosixPath(one.namespace, f"{one.name}.yaml"): one for one in helm_releases(rendered)}
+    return write_texts({path: as_yaml(one.content) for path, one in found.items()}, folder)

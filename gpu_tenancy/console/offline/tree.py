@@ -1,0 +1,90 @@
+"""What will exist, as a tree in the terminal."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from rich.text import Text
+from rich.tree import Tree
+
+from gpu_tenancy.console.offline.details import details
+from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.releases import helm_releases
+from gpu_tenancy.console.offline.render import Rendered
+
+
+def tree(rendered: Rendered) -> Tree:
+    """Returns what a stack will have, each resource under its parent, components with the number beneath.
+
+    Providers and what is only read are left out: neither will exist because of this stack.
+    """
+    return _Branches(rendered).tree()
+
+
+class _Branches:
+    def __init__(self, rendered: Rendered) -> None:
+        self._rendered = rendered
+        self._objects: Mapping[str, KubernetesObject] = {one.urn: one for one in kubernetes_objects(rendered)}
+        self._releases = {one.urn: one for one in helm_releases(rendered)}
+        parents = {registration.urn: registration.parent for registration in rendered.registrations}
+        shown = [registration for registration in rendered.registrations if registration.will_exist]
+        listed = {registration.urn for registration in shown}
+        self._children: defaultdict[str, list[Registration]] = defaultdict(list)
+        for registration in shown:
+            parent = registration.parent
+            while parent and parent not in listed:
+                parent = parents.get(parent, "")
+            self._children[parent].append(registration)
+
+    def tree(self) -> Tree:
+        branches = [self._branch(child, frozenset()) for child in self._sorted("")]
+        total = sum(count for _, count in branches)
+        root = Tree(
+            Text.assemble(
+                (f"{self._rendered.project}/{self._rendered.stack}", "bold"), (f"  {_counted(total)}", "dim")
+            ),
+            guide_style="dim",
+        )
+        root.children.extend(branch for branch, _ in branches)
+        return root
+
+    def _branch(self, registration: Registration, above: frozenset[str]) -> tuple[Tree, int]:
+        """The resource with all beneath it, and how many resources other than components that are."""
+        inside = above | {registration.urn}
+        children = () if registration.urn in above else self._sorted(registration.urn)
+        branches = [self._branch(child, inside) for child in children]
+        beneath = sum(count for _, count in branches)
+        label = self._label(registration)
+        if not registration.custom:
+            label.append(f"  {_counted(beneath)}", "dim")
+        branch = Tree(label, guide_style="dim")
+        branch.children.extend(child for child, _ in branches)
+        return branch, beneath + registration.custom
+
+    def _label(self, registration: Registration) -> Text:
+        one = self._objects.get(registration.urn)
+        if one is None:
+            style = "cyan" if registration.custom else "bold"
+            release = self._releases.get(registration.urn)
+            words = (f"{_short_type(registration.type)} ", style), release.name if release else registration.name
+            more = ((f"  {release.version}", "green"),) if release else ()
+            return Text.assemble(*words, *more, no_wrap=True, overflow="ellipsis")
+        name = one.name or f"({registration.name}: no name)"
+        words = (f"{one.kind} ", "cyan"), name
+        telling = details(one.shown)
+        more = ((f"  {telling}", "green"),) if telling else ()
+        return Text.assemble(*words, *more, no_wrap=True, overflow="ellipsis")
+
+    def _sorted(self, parent: str) -> tuple[Registration, ...]:
+        """Components first, then by type and name."""
+        children = self._children.get(parent, ())
+        return tuple(sorted(children, key=lambda one: (one.custom, _short_type(one.type), one.name)))
+
+
+def _short_type(token: str) -> str:
+    """The last part of a type token: `Team` of `gpu-tenancy:team:Team`."""
+    return token.rpartition(":")[2]
+
+
+def _counted(count: int) -> str:
+    return f"{count} resource{'' if count == 1 else 's'}"

@@ -1,0 +1,48 @@
+"""The report of `tenancy up`: the page of a review, with what the running platform says."""
+
+from pathlib import Path
+
+from gpu_tenancy.console.project import Preview
+from gpu_tenancy.console.review.changes import resources
+from gpu_tenancy.console.review.page import page
+from gpu_tenancy.console.review.review import Review
+from gpu_tenancy.console.review.verdict import verdict
+from gpu_tenancy.console.show import price_note
+from gpu_tenancy.console.up import Outcome
+from gpu_tenancy.model.outlook import outlook
+
+
+def write_report(result: Outcome, folder: Path) -> Path:
+    """Writes `report.html`, which loads nothing from anywhere; its path.
+
+    The same stack in the same state gives the same bytes.
+    """
+    return _write(page(_review(result.preview), result), folder)
+
+
+def write_forecast(found: Preview, folder: Path) -> Path:
+    """Writes the same page before there is a platform: all that follows from the stack's file alone; its path."""
+    return _write(page(_review(found)), folder)
+
+
+def _review(found: Preview) -> Review:
+    now = outlook(found.stack)
+    return Review(
+        stack=found.name,
+        resources=len(resources(found.rendered)),
+        now=now,
+        comparison=None,
+        changes=(),
+        rules=None,
+        real=None,
+        price_note=price_note(found.stack),
+        where={},
+        verdict=verdict(now, None, (), None),
+    )
+
+
+def _write(content: str, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "report.html"
+    file.write_text(content, encoding="utf-8")
+    return file

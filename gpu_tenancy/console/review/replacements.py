@@ -1,0 +1,71 @@
+"""What Pulumi makes anew in place of changing it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpu_tenancy.console.offline.wire import Json
+
+_SELECTOR: Final = ("spec.selector",)
+
+FORCES_NEW: Final[Mapping[str, tuple[str, ...]]] = {
+    "apps:DaemonSet": _SELECTOR,
+    "apps:Deployment": _SELECTOR,
+    "apps:StatefulSet": (
+        *_SELECTOR,
+        "spec.podManagementPolicy",
+        "spec.revisionHistoryLimit",
+        "spec.serviceName",
+        "spec.volumeClaimTemplates",
+    ),
+    "batch:Job": (*_SELECTOR, "spec.completions", "spec.parallelism", "spec.template"),
+    "core:ConfigMap": ("binaryData", "data"),
+    "core:PersistentVolume": (
+        "spec.awsElasticBlockStore",
+        "spec.azureDisk",
+        "spec.csi",
+        "spec.hostPath",
+        "spec.local",
+        "spec.nfs",
+    ),
+    "core:PersistentVolumeClaim": (*_SELECTOR, "spec.accessModes", "spec.storageClassName", "spec.volumeName"),
+    "core:ResourceQuota": ("spec.scopes",),
+    "core:Secret": ("data", "stringData", "type"),
+    "core:Service": ("spec.clusterIP",),
+    "rbac.authorization.k8s.io:ClusterRoleBinding": ("roleRef",),
+    "rbac.authorization.k8s.io:RoleBinding": ("roleRef",),
+    "storage.k8s.io:StorageClass": ("parameters", "provisioner"),
+}
+"""Fields, by API group and kind, whose change makes pulumi-kubernetes replace the object, beside its name.
+
+Read on 2026-11-21: https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go
+ConfigMaps and Secrets: unless the provider has `enableConfigMapMutable` and `enableSecretMutable`.
+"""
+
+NAMED_BY: Final = ("metadata.name", "metadata.namespace")
+
+
+_MUTABLE: Final = {
+    "kubernetes:core/v1:ConfigMap": "enableConfigMapMutable",
+    "kubernetes:core/v1:Secret": "enableSecretMutable",
+}
+
+
+def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mapping[str, Json]) -> bool:
+    """Whether a change at a path of a resource makes Pulumi replace it, as far as it can be known without a cloud.
+
+    Args:
+        type_: the resource's type token.
+        path: `spec.template.spec.containers.0.image`.
+        declared: the resource's own `replaceOnChanges`.
+        provider: the inputs of its provider; some are texts that hold JSON.
+    """
+    mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
+    fields = (*declared, *(NAMED_BY if mutable else _of_kubernetes(type_)))
+    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
+
+
+def _of_kubernetes(type_: str) -> tuple[str, ...]:
+    if not type_.startswith("kubernetes:"):
+        return ()
+    _, version, kind = type_.split(":")
+    return (*NAMED_BY, *FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ()))

@@ -1,0 +1,210 @@
+"""The picture of who has what: for each flavor all of its GPUs, and a bar for each team in the tree of cohorts."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gpu_tenancy.console.review.drawing_scale import CUT, HUES, Scale
+from gpu_tenancy.console.whatif.telling import Played
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.whatif import Held, supply
+
+OTHERS: Final = "hx"
+"""The colour of teams for which none is left."""
+
+Length: TypeAlias = tuple[float, float]
+"""Where something begins and how long it is, in percent of the picture's width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one team has of all GPUs of a flavor.
+
+    Attributes:
+        kind: `own`, `borrowed`, `gangs` (Volcano's) or `free`.
+    """
+
+    who: str
+    kind: str
+    colour: str
+    length: Length
+    gpus: int
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class TeamBar:
+    """What a team has of a flavor, as lengths, and the same in words."""
+
+    team: str
+    colour: str
+    own: Length
+    borrowed: Length
+    unused: Length
+    waits: Length
+    tick: float
+    numbers: str
+    remark: str
+    wants: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A cohort with the teams and groups in it that have something of the flavor."""
+
+    name: str
+    depth: int
+    note: str
+    groups: tuple["Branch", ...]
+    teams: tuple[TeamBar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One flavor.
+
+    Attributes:
+        parts: of all its GPUs, from the left.
+        numbers: `32 of 32 in use`.
+        cut: whether there are more of it than the teams' bars are wide.
+    """
+
+    flavor: str
+    parts: tuple[Part, ...]
+    numbers: str
+    says: str
+    tree: Branch
+    cut: bool
+
+
+def colours(played: Played) -> dict[str, str]:
+    """A colour for each team; where there are more teams than colours, for those that have the most GPUs."""
+    most: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
+    for moment in played.moments:
+        now = Counter[str]()
+        for each in moment.running:
+            now[each.team] += each.gpus
+        most |= {team: max(most[team], gpus) for team, gpus in now.items()}
+    teams = [each.team for each in played.held if each.flavor in played.flavors]
+    ranked = sorted(dict.fromkeys(teams), key=lambda team: -most[team])[:HUES]
+    shown = [team for team in most if team in ranked]
+    return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in most}
+
+
+def pictures(played: Played) -> Iterator[Picture]:
+    """One for each flavor that anybody had or wanted."""
+    hues = colours(played)
+    for flavor in played.flavors:
+        held = {each.team: each for each in played.held if each.flavor == flavor}
+        drawer = _Drawer(played.tree, flavor, held, hues)
+        used, most = sum(each.runs for each in held.values()), supply(played.tree, flavor)
+        gangs = drawer.gangs
+        numbers = f"{used} of {most} in use" + (f" · {gangs} more kept for Volcano's gangs" if gangs else "")
+        parts = tuple(drawer.parts(most))
+        says = f"{flavor}: {numbers}; " + ", ".join(each.says for each in parts)
+        yield Picture(flavor, parts, numbers, says, drawer.branch(played.tree.root, 0), drawer.cut)
+
+
+class _Drawer:
+    """Draws one flavor."""
+
+    def __init__(self, tree: Tree, flavor: str, held: dict[str, Held], hues: dict[str, str]) -> None:
+        self._tree, self._flavor, self._held, self._hues = tree, flavor, held, hues
+        self._most = supply(tree, flavor)
+        reach = max((max(each.limit, each.guaranteed, each.runs + each.waits) for each in held.values()), default=1)
+        self.cut = self._most > CUT * reach
+        self._scale = Scale({flavor: reach if self.cut else max(reach, self._most)})
+        self._free = self._most - sum(each.runs for each in held.values())
+        self._borrowed = sum(each.borrowed for each in held.values())
+
+    @property
+    def gangs(self) -> int:
+        """What Volcano promises of it."""
+        found = self._tree.flavors[self._flavor]
+        return found.gangs.get(found.resource or "", 0)
+
+    def parts(self, most: int) -> Iterator[Part]:
+        """All GPUs of the flavor, by who has them."""
+        found = [
+            each
+            for held in self._held.values()
+            for each in ((held.team, "own", held.own), (held.team, "borrowed", held.borrowed))
+        ]
+        found += [("nobody", "free", self._free), ("Volcano's gangs", "gangs", self.gangs)]
+        whole, at = max(1, most + self.gangs), 0
+        for who, kind, gpus in found:
+            if gpus > 0:
+                said = {"own": f"{who} {gpus} of its own", "borrowed": f"{who} {gpus} borrowed", "free": f"{gpus} free"}
+                length = (round(100 * at / whole, 2), round(100 * gpus / whole, 2))
+                yield Part(who, kind, self._hues.get(who, OTHERS), length, gpus, said.get(kind, f"{who} {gpus}"))
+                at += gpus
+
+    def branch(self, cohort: str, depth: int) -> Branch:
+        """A cohort and what is in it; with even fairness all teams are right below the root."""
+        groups, teams = self._tree.children(cohort)
+        if self._tree.stack.fairness == "even":
+            groups, teams = [], list(self._tree.queue_owners)
+        inside = [self.branch(name, depth + 1) for name in groups]
+        return Branch(
+            cohort,
+            depth,
+            self._note(cohort, depth),
+            tuple(each for each in inside if each.groups or each.teams),
+            tuple(self._bar(self._held[name]) for name in teams if name in self._held),
+        )
+
+    def _note(self, cohort: str, depth: int) -> str:
+        """What bounds a group, and what of the flavor everyone may borrow at the root."""
+        resource = self._tree.flavors[self._flavor].resource or ""
+        if depth:
+            most = self._tree.most(cohort, self._flavor, resource)
+            return f"guaranteed {self._tree.guaranteed(cohort, self._flavor, resource)}" + (
+                "" if most is None else f", at most {most}"
+            )
+        nobody = self._most - sum(each.guaranteed for each in self._held.values())
+        return f"{nobody} are guaranteed to no team" if nobody > 0 else "all are guaranteed to some team"
+
+    def _length(self, begin: int, end: int) -> Length:
+        left = self._scale.percent(self._flavor, begin)
+        return left, round(max(0.0, self._scale.percent(self._flavor, end) - left), 2)
+
+    def _bar(self, each: Held) -> TeamBar:
+        remark, wants = self._remark(each), f"waits for {each.waits}" if each.waits else ""
+        words = (f"{each.team} runs {each.runs} of at most {each.limit} {self._flavor}", remark, wants)
+        return TeamBar(
+            team=each.team,
+            colour=self._hues[each.team],
+            own=self._length(0, each.own),
+            borrowed=self._length(each.own, each.runs),
+            unused=self._length(each.own, each.guaranteed) if each.unused else (0.0, 0.0),
+            waits=self._length(each.runs, each.runs + each.waits),
+            tick=self._scale.percent(self._flavor, each.limit),
+            numbers=f"{each.runs} of {each.limit}",
+            remark=remark,
+            wants=wants,
+            says="; ".join(part for part in words if part),
+        )
+
+    def _remark(self, each: Held) -> str:
+        parts = [f"{each.own} own"] if each.own else []
+        parts += [f"{each.borrowed} borrowed"] if each.borrowed else []
+        said = [" + ".join(parts)] if parts else []
+        if each.unused:
+            said.append(f"{each.unused} of its own {self._whereabouts(each)}")
+        return ", ".join(said) or "none"
+
+    def _whereabouts(self, each: Held) -> str:
+        """Where a guarantee is that its team does not use. Kueue notes who borrows, not from whom."""
+        if not self._tree.lends(each.team):
+            return "idle, kept"
+        if not self._borrowed:
+            return "idle"
+        return "lent or idle" if self._free else "lent out"
+
+
+def legend(hues: dict[str, str], teams: Iterable[str]) -> list[tuple[str, str]]:
+    """Which colour is whose; those for which none is left as one."""
+    named = [(team, hues[team]) for team in teams if hues[team] != OTHERS]
+    return [*named, *([("other teams", OTHERS)] if any(hues[team] == OTHERS for team in teams) else [])]

@@ -1,0 +1,41 @@
+"""What was played as one HTML page that is complete in itself."""
+
+from typing import Final
+
+from gpu_tenancy.console.review.pages import environment, policy
+from gpu_tenancy.console.whatif.bars import colours, legend, pictures
+from gpu_tenancy.console.whatif.tables import tables
+from gpu_tenancy.console.whatif.telling import Played, headline, sentences, tone, turns, waits
+from gpu_tenancy.console.whatif.timeline import ABOVE, AREA, FEW, jobs_of, timeline
+
+FOLD: Final = 30
+"""Rows beyond which a table is folded, and jobs beyond which each step is."""
+
+
+def page(played: Played) -> str:
+    """The whole page: loads nothing from anywhere, runs no script, in light and dark; the same for the same."""
+    hues = colours(played)
+    teams = dict.fromkeys(each.team for each in played.held if each.flavor in played.flavors)
+    return (
+        environment("gpu_tenancy.console.whatif")
+        .get_template("whatif.html.j2")
+        .render(
+            played=played,
+            environment=played.tree.stack.environment,
+            tone=tone(played),
+            headline=headline(played),
+            sentences=list(sentences(played)),
+            pictures=list(pictures(played)),
+            legend=legend(hues, teams),
+            time=timeline(played) if played.story and played.moments else None,
+            turns=list(turns(played.moments)) if played.story else [],
+            tables=tables(played),
+            waits=waits,
+            fold=FOLD,
+            many=len(jobs_of(played.moments)) > FOLD,
+            few=FEW,
+            area=AREA,
+            above=ABOVE,
+            policy=policy(),
+        )
+    )

@@ -1,0 +1,211 @@
+"""The picture of jobs over time: a lane for each job, by team; below it the GPUs in use, by team and flavor.
+
+Across, a step is as wide as any other, in percent of the picture's width; down, everything is in pixels, so that the
+picture grows with the jobs and its words stay as large as they are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.console.review.figures import DASH
+from gpu_tenancy.console.whatif.bars import OTHERS, colours
+from gpu_tenancy.console.whatif.telling import Played, number
+from gpu_tenancy.model.whatif import Moment, Running, Waiting, meaning, supply
+
+LANE: Final = 24
+HEAD: Final = 30
+BAR: Final = 12
+AREA: Final = 110
+"""Height of a flavor's GPUs in use, in pixels."""
+ABOVE: Final = 18
+"""Room above them for the sums."""
+FEW: Final = 10
+"""Steps beyond which no label stands above a step, nor a number in its GPUs."""
+READABLE: Final = 15
+"""Pixels that a number wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Steps in which a job runs, or waits."""
+
+    runs: bool
+    left: float
+    width: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A job; or, without spells, the team whose jobs follow."""
+
+    name: str
+    note: str
+    colour: str
+    top: int
+    height: int
+    spells: tuple[Spell, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From who came to who gave way."""
+
+    x: float
+    start: int
+    end: int
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a team has of a flavor in one step."""
+
+    left: float
+    width: float
+    top: float
+    height: float
+    colour: str
+    number: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A flavor's GPUs in use over the steps.
+
+    Attributes:
+        sums: where each step's sum is written: across, down, and the number.
+    """
+
+    flavor: str
+    supply: int
+    blocks: tuple[Block, ...]
+    sums: tuple[tuple[float, float, int], ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All of it."""
+
+    steps: tuple[tuple[str, str], ...]
+    lanes: tuple[Lane, ...]
+    arrows: tuple[Arrow, ...]
+    height: int
+    areas: tuple[Area, ...]
+    says: str
+
+
+def timeline(played: Played) -> Timeline:
+    """The jobs of a story over its steps."""
+    lanes = tuple(_lanes(played))
+    height = sum(each.height for each in lanes)
+    jobs = sum(1 for each in lanes if each.spells)
+    gone = sum(1 for _ in played.evicted())
+    return Timeline(
+        tuple((number(each.label), each.label.partition(". ")[2]) for each in played.moments),
+        lanes,
+        tuple(_arrows(played, lanes)),
+        height,
+        tuple(_area(played, flavor) for flavor in played.flavors),
+        f"{jobs} jobs over {len(played.moments)} steps; {gone} {'time' if gone == 1 else 'times'} one gave way.",
+    )
+
+
+def jobs_of(moments: tuple[Moment, ...]) -> dict[str, Running | Waiting]:
+    """Every job once, as it was first seen, in the order in which they came."""
+    found: dict[str, Running | Waiting] = {}
+    for moment in moments:
+        for each in (*moment.running, *moment.waiting):
+            found.setdefault(each.workload, each)
+    return found
+
+
+def state(moment: Moment, job: str) -> str:
+    """`runs`, `waits`, or nothing where the job is not there."""
+    if any(each.workload == job for each in moment.running):
+        return "runs"
+    return "waits" if any(each.workload == job for each in moment.waiting) else ""
+
+
+def _lanes(played: Played) -> Iterator[Lane]:
+    hues, jobs, top = colours(played), jobs_of(played.moments), 0
+    for team in played.tree.team_shares:
+        own = [each for each in jobs.values() if each.team == team]
+        if own:
+            yield Lane(team, f"{len(own)} {'job' if len(own) == 1 else 'jobs'}", hues[team], top, HEAD)
+            top += HEAD
+        for each in own:
+            note = f"{each.gpus} {each.flavor}" if each.gpus else each.flavor
+            spells = tuple(_spells(played.moments, each.workload))
+            yield Lane(each.workload, note, hues[team], top, LANE, spells)
+            top += LANE
+
+
+def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:
+    states = [state(each, job) for each in moments]
+    step, begin = 100 / len(states), 0
+    for at in range(1, len(states) + 1):
+        if at == len(states) or states[at] != states[begin]:
+            if states[begin]:
+                steps = f"step {begin + 1}" if at == begin + 1 else f"steps {begin + 1}{DASH}{at}"
+                left, right = round(step * begin, 2), round(step * at, 2)
+                yield Spell(states[begin] == "runs", left, round(right - left, 2), f"{job} {states[begin]}: {steps}")
+            begin = at
+
+
+def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
+    """Within a step, each job that others gave way to has a line of its own to the right of the step's beginning."""
+    middle = {each.name: each.top + each.height // 2 for each in lanes if each.spells}
+    for at, moment in enumerate(played.moments):
+        takers = list(dict.fromkeys(each.by for each in moment.evicted))
+        drawn = dict.fromkeys((each.workload, each.by) for each in moment.evicted)
+        reasons = {(each.workload, each.by): each.reason for each in moment.evicted}
+        for gone, by in drawn:
+            if gone in middle and by in middle:
+                within = (takers.index(by) + 1) / (len(takers) + 1) * 0.6
+                x = round(100 * (at + within) / len(played.moments), 2)
+                side = -1 if middle[by] < middle[gone] else 1
+                why = reasons[gone, by]
+                says = f"step {at + 1}: {gone} gave way to {by} ({why}): {meaning(why)}"
+                yield Arrow(x, middle[by], middle[gone] + side * BAR // 2, says)
+
+
+def _area(played: Played, flavor: str) -> Area:
+    hues, most = colours(played), supply(played.tree, flavor)
+    count, blocks = len(played.moments), list[Block]()
+    sums: list[tuple[float, float, int]] = []
+    tall = max(1, most, *(sum(_gpus(each, flavor).values()) for each in played.moments))
+    for at, moment in enumerate(played.moments):
+        left, right, bottom = round(100 * at / count, 2), round(100 * (at + 1) / count, 2), float(ABOVE + AREA)
+        for who, colour, gpus in _stack(played, moment, flavor, hues):
+            height = round(AREA * gpus / tall, 2)
+            bottom = round(bottom - height, 2)
+            shown = str(gpus) if height >= READABLE and count <= FEW else ""
+            says = f"step {at + 1}: {who} has {gpus} {flavor}"
+            blocks.append(Block(left, round(right - left, 2), bottom, height, colour, shown, says))
+        sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_gpus(moment, flavor).values())))
+    says = ", ".join(f"step {at + 1} {total}" for at, (_, _, total) in enumerate(sums))
+    return Area(flavor, most, tuple(blocks), tuple(sums), f"{flavor} in use of {most}: {says}.")
+
+
+def _stack(played: Played, moment: Moment, flavor: str, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Teams that have something, from below; those without a colour of their own as one, on top."""
+    gpus = _gpus(moment, flavor)
+    for team in played.tree.team_shares:
+        if gpus.get(team) and hues[team] != OTHERS:
+            yield team, hues[team], gpus[team]
+    rest = {team: amount for team, amount in gpus.items() if amount and hues[team] == OTHERS}
+    if rest:
+        who = next(iter(rest)) if len(rest) == 1 else f"{len(rest)} other teams together"
+        yield who, OTHERS, sum(rest.values())
+
+
+def _gpus(moment: Moment, flavor: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in moment.running:
+        if each.flavor == flavor:
+            found[each.team] = found.get(each.team, 0) + each.gpus
+    return found

@@ -1,0 +1,184 @@
+"""One scheduling cycle of one tree: the heads are judged on the same state, then each gets its turn.
+
+What a head is given in its turn counts for those after it. So does what it will have once its victims are gone, and
+what a head that waits without victims may keep free for itself, because its queue cannot be sure to reclaim it.
+Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gpu_tenancy.model.admission import classical, fairness
+from gpu_tenancy.model.admission.attention import Attention
+from gpu_tenancy.model.admission.candidates import Need, Victim
+from gpu_tenancy.model.admission.claims import Claim, Queue
+from gpu_tenancy.model.admission.flavors import Assignment, Mode, assign, fits_at_once, without_victims
+from gpu_tenancy.model.admission.forest import Tree
+from gpu_tenancy.model.admission.heads import Head, Tournament
+from gpu_tenancy.model.admission.heads import classical as in_order
+from gpu_tenancy.model.admission.pool import Pool
+from gpu_tenancy.model.admission.proofs import only_want
+from gpu_tenancy.model.admission.quota import Asks, distance
+from gpu_tenancy.model.admission.verdicts import Outcome
+
+
+@dataclass(slots=True)
+class Turn:
+    """A head after its turn."""
+
+    head: Head
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class _Cycle:
+    tree: Tree
+    number: int
+    # Reserved for the rest of the cycle, not beyond.
+    passing: list[tuple[Queue, Asks]] = field(default_factory=list[tuple[Queue, Asks]])
+    victims: dict[Claim, Victim] = field(default_factory=dict[Claim, Victim])
+
+
+class LeftOut(NamedTuple):
+    """The heads that a cycle leaves out, because they are known to find nothing: some matter to the rest.
+
+    Attributes:
+        known: heads of queues that are awake.
+    """
+
+    attention: Attention
+    known: Collection[Claim]
+
+
+def run_cycle(tree: Tree, heads: Sequence[Claim], number: int, pool: Pool, left_out: LeftOut) -> list[Turn]:
+    """Gives each head its turn, in order; those that are admitted use their quota when it returns.
+
+    Args:
+        tree: with everything that runs in it.
+        heads: one of each queue, but for those left out.
+        number: counts the tree's cycles.
+        pool: of the tree, as it is before the cycle.
+        left_out: the others.
+    """
+    cycle = _Cycle(tree, number)
+    judged = [_judge(tree, claim, number, pool) for claim in heads]
+    if any(each.victims or each.assignment.mode is Mode.FIT for each in judged):
+        keepers = (_keeper(claim, fair=tree.fair is not None) for claim in left_out.attention.keepers(left_out.known))
+        judged += [head for head in keepers if head is not None]
+    order: Iterable[Head]
+    if tree.fair is None:
+        order = in_order(judged)
+    else:
+        rivals = [each.claim.queue for each in judged if each.assignment.mode is not Mode.NO_FIT]
+        if len(rivals) > 1 and tree.deep:
+            # In a tournament they may keep others of their cohort from being sent up.
+            around = left_out.attention.around(left_out.known, {queue.top for queue in rivals})
+            judged += [_judge(tree, claim, number, pool) for claim in around]
+        order = Tournament(judged, tree.resources)
+    asked = set(heads)
+    turns: list[Turn] = []
+    for head in order:
+        outcome = _turn(cycle, head)
+        if head.claim in asked:
+            turns.append(Turn(head, outcome))
+    for queue, asks in cycle.passing:
+        queue.free(asks)
+    return turns
+
+
+def _keeper(claim: Claim, *, fair: bool) -> Head | None:
+    """A head that is known to find no victims for the one thing it asks for; None where it keeps nothing free."""
+    want = only_want(claim)
+    found = None if want is None else without_victims(claim, *want, fair=fair)
+    if found is None or not any(amount for _, amount in _kept_free(claim.queue, found)):
+        return None
+    return Head(claim, found, [])
+
+
+def _judge(tree: Tree, claim: Claim, number: int, pool: Pool) -> Head:
+    queue = claim.queue
+    if (fits := fits_at_once(claim)) is not None:
+        return Head(claim, fits, [])
+    scan = claim.scan
+    if scan is not None and number - scan.cycle > 1 and queue.generation > scan.generation:
+        claim.scan = None
+    # The search for flavors and the search for victims often ask the same.
+    asked: dict[tuple[frozenset[int], Asks], list[Victim]] = {}
+
+    def victims(contested: frozenset[int], asks: Asks) -> list[Victim]:
+        if (contested, asks) not in asked:
+            need = Need(claim, contested, asks)
+            asked[contested, asks] = (
+                classical.victims(need, pool) if tree.fair is None else fairness.victims(need, tree.fair, pool)
+            )
+        return asked[contested, asks]
+
+    def oracle(contested: frozenset[int], asks: Asks) -> tuple[Mode, int]:
+        found = victims(contested, asks)
+        ((key, amount),) = asks
+        for each in found:
+            each.claim.queue.free(each.claim.usage)
+        level, _ = distance(queue, key, amount)
+        for each in found:
+            each.claim.queue.use(each.claim.usage)
+        if not found:
+            return Mode.NO_VICTIMS, level
+        return (Mode.PREEMPT if any(each.claim.queue is queue for each in found) else Mode.RECLAIM), level
+
+    assignment = assign(claim, oracle, number, fair=tree.fair is not None)
+    found = victims(assignment.contested, assignment.asks) if assignment.mode is Mode.PREEMPT else []
+    return Head(claim, assignment, found)
+
+
+def _turn(cycle: _Cycle, head: Head) -> Outcome:
+    queue, assignment = head.claim.queue, head.assignment
+    asks = assignment.asks
+    if assignment.mode is Mode.NO_FIT:
+        return Outcome.NO_FIT
+    if assignment.mode is Mode.PREEMPT and not head.victims:
+        if queue.keeps:
+            _pass(cycle, queue, _kept_free(queue, assignment))
+        return Outcome.NO_VICTIMS
+    if any(each.claim in cycle.victims for each in head.victims):
+        return Outcome.CONTESTED_VICTIMS
+    if not _fits(cycle, head):
+        return Outcome.OVERTAKEN
+    cycle.victims |= {each.claim: each for each in head.victims}
+    if assignment.mode is Mode.PREEMPT:
+        _pass(cycle, queue, asks)
+        return Outcome.PREEMPTING
+    queue.use(asks)
+    return Outcome.ADMITTED
+
+
+def _pass(cycle: _Cycle, queue: Queue, asks: Asks) -> None:
+    queue.use(asks)
+    cycle.passing.append((queue, asks))
+
+
+def _fits(cycle: _Cycle, head: Head) -> bool:
+    """Whether a head fits once all victims of this cycle, its own among them, are gone."""
+    queue, asks = head.claim.queue, head.assignment.asks
+    if queue.fits(asks):
+        return True
+    gone = [*cycle.victims, *(each.claim for each in head.victims)]
+    for claim in gone:
+        claim.queue.free(claim.usage)
+    fits = queue.fits(asks)
+    for claim in gone:
+        claim.queue.use(claim.usage)
+    return fits
+
+
+def _kept_free(queue: Queue, assignment: Assignment) -> Asks:
+    """What a head without victims keeps from others: up to its nominal quota, or its limit where it would borrow."""
+    kept: list[tuple[int, int]] = []
+    for key, amount in assignment.asks:
+        limit = queue.borrowing[key]
+        free = queue.nominal[key] - queue.used[key]
+        if assignment.level > 0:
+            kept.append((key, amount if limit is None else max(0, min(amount, free + limit))))
+        else:
+            kept.append((key, max(0, min(amount, free))))
+    return kept

@@ -1,0 +1,59 @@
+"""What operators look at, and what wakes them: dashboards and alerts that follow from the stack."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_tenancy.model.observability import pages, promises
+from gpu_tenancy.model.observability.alerts import Group, groups
+from gpu_tenancy.model.observability.dashboards import to_json
+from gpu_tenancy.model.observability.expressions import Expressions
+
+if TYPE_CHECKING:  # The plan has this package as a part: at run time it knows us, not we it.
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.plan.workloads import ServerPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ObservabilityPlan:
+    """Dashboards and alerts of one environment.
+
+    Attributes:
+        dashboards: file name and JSON of each; none for a fleet without GPUs.
+        rules: groups of a PrometheusRule, as monitoring.coreos.com/v1 takes them.
+    """
+
+    dashboards: tuple[tuple[str, str], ...] = ()
+    rules: tuple[Group, ...] = ()
+
+
+def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> ObservabilityPlan:
+    """What is looked at in a stack's cluster.
+
+    Args:
+        tree: gives the resources of the flavors, and the teams.
+        servers: of all teams, with their targets.
+    """
+    resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
+    if not resources:
+        return ObservabilityPlan()
+    on = Expressions(resources, tuple(tree.stack.teams))
+    services = [_service(server) for server in servers]
+    with_gpus = [name for name, flavor in tree.flavors.items() if flavor.resource]
+    boards = (
+        pages.cluster(on),
+        pages.nodes(on),
+        pages.training(on),
+        promises.quota(on, with_gpus),
+        promises.serving(on, services),
+    )
+    return ObservabilityPlan(tuple((f"{each.uid}.json", to_json(each)) for each in boards), groups(on))
+
+
+def _service(server: "ServerPlan") -> promises.Service:
+    scaling = server.scaling
+    if scaling is None:
+        return promises.Service(server.team, server.name, None, scaled=False)
+    return promises.Service(server.team, server.name, scaling.latency, scaling.per_pod)
+
+
+__all__ = ["ObservabilityPlan", "observability"]

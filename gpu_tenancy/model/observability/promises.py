@@ -1,0 +1,236 @@
+"""What operators and teams look at, of promises: Quota, Serving."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_tenancy.model.observability.dashboards import Dashboard, Variable
+from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.observability.panels import Panel, Target, graph, row
+
+_QUEUE: Final = ', cluster_queue=~"$team", flavor=~"$flavor"'
+_OF_QUEUES: Final = '{cluster_queue=~"$team"}'
+_TEAM: Final = ("cluster_queue", "Team")
+_WAITS: Final = ((None, "text"), (1, "orange"))
+_ROOM: Final = ((None, "orange"), (1, "text"))
+_LOAN: Final = ((None, "text"), (1, "blue"))
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server, as its page needs it.
+
+    Attributes:
+        latency: its metric and the target in seconds; None where it has none.
+        per_pod: PromQL of the latency of each pod; None where the metric itself is that.
+        scaled: whether an autoscaler has it.
+    """
+
+    team: str
+    name: str
+    latency: tuple[str, float] | None
+    per_pod: str | None = None
+    scaled: bool = True
+
+
+def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
+    """Who is promised what, who has it, who borrows, who waits and why."""
+    kind = ("resource", "Resource" if len(on.resources) > 1 else "")
+    high = 3 + len(on.teams)
+    evicted = f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{_OF_QUEUES}[1h])) > 0"
+    closed = 'cluster_queue=~"$team", status!="active"'
+    return Dashboard(
+        "gpu-tenancy-quota",
+        "GPU quota",
+        (
+            Panel("How to read this page", kind="text", help=_READ, size=(24, 4)),
+            Panel("GPUs now", _shares(on), "table", labels=(_TEAM, ("flavor", "GPU model"), kind), size=(24, high)),
+            Panel(
+                "What waits, and why",
+                _waiting(on),
+                "table",
+                help=_WHY,
+                empty="There is no queue of these teams.",
+                labels=(_TEAM,),
+                size=(12, high),
+            ),
+            Panel(
+                "Budget of the namespace",
+                tuple(Target(_budget(on, bound), title) for bound, title in (("hard", "At most"), ("used", "Used"))),
+                "table",
+                help=_BUDGET,
+                empty="These namespaces have no budget.",
+                labels=(("namespace", "Namespace"), ("resource", "Resource")),
+                size=(12, high),
+            ),
+            Panel("$team", _lines(on), help=_LINES, empty="No quota of these GPU models.", size=(6, 8), repeat="team"),
+            graph("GPUs that are waited for", on.wanted(_OF_TEAM), "{{cluster_queue}}"),
+            graph(
+                "Workloads evicted within the hour",
+                evicted,
+                "{{cluster_queue}}: {{reason}}",
+                explained=_EVICTED,
+                empty="None of these teams' workloads was evicted.",
+            ),
+            graph(
+                "Queues that admit nothing",
+                f"max by (cluster_queue, status) (kueue_cluster_queue_status{{{closed}}}) == 1",
+                "{{cluster_queue}}: {{status}}",
+                explained="`kubectl describe clusterqueue` says why.",
+                empty="All queues of these teams admit workloads.",
+            ),
+            _gangs(on),
+        ),
+        (Variable("team", "Team", on.teams), Variable("flavor", "GPU model", tuple(flavors))),
+    )
+
+
+_READ = (
+    "- **Guaranteed**: the team gets these GPUs back whenever it asks, whoever borrowed them."
+    " **Limit**: the most that it can reach while others leave theirs; ∞ where there is none.\n"
+    "- **In use** above guaranteed is **borrowed**: it goes on until an owner wants its own back, and is then taken."
+    " **Idle** is guaranteed and not in use: others may borrow it, where the team lends.\n"
+    "- A team waits although it has **idle** GPUs of the model that it asks for: tell the operators. It waits and its"
+    " **room**, what is left up to its limit, is 0: it waits for its own workloads."
+)
+_WHY = (
+    "In turn: not tried yet. Do not fit now: no room in what is free, or never any, as for a request larger than the"
+    " limit; `kubectl describe workload` says which. GPUs asked for: by all of them together."
+)
+_BUDGET = (
+    "Kubernetes' own quota, of all GPU models together: a pod beyond it is refused although its queue admitted it."
+)
+_LINES = (
+    "Dashed: guaranteed and limit. Kueue keeps no pairs of who borrows from whom: one model's borrowers use its idle."
+)
+_EVICTED = (
+    "Preempted: for another with a higher priority, or for an owner who took its guarantee back. It starts again from"
+    " its last checkpoint, when there is room."
+)
+
+
+def _shares(on: Expressions) -> tuple[Target, ...]:
+    nominal, used, most = on.nominal(_QUEUE), on.used(_QUEUE), on.most(_QUEUE)
+    return (
+        Target(nominal, "Guaranteed"),
+        Target(most, "Limit"),
+        Target(used, "In use"),
+        Target(f"clamp_min({used} - {nominal}, 0)", "Borrowed", colours=_LOAN),
+        Target(f"clamp_min({nominal} - {used}, 0)", "Idle"),
+        Target(f"{most} - {used}", "Room", colours=_ROOM),
+    )
+
+
+def _waiting(on: Expressions) -> tuple[Target, ...]:
+    def having(status: str) -> str:
+        picked = f'cluster_queue=~"$team", status="{status}"'
+        return f"max by (cluster_queue) (kueue_pending_workloads{{{picked}}})"
+
+    return (
+        Target(having("active"), "In turn"),
+        Target(having("inadmissible"), "Do not fit now", colours=_WAITS),
+        Target(f"sum by (cluster_queue) ({on.wanted(_OF_TEAM)})", "GPUs asked for"),
+    )
+
+
+_OF_TEAM: Final = ', cluster_queue=~"$team"'
+
+
+def _budget(on: Expressions, bound: str) -> str:
+    picked = f'{on.budgets}, namespace=~"$team", type="{bound}"'
+    return f"max by (namespace, resource) (kube_resourcequota{{{picked}}})"
+
+
+def _lines(on: Expressions) -> tuple[Target, ...]:
+    model = "{{flavor}}" if len(on.resources) == 1 else "{{flavor}} {{resource}}"
+    return (
+        Target(on.used(_QUEUE), f"{model} in use"),
+        Target(on.nominal(_QUEUE), f"{model} guaranteed", bound=True),
+        Target(f"{on.most(_QUEUE)} < +Inf", f"{model} limit", bound=True),
+    )
+
+
+def _gangs(on: Expressions) -> Panel:
+    by, named = "max by (queue_name, resource)", (("deserved", "guaranteed"), ("capacity", "limit"))
+    lines = tuple(
+        Target(
+            f"{by} (volcano_queue_{metric}_scalar_resources{{{on.raw}}}) / 1000",
+            f"{{{{queue_name}}}} {word}",
+            bound=(metric, word) in named,
+        )
+        for metric, word in (*named, ("allocated", "in use"))
+    )
+    return Panel(
+        "Gangs",
+        lines,
+        help="Volcano's queues, whose GPUs are not part of the shares above.",
+        empty="Volcano has no queue with GPUs.",
+    )
+
+
+def serving(on: Expressions, services: Sequence[Service]) -> Dashboard:
+    """Each server: replicas, latency against its target, GPUs."""
+    errors = "sum by (exported_namespace, scaledObject) (increase(keda_scaler_detail_errors_total[1h])) > 0"
+    table = Panel(
+        "Autoscalers",
+        tuple(Target(_replicas(metric, on.in_teams), word.capitalize()) for metric, word in _COUNTS),
+        "table",
+        help="Wanted is what the autoscaler asks for: more than now means that pods start, or have no room.",
+        empty="No autoscaler in these teams' namespaces.",
+        labels=(("namespace", "Team"), ("horizontalpodautoscaler", "Server")),
+        size=(14, 8),
+    )
+    failing = Panel(
+        "Failures of KEDA's triggers within the hour",
+        (Target(errors, "{{exported_namespace}}/{{scaledObject}}"),),
+        help="A trigger that fails leaves its server with the replicas that it has.",
+        empty="None, or KEDA scales nothing here.",
+        size=(10, 8),
+    )
+    return Dashboard(
+        "gpu-tenancy-serving",
+        "Model servers",
+        (table, failing, *(panel for each in services for panel in _of_server(on, each))),
+    )
+
+
+_COUNTS: Final = (
+    ("status_current_replicas", "now"),
+    ("status_desired_replicas", "wanted"),
+    ("spec_min_replicas", "least"),
+    ("spec_max_replicas", "most"),
+)
+
+
+def _replicas(metric: str, picked: str) -> str:
+    return f"max by (namespace, horizontalpodautoscaler) (kube_horizontalpodautoscaler_{metric}{{{picked}}})"
+
+
+def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
+    pod = f'pod=~"{server.name}-[^-]+-[^-]+"'  # ReplicaSet and pod add a part each
+    own = f', exported_namespace="{server.team}", exported_{pod}'
+    held = on.held(f', namespace="{server.team}", {pod}')
+    gpus = graph("GPUs", f"sum({held})", "held", empty="No pod of it holds a GPU.")
+    used = graph(
+        "GPU utilisation",
+        f"avg({on.of_pods('DCGM_FI_DEV_GPU_UTIL', own)})",
+        "mean",
+        "percent",
+        empty="No pod of it holds a GPU.",
+    )
+    scaled = f'namespace="{server.team}", horizontalpodautoscaler="{server.name}"'
+    counts = tuple(Target(_replicas(metric, scaled), word, bound="spec" in metric) for metric, word in _COUNTS)
+    panels = [gpus, used]
+    if server.scaled:
+        panels.insert(0, Panel("Replicas", counts, empty="Its autoscaler is not there."))
+    if server.latency:
+        panels.insert(0, _latency(server.latency, server.per_pod or "", f'namespace="{server.team}", {pod}'))
+    wide = 24 // len(panels)
+    return (row(f"{server.team}/{server.name}"), *(replace(panel, size=(wide, 8)) for panel in panels))
+
+
+def _latency(latency: tuple[str, float], per_pod: str, picked: str) -> Panel:
+    metric, target = latency
+    each = per_pod or f"{metric}{{{picked}}}"
+    lines = (Target(f"max({each})", "slowest pod, p99"), Target(f"vector({target:g})", "target", bound=True))
+    return Panel("Latency", lines, unit="s", empty="Nothing serves its latency.")

@@ -1,0 +1,291 @@
+"""What a stack comes to: who is promised what, whether the hardware can keep it, and what it costs.
+
+Plain data for a report; each number follows from the stack alone.
+"""
+
+from dataclasses import dataclass
+
+from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, gpu_prices
+from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
+from gpu_tenancy.model.plan.costs import pool_costs
+from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.pods import pod_size, pods_of
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.spec import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A node pool as supply.
+
+    Attributes:
+        machine: its type; empty where the stack describes its nodes.
+        gpus: of one node, as pods ask for them.
+        nodes: always there, and at most.
+        capacity: how its machines are bought, such as `spot`.
+        node_price: US dollars an hour for one node; None where nobody knows.
+        floor: US dollars an hour for the nodes that are always there.
+        ceiling: and for the most there may be.
+    """
+
+    name: str
+    machine: str
+    flavor: str
+    resource: str
+    gpus: int
+    nodes: Span
+    capacity: str
+    node_price: float | None
+    floor: float | None
+    ceiling: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """One flavor with GPUs: what there is of it, and what is promised.
+
+    Attributes:
+        product: the GPU's model, as the node label says.
+        gpus: with the nodes that are always there, and at most, as pods ask for them.
+        guaranteed: sum of all guarantees, Volcano's among them; of a group that is guaranteed more than its teams are
+            together, the group's.
+        limits: sum of all teams' limits.
+        price: US dollars an hour for one GPU; None where nobody knows.
+    """
+
+    flavor: str
+    resource: str
+    product: str
+    gpus: Span
+    guaranteed: int
+    limits: int
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamOutlook:
+    """One team.
+
+    Attributes:
+        cohort: the group that its queue is in.
+        queue: the team whose queue it uses: mostly itself.
+        cost: of its own queue and gangs; nothing where it uses another's queue, which pays.
+    """
+
+    name: str
+    owner: str
+    cost_center: str
+    tier: str
+    cohort: str
+    queue: str
+    holdings: tuple[Holding, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node of the cohort tree, with what it holds of each flavor: own quota, guarantee, limit (None: no bound)."""
+
+    name: str
+    parent: str | None
+    groups: tuple[str, ...]
+    teams: tuple[str, ...]
+    shares: dict[str, tuple[int, int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server against its team's quota.
+
+    Attributes:
+        gpus: of each pod.
+        replicas: at least and at most.
+        surge: pods beyond, while a new version rolls out.
+        limit: the most GPUs of that flavor that its queue admits.
+    """
+
+    team: str
+    name: str
+    flavor: str
+    gpus: int
+    replicas: Span
+    surge: int
+    limit: int
+
+    @property
+    def peak(self) -> int:
+        """GPUs of all its pods at once, those of a rollout among them."""
+        return self.gpus * (self.replicas.most + self.surge)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who and what reaches a team's namespace, and what it reaches.
+
+    Attributes:
+        clients: who may call its servers: `cluster` or `team`.
+        egress: CIDRs that its pods may reach over HTTPS.
+        datasets: what it mounts, by name, each with its bucket.
+    """
+
+    team: str
+    owner: str
+    pod_security: str
+    clients: str
+    egress: tuple[str, ...]
+    datasets: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StackOutlook:
+    """All of it; teams, pools and flavors in the stack's order."""
+
+    environment: str
+    fairness: str
+    root: str
+    groups: tuple[Group, ...]
+    supply: tuple[Supply, ...]
+    pools: tuple[Pool, ...]
+    teams: tuple[TeamOutlook, ...]
+    cost_centers: dict[str, Cost]
+    serving: tuple[Serving, ...]
+    access: tuple[Access, ...]
+
+
+def outlook(stack: Stack) -> StackOutlook:
+    """What a coherent stack comes to."""
+    tree = Tree(stack)
+    flavors = {name: flavor for name, flavor in tree.flavors.items() if flavor.resource}
+    prices = gpu_prices(flavors, pool_costs(stack))
+    each = {name: Outlook(tree, flavor) for name, flavor in flavors.items()}
+    teams = tuple(_team(tree, name, each, prices) for name in stack.teams)
+    centers: dict[str, Cost] = {}
+    for team in teams:
+        centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
+    return StackOutlook(
+        environment=stack.environment,
+        fairness=stack.fairness,
+        root=tree.root,
+        groups=tuple(_group(tree, name, flavors) for name in tree.parents),
+        supply=tuple(_supply(tree, flavor, teams, prices[name]) for name, flavor in flavors.items()),
+        pools=_pools(stack, tree),
+        teams=teams,
+        cost_centers=centers,
+        serving=tuple(_serving(tree)),
+        access=tuple(_access(stack, name) for name in stack.teams),
+    )
+
+
+def _team(tree: Tree, name: str, outlooks: dict[str, Outlook], prices: dict[str, float | None]) -> TeamOutlook:
+    spec = tree.stack.teams[name]
+    held = tuple(holdings(tree, name, outlooks))
+    own = [each for each in held if each.scheduler == "Volcano" or tree.queue_of(name) == name]
+    return TeamOutlook(
+        name=name,
+        owner=spec.owner,
+        cost_center=spec.cost_center,
+        tier=spec.tier,
+        cohort=tree.cohort_of(tree.queue_of(name)),
+        queue=tree.queue_of(name),
+        holdings=held,
+        cost=cost_of(own, prices),
+    )
+
+
+def _group(tree: Tree, name: str, flavors: dict[str, Flavor]) -> Group:
+    groups, teams = tree.children(name)
+    shares: dict[str, tuple[int, int, int | None]] = {}
+    for flavor_name, flavor in flavors.items():
+        resource = flavor.resource or ""
+        own = tree.own(name, flavor_name, resource)
+        if name == tree.root:
+            supply = tree.supply(flavor_name).get(resource, 0)
+            shares[flavor_name] = (own, supply, supply)
+        else:
+            shares[flavor_name] = (
+                own,
+                tree.guaranteed(name, flavor_name, resource),
+                tree.most(name, flavor_name, resource),
+            )
+    return Group(name, tree.parents[name], tuple(groups), tuple(teams), shares)
+
+
+def _supply(tree: Tree, flavor: Flavor, teams: tuple[TeamOutlook, ...], price: float | None) -> Supply:
+    resource = flavor.resource or ""
+    held = [
+        each
+        for team in teams
+        for each in team.holdings
+        if each.flavor == flavor.name and (each.scheduler == "Volcano" or team.queue == team.name)
+    ]
+    gangs = sum(each.guaranteed for each in held if each.scheduler == "Volcano")
+    promised = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
+    return Supply(
+        flavor=flavor.name,
+        resource=resource,
+        product=flavor.product or "",
+        gpus=Span(
+            sum(pool.least * pool.gpus_per_node for pool in flavor.pools),
+            sum(pool.most * pool.gpus_per_node for pool in flavor.pools),
+        ),
+        guaranteed=promised + gangs,
+        limits=sum(each.limit for each in held),
+        price=price,
+    )
+
+
+def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
+    costs = {cost.pool: cost for cost in pool_costs(stack)}
+    found = {pool.name: pool for flavor in tree.flavors.values() for pool in flavor.pools}
+    return tuple(
+        Pool(
+            name=name,
+            machine=machine.name if (machine := machine_of(stack, spec)) and spec.machine else "",
+            flavor=found[name].flavor,
+            resource=found[name].resource or "",
+            gpus=found[name].gpus_per_node,
+            nodes=Span(found[name].least, found[name].most),
+            capacity=found[name].capacity,
+            node_price=costs[name].node,
+            floor=costs[name].floor,
+            ceiling=costs[name].ceiling,
+        )
+        for name, spec in stack.pools.items()
+        if name in found
+    )
+
+
+def _serving(tree: Tree) -> list[Serving]:
+    found: list[Serving] = []
+    for team, spec in tree.stack.teams.items():
+        shares = tree.team_shares.get(tree.queue_of(team), {})
+        for name, server in spec.serving.items():
+            size = pod_size(tree, team, server)
+            if size is None:
+                continue
+            share = shares.get(size.flavor.name, {}).get(size.flavor.resource or "")
+            found.append(
+                Serving(
+                    team=team,
+                    name=name,
+                    flavor=size.flavor.name,
+                    gpus=server.gpus,
+                    replicas=Span(server.replicas.min, server.replicas.max),
+                    surge=pods_of(server) - server.replicas.max,
+                    limit=(share.limit or 0) if share else 0,
+                )
+            )
+    return found
+
+
+def _access(stack: Stack, name: str) -> Access:
+    team = stack.teams[name]
+    return Access(
+        team=name,
+        owner=team.owner,
+        pod_security=team.pod_security,
+        clients=team.network.clients,
+        egress=tuple(team.network.egress),
+        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if name in spec.teams},
+    )

@@ -1,0 +1,174 @@
+"""Where each number of a team's objects comes from: which lines of the stack, by which rule."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu_tenancy.model.plan.limits import container_defaults
+from gpu_tenancy.model.plan.namespaces import namespace
+from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of
+from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.problems import Path
+from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.spec.tenancy import Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One number of one object.
+
+    Attributes:
+        object: `ClusterQueue ml-research`.
+        field: `a100 nvidia.com/gpu nominalQuota`.
+        value: as Kubernetes writes it.
+        because: the rule, with its numbers.
+        paths: what of the stack's file it follows from, nearest first.
+    """
+
+    object: str
+    field: str
+    value: str
+    because: str
+    paths: tuple[Path, ...]
+
+
+def explain(tree: Tree, team: str) -> list[Reason]:
+    """All numbers of a team's queue, quotas and container bounds, each with where it comes from."""
+    queue = tree.queue_of(team)
+    found = [*_queue(tree, queue)] if queue in tree.team_shares else []
+    return [*found, *_gangs(tree, team), *_quotas(tree, team), *_containers(tree, team)]
+
+
+def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
+    spec = tree.stack.teams[queue]
+    for name, shares in tree.team_shares[queue].items():
+        flavor = tree.flavors[name]
+        for resource, share in shares.items():
+            path, because = _said(spec, queue, flavor, resource)
+            field = f"{name} {resource}"
+            limit = share.most
+            sure, most = format_amount(resource, share.guaranteed), format_amount(resource, limit)
+            borrowed = format_amount(resource, limit - share.guaranteed)
+            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", sure, because(limit=False), path)
+            yield Reason(
+                f"ClusterQueue {queue}",
+                f"{field} borrowingLimit",
+                borrowed,
+                f"limit {most} less guaranteed {sure}; {because(limit=True)}",
+                path,
+            )
+            if not tree.lends(queue):
+                why = "lends: false" if spec.lends is False else "it serves, and servers keep their GPUs"
+                paths: tuple[Path, ...] = (("teams", queue, "lends" if spec.lends is False else "serving"),)
+                yield Reason(f"ClusterQueue {queue}", f"{field} lendingLimit", "0", why, paths)
+
+
+class _Because:
+    """Why a share of one resource is what it is."""
+
+    def __init__(self, said: str, *, per_gpu: tuple[Flavor, str] | None = None, gpus: Share | None = None) -> None:
+        self._said = said
+        self._per_gpu = per_gpu
+        self._gpus = gpus
+
+    def __call__(self, *, limit: bool) -> str:
+        if self._per_gpu is None or self._gpus is None:
+            return self._said
+        flavor, resource = self._per_gpu
+        gpus = self._gpus.most if limit else self._gpus.guaranteed
+        part = format_amount(resource, flavor.per_gpu[resource])
+        return f"{gpus} GPUs, each with {part} of its node: the machine's part for pods by its GPUs"
+
+
+def _said(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tuple[Path, ...], _Because]:
+    """What of the file says a share, and the rule."""
+    pools: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
+    section = "gpus" if flavor.name in spec.gpus else "quota"
+    whole: Path = ("teams", queue, section, flavor.name)
+    if resource == flavor.resource:
+        return (whole,), _Because("said by the stack")
+    quota = spec.quota.get(flavor.name)
+    if quota and getattr(quota, resource) is not None:
+        return (("teams", queue, "quota", flavor.name, resource),), _Because("said by the stack")
+    if flavor.resource is not None:
+        gpus = spec.gpus.get(flavor.name) or quota
+        share = Share(gpus.guaranteed, gpus.limit) if gpus else Share()
+        return (whole, *pools), _Because("", per_gpu=(flavor, resource), gpus=share)
+    left = "what the budget leaves beside the GPU flavors, at most what its nodes have; nobody is guaranteed any"
+    return (("teams", queue, "compute", "requests", resource), *pools), _Because(left)
+
+
+def _gangs(tree: Tree, team: str) -> Iterator[Reason]:
+    for name, amounts in gangs_of(tree.stack.teams[team], tree.flavors).items():
+        for resource, amount in amounts.items():
+            gang = tree.stack.teams[team].gangs[name]
+            own = getattr(gang, resource) if resource in {CPU, MEMORY} else gang.most
+            because = "said by the stack" if own is not None else "what its GPUs bring of the machine"
+            yield Reason(
+                f"Queue {team}-{name} of Volcano",
+                f"{resource} capability",
+                format_amount(resource, amount),
+                f"{because}; taken off what Kueue's queues share",
+                (("teams", team, "gangs", name),),
+            )
+
+
+def _quotas(tree: Tree, team: str) -> Iterator[Reason]:
+    spec = tree.stack.teams[team]
+    for quota in namespace(tree, team).quotas:
+        for resource, amount in quota.hard.items():
+            bare = resource.removeprefix("requests.").removeprefix("limits.")
+            because, paths = _bounded(tree, team, resource, bare)
+            if quota.scope and resource == "pods":
+                because, paths = (
+                    "pods of other classes than these have no budget",
+                    (("teams", team, "compute", "priorities"),),
+                )
+            yield Reason(f"ResourceQuota {team}/{quota.name}", resource, format_amount(bare, amount), because, paths)
+    if spec.queue:
+        yield Reason(
+            f"LocalQueue {team}", "clusterQueue", spec.queue, "it uses that team's queue", (("teams", team, "queue"),)
+        )
+
+
+def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tuple[Path, ...]]:
+    spec = tree.stack.teams[team]
+    kind = resource.partition(".")[0]
+    if bare in {CPU, MEMORY}:
+        said = getattr(spec.compute.requests if kind == "requests" else spec.compute.limits, bare)
+        if said is not None:
+            return "said by the stack", (("teams", team, "compute", kind, bare),)
+    elif "/" not in bare:
+        return "said by the stack", (("teams", team, "objects", "storage" if bare == "storage" else bare),)
+    parts = [
+        f"{format_amount(bare, share.limit or 0)} of {flavor}"
+        for flavor, shares in tree.team_shares.get(tree.queue_of(team), {}).items()
+        for found, share in shares.items()
+        if found == bare and share.limit
+    ]
+    parts += [
+        f"{format_amount(bare, amounts[bare])} of {flavor} for gangs"
+        for flavor, amounts in gangs_of(spec, tree.flavors).items()
+        if amounts.get(bare)
+    ]
+    paths: list[Path] = [("teams", tree.queue_of(team), each) for each in ("gpus", "quota") if getattr(spec, each)]
+    paths += [("teams", team, "gangs")] if spec.gangs else []
+    return f"the most that its queues admit: {' + '.join(parts) or 'none'}", tuple(paths) or (("teams", team),)
+
+
+def _containers(tree: Tree, team: str) -> Iterator[Reason]:
+    spec = tree.stack.teams[team].containers
+    defaults = container_defaults(tree.stack.teams[team])
+    for field, amounts, name in (
+        ("defaultRequest", defaults.requests, "default_request"),
+        ("default", defaults.limits, "default"),
+    ):
+        said = name in spec.model_fields_set
+        because = "said by the stack" if said else "what this program gives, within the budget's ratio"
+        for resource, amount in amounts.items():
+            yield Reason(
+                f"LimitRange {team}/containers",
+                f"{resource} {field}",
+                format_amount(resource, amount),
+                because,
+                (("teams", team, "containers", field),) if said else (("teams", team),),
+            )

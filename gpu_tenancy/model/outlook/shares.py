@@ -1,0 +1,169 @@
+"""What each team is sure of, what it gets if everyone is busy, and what it gets alone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+from gpu_tenancy.model.plan.shares import Share, Tree, reachable
+from gpu_tenancy.model.plan.supply import Flavor
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the least to the most of something, in GPUs as pods ask for them."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one team has of one flavor.
+
+    Attributes:
+        scheduler: `Kueue`, or `Volcano` for its gangs.
+        guaranteed: always there, taken back from borrowers.
+        limit: the most that its queue admits.
+        busy: what it has when every team wants all that it may have.
+        alone: what it has when no other team wants any.
+        lends: whether others may use its guarantee while it does not.
+        back: how it gets its guarantee back: `at once`, `from lower priorities`, `when they end`, `never lent`; empty
+            where nothing is guaranteed.
+    """
+
+    flavor: str
+    resource: str
+    scheduler: str
+    guaranteed: int
+    limit: int
+    busy: Span
+    alone: int
+    lends: bool
+    back: str
+
+
+_BACK: Final = {"Any": "at once", "LowerPriority": "from lower priorities", "Never": "when they end"}
+
+
+class Outlook:
+    """What everyone gets of one flavor when everyone is busy."""
+
+    def __init__(self, tree: Tree, flavor: Flavor) -> None:
+        self._tree = tree
+        self._flavor = flavor
+        self._even = _even(tree, flavor) if tree.stack.fairness == "even" else None
+        self._sums: dict[str, Span] = {}
+        self._groups: dict[str, Span] = {}
+
+    def busy(self, queue: str) -> Span:
+        """What a queue has of the flavor when every queue wants all that it may have.
+
+        With even fairness each queue has its guarantee and borrows by its weight. With hierarchical fairness it depends
+        on who came first: at least what all others leave at their most, at most what they leave when they keep to their
+        guarantees. A group's guarantee is kept for the group, and its limit binds. Kueue admits whole jobs, so what is
+        left over by their sizes stays free.
+        """
+        if self._even is not None:
+            return Span(self._even[queue], self._even[queue])
+        share = _share(self._tree, queue, self._flavor)
+        own = Span(share.guaranteed, share.most)
+        sure = most = _supply(self._tree, self._flavor)
+        way = [*reversed(self._above(self._tree.cohort_of(queue))), None]
+        for cohort, inside in pairwise(way):
+            assert cohort is not None  # noqa: S101 - only the last is
+            part = own if inside is None else self._group(inside)
+            together = self._together(cohort)
+            sure = max(part.least, min(part.most, sure - (together.most - part.most)))
+            most = max(part.least, min(part.most, most - (together.least - part.least)))
+        return Span(sure, most)
+
+    def _above(self, cohort: str | None) -> list[str]:
+        return [] if cohort is None else [cohort, *self._above(self._tree.parents.get(cohort))]
+
+    def _group(self, name: str) -> Span:
+        """What a group has for certain as far as its queues may use it, and the most that they can use together."""
+        if name not in self._groups:
+            resource = self._flavor.resource or ""
+            bound = self._tree.most(name, self._flavor.name, resource)
+            together = self._together(name).most
+            most = together if bound is None else min(bound, together)
+            self._groups[name] = Span(min(self._tree.guaranteed(name, self._flavor.name, resource), most), most)
+        return self._groups[name]
+
+    def _together(self, cohort: str) -> Span:
+        """The same of all children of a cohort, added up."""
+        if cohort not in self._sums:
+            groups, teams = self._tree.children(cohort)
+            shares = [_share(self._tree, team, self._flavor) for team in teams]
+            below = [self._group(group) for group in groups]
+            self._sums[cohort] = Span(
+                sum(share.guaranteed for share in shares) + sum(group.least for group in below),
+                sum(share.most for share in shares) + sum(group.most for group in below),
+            )
+        return self._sums[cohort]
+
+
+def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator[Holding]:
+    """What a team has of each flavor with GPUs: through its queue, or the one of another that it uses; and its gangs.
+
+    Args:
+        tree: of the stack.
+        team: its name.
+        outlooks: of each flavor.
+    """
+    queue = tree.queue_of(team)
+    reclaim = tree.stack.teams[queue].preemption.reclaim_within_cohort
+    for name, shares in tree.team_shares[queue].items():
+        flavor = tree.flavors[name]
+        if flavor.resource is None or flavor.resource not in shares:
+            continue
+        share, lends = shares[flavor.resource], tree.lends(queue)
+        yield Holding(
+            flavor=name,
+            resource=flavor.resource,
+            scheduler="Kueue",
+            guaranteed=share.guaranteed,
+            limit=share.most,
+            busy=outlooks[name].busy(queue),
+            alone=min(share.most, reachable(tree, queue, flavor, flavor.resource)),
+            lends=lends,
+            back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
+        )
+    for name, gang in tree.stack.teams[team].gangs.items():
+        if resource := tree.flavors[name].resource:
+            span = Span(gang.guaranteed, gang.most)
+            yield Holding(
+                name, resource, "Volcano", span.least, span.most, span, span.most, lends=False, back="never lent"
+            )
+
+
+def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
+    """What each queue has when all borrow by weight, until its limit or the supply ends; whole GPUs, rounded down."""
+    shares = {queue: _share(tree, queue, flavor) for queue in tree.queue_owners}
+    have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
+    left = Fraction(_supply(tree, flavor)) - sum(have.values())
+    open_ = {queue for queue, share in shares.items() if share.most > share.guaranteed}
+    while left > 0 and open_:
+        weights = sum(Fraction(str(tree.stack.teams[queue].weight)) for queue in open_)
+        if not weights:
+            break
+        part = {queue: left * Fraction(str(tree.stack.teams[queue].weight)) / weights for queue in open_}
+        full = {queue for queue in open_ if have[queue] + part[queue] >= shares[queue].most}
+        for queue in full or open_:
+            taken = min(part[queue], shares[queue].most - have[queue])
+            have[queue] += taken
+            left -= taken
+        open_ -= full
+        if not full:
+            break
+    return {queue: int(amount) for queue, amount in have.items()}
+
+
+def _supply(tree: Tree, flavor: Flavor) -> int:
+    return tree.supply(flavor.name).get(flavor.resource or "", 0)
+
+
+def _share(tree: Tree, queue: str, flavor: Flavor) -> Share:
+    return tree.team_shares.get(queue, {}).get(flavor.name, {}).get(flavor.resource or "", Share(0, 0))

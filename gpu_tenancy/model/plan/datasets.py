@@ -1,0 +1,89 @@
+"""Datasets as volumes on object storage, one for each team that mounts it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec.workloads import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A CSI driver of object storage: its name, and the page that says what its volumes take."""
+
+    name: str
+    source: str
+
+
+DRIVERS: Final = {
+    "s3": Driver("s3.csi.aws.com", "https://github.com/awslabs/mountpoint-s3-csi-driver"),
+    "gs": Driver(
+        "gcsfuse.csi.storage.gke.io",
+        "https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv",
+    ),
+    "az": Driver("blob.csi.azure.com", "https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision"),
+}
+"""By the scheme of a bucket's address; pages remembered, not yet read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """A volume on object storage, and the one claim that may bind it."""
+
+    dataset: str
+    team: str
+    driver: str
+    handle: str
+    attributes: dict[str, str]
+    mount_options: tuple[str, ...]
+    writable: bool
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The volume's name: volumes belong to no namespace, so it says both."""
+        return f"{self.team}-{self.dataset}"
+
+
+def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
+    """A volume for each dataset that a team may mount."""
+    return tuple(
+        _volume(name, dataset, team)
+        for name, dataset in tree.stack.datasets.items()
+        if not dataset.teams or team in dataset.teams
+    )
+
+
+def _volume(name: str, dataset: Dataset, team: str) -> VolumePlan:
+    scheme, _, rest = dataset.bucket.partition("://")
+    first, _, prefix = rest.partition("/")
+    if scheme == "az":
+        container, _, prefix = prefix.partition("/")
+        attributes = {"containerName": container, "protocol": "fuse2", "storageAccount": first}
+    else:
+        attributes = {"bucketName": first} if scheme == "s3" else {}
+    return VolumePlan(
+        dataset=name,
+        team=team,
+        driver=DRIVERS[scheme].name,
+        # A handle names one volume in the whole cluster; GKE's is the bucket itself.
+        handle=first if scheme == "gs" else f"{team}-{name}",
+        attributes=attributes,
+        mount_options=_options(scheme, prefix, writable=dataset.writable),
+        writable=dataset.writable,
+        size=dataset.size,
+    )
+
+
+def _options(scheme: str, prefix: str, *, writable: bool) -> tuple[str, ...]:
+    mode = {
+        "s3": ("allow-delete", "allow-other") if writable else ("allow-other", "read-only"),
+        "gs": ("implicit-dirs",) if writable else ("implicit-dirs", "ro"),
+        "az": ("-o allow_other",) if writable else ("-o allow_other", "-o ro"),
+    }[scheme]
+    folder = {
+        "s3": f"prefix {prefix.rstrip('/')}/",
+        "gs": f"only-dir={prefix}",
+        "az": f"--subdirectory={prefix}",
+    }[scheme]
+    return (*mode, folder) if prefix else mode

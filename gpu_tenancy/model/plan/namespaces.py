@@ -1,0 +1,199 @@
+"""A team's namespace, as it will be: labels, quotas, container bounds, network.
+
+Each piece refuses what the API server would reject or accept in silence.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, Literal
+
+from gpu_tenancy.model.plan.latency import Monitor, monitor
+from gpu_tenancy.model.plan.limits import container_defaults, ratios
+from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, is_extended
+from gpu_tenancy.model.spec.teams import Team
+
+_COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityScope:
+    """Which pods a quota counts: those of these priority classes, or all but them (and those without any)."""
+
+    operator: Literal["In", "NotIn"]
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """A budget of a namespace, in the resources' base units.
+
+    Raises:
+        ValueError: an extended resource under another prefix than `requests.`, which is accepted and never counted
+            (https://kubernetes.io/docs/concepts/policy/resource-quotas/), or objects under a priority scope, which
+            may count only pods and compute.
+    """
+
+    name: str
+    hard: Amounts
+    scope: PriorityScope | None = None
+
+    def __post_init__(self) -> None:
+        for resource in self.hard:
+            prefix, _, rest = resource.partition(".")
+            extended = is_extended(resource) and not resource.startswith("count/")
+            if extended and (prefix != "requests" or not is_extended(rest)):
+                bare = rest if prefix == "limits" else resource
+                msg = f"quota {self.name}: {resource} is never counted; write requests.{bare}"
+                raise ValueError(msg)
+            scoped = resource in _COMPUTE or resource.startswith("count/") or extended
+            if self.scope and not scoped:
+                msg = f"quota {self.name}: {resource} under a priority scope, which counts only pods and compute"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRange:
+    """What one container gets and may have, and how large one volume claim may be.
+
+    Raises:
+        ValueError: a bound of GPUs without defaults of 0, which gives GPUs to pods that asked for none; or of cpu or
+            memory without defaults, which gives each pod the whole maximum.
+    """
+
+    default: Amounts
+    default_request: Amounts
+    min: Amounts = field(default_factory=dict[str, int])
+    max: Amounts = field(default_factory=dict[str, int])
+    ratio: dict[str, Fraction] = field(default_factory=dict[str, Fraction])
+    claim_min: int | None = None
+    claim_max: int | None = None
+
+    @property
+    def gives_gpus(self) -> bool:
+        """Whether it states GPUs for containers that name none, be it 0."""
+        return any(is_extended(resource) for resource in self.default_request)
+
+    def __post_init__(self) -> None:
+        for resource in dict.fromkeys((*self.max, *self.min, *self.default)):
+            defaults = self.default.get(resource), self.default_request.get(resource)
+            if is_extended(resource) and defaults != (0, 0):
+                msg = f"{resource} needs default and defaultRequest of 0, or each pod that asks for none gets some"
+                raise ValueError(msg)
+            if resource in self.max and None in defaults:
+                msg = f"{resource} has a max without default and defaultRequest, and each pod that names none gets all"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRules:
+    """Holes in the default deny.
+
+    Attributes:
+        ports: servers' ports by server.
+        from_cluster: whether every namespace may call them, or the team's own pods alone.
+        egress: CIDRs that the team's pods may reach over HTTPS.
+        monitors: how Prometheus scrapes servers, by server; those that it does not are left out.
+    """
+
+    ports: dict[str, int]
+    from_cluster: bool
+    egress: tuple[str, ...]
+    monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePlan:
+    """A team's namespace and its bounds."""
+
+    name: str
+    labels: dict[str, str]
+    quotas: tuple[ResourceQuota, ...]
+    limits: LimitRange
+    network: NetworkRules
+    queue: str
+
+
+def namespace(tree: Tree, name: str) -> NamespacePlan:
+    """The namespace of a team of the stack."""
+    team = tree.stack.teams[name]
+    return NamespacePlan(
+        name=name,
+        labels={
+            "app.kubernetes.io/managed-by": "gpu-tenancy",
+            "cost-center": team.cost_center,
+            "environment": tree.stack.environment,
+            "gpu-tier": team.tier,
+            "owner": team.owner,
+            "pod-security.kubernetes.io/enforce": team.pod_security,
+            "pod-security.kubernetes.io/warn": "restricted",
+        },
+        quotas=_quotas(tree, name, team),
+        limits=_limits(tree, name, team),
+        network=NetworkRules(
+            ports={server: spec.port for server, spec in team.serving.items()},
+            from_cluster=team.network.clients == "cluster",
+            egress=tuple(team.network.egress),
+            monitors={server: found for server, spec in team.serving.items() if (found := monitor(tree.stack, spec))},
+        ),
+        queue=tree.queue_of(name),
+    )
+
+
+def gpu_resources(tree: Tree) -> list[str]:
+    """Names under which the stack's GPUs are asked for."""
+    return list(dict.fromkeys(flavor.resource for flavor in tree.flavors.values() if flavor.resource))
+
+
+def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
+    most = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
+    # Every GPU resource has a line, 0 too: what a quota does not name, it does not bound.
+    gpus = {f"requests.{resource}": most.get(resource, 0) for resource in gpu_resources(tree)}
+    compute = _compute(team, most)
+    objects = _objects(team)
+    if not team.compute.priorities:
+        return (ResourceQuota("budget", compute | gpus | objects),)
+    classes = tuple(sorted(team.compute.priorities))
+    return (
+        ResourceQuota("budget", gpus | objects),
+        ResourceQuota("budget-compute", compute, PriorityScope("In", classes)),
+        # The scoped one alone would leave every other pod without any limit.
+        ResourceQuota("budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)),
+    )
+
+
+def _compute(team: Team, most: Amounts) -> dict[str, int]:
+    """Cpu and memory: what the stack says; requests left out follow what the queues may admit."""
+    hard: dict[str, int] = {}
+    for resource in (CPU, MEMORY):
+        requests, limits = getattr(team.compute.requests, resource), getattr(team.compute.limits, resource)
+        hard[f"requests.{resource}"] = most.get(resource, 0) if requests is None else requests
+        if limits is not None:
+            hard[f"limits.{resource}"] = limits
+    return hard
+
+
+def _objects(team: Team) -> dict[str, int]:
+    said = team.objects.model_dump(exclude_none=True)
+    return {"requests.storage" if kind == "storage" else kind: amount for kind, amount in said.items()}
+
+
+def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
+    defaults, bounds = container_defaults(team), team.containers
+    shares = tree.team_shares.get(tree.queue_of(name), {})
+    most = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
+    # Without a maximum GPUs stay out of it: a node is bound enough, and a maximum needs a default of 0, which Kueue
+    # 0.19 takes for the request of a job that states its GPUs as limits alone
+    # (https://github.com/kubernetes-sigs/kueue/issues/15020).
+    own = dict.fromkeys(tree.flavors[flavor].resource for flavor in (*shares, *team.gangs))
+    most |= {gpu: bounds.max.gpu for gpu in own if gpu and bounds.max.gpu is not None}
+    none = dict.fromkeys(gpu_resources(tree), 0) if bounds.max.gpu is not None else {}
+    return LimitRange(
+        default=dict(defaults.limits) | none,
+        default_request=dict(defaults.requests) | none,
+        min={r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.min, r)) is not None},
+        max=most,
+        ratio=ratios(team),
+        claim_min=team.claims.min,
+        claim_max=team.claims.max,
+    )

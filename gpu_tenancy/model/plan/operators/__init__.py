@@ -1,0 +1,132 @@
+"""The operators that this program installs: which, at what version, with what values, in what order."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.plan.gpu_operator import Values, merged
+from gpu_tenancy.model.plan.operators.certificates import cert_manager_values
+from gpu_tenancy.model.plan.operators.gpus import (
+    amd_values,
+    dra_values,
+    intel_operator_values,
+    intel_values,
+    nvidia_values,
+)
+from gpu_tenancy.model.plan.operators.jobs import trainer_values, volcano_values
+from gpu_tenancy.model.plan.operators.kueue import kueue_reads, kueue_values
+from gpu_tenancy.model.plan.operators.metrics import adapter_values, keda_values, prometheus_values
+from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.operators import Operator
+
+_Make: TypeAlias = Callable[[Stack], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """One Helm release of an operator.
+
+    Attributes:
+        name: of the release, and of its row in the catalogue.
+        chart: its name in the repository, or the whole `oci://` reference.
+        repository: None for an OCI reference.
+        version: one release of the chart.
+        values: those that follow from the stack, with the stack's own over them.
+        serves: API groups whose objects this operator judges and acts on: they wait for its webhooks, and go first.
+        privileged: whether its pods reach into the node.
+        definitions_go: whether its definitions would go with it, and every object of theirs.
+        probe: what its webhooks are asked until they answer; None where none judges.
+        reads: what it must be allowed to get, list and watch beyond what its chart grants: API group and resource.
+    """
+
+    name: str
+    chart: str
+    repository: str | None
+    version: str
+    namespace: str
+    values: Mapping[str, Any]
+    serves: tuple[str, ...]
+    privileged: bool = False
+    definitions_go: bool = False
+    probe: Probe | None = None
+    reads: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One chart of an operator: its row in the catalogue, its values, its API groups."""
+
+    row: str
+    values: _Make
+    serves: tuple[str, ...] = ()
+
+
+_PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
+    # First: the others make ServiceMonitors, whose definition it brings.
+    "prometheus": (_Part("kube-prometheus-stack", prometheus_values, ("monitoring.coreos.com",)),),
+    # Before AMD's and Intel's, whose charts make objects of it.
+    "cert_manager": (_Part("cert-manager", cert_manager_values, ("cert-manager.io", "acme.cert-manager.io")),),
+    "gpu_operator": (_Part("gpu-operator", nvidia_values, ("nvidia.com",)),),
+    "dra_driver": (_Part("dra-driver-nvidia-gpu", dra_values, ("resource.nvidia.com",)),),
+    "amd_gpu_operator": (_Part("gpu-operator-charts", amd_values, ("amd.com",)),),
+    "intel_device_plugin": (
+        _Part("intel-device-plugins-operator", intel_operator_values, ("deviceplugin.intel.com",)),
+        _Part("intel-device-plugins-gpu", intel_values),
+    ),
+    "kueue": (_Part("kueue", kueue_values, ("kueue.x-k8s.io",)),),
+    "volcano": (_Part("volcano", volcano_values, ("scheduling.volcano.sh", "batch.volcano.sh")),),
+    "keda": (_Part("keda", keda_values, ("keda.sh",)),),
+    "prometheus_adapter": (_Part("prometheus-adapter", adapter_values),),
+    "trainer": (_Part("kubeflow-trainer", trainer_values, ("trainer.kubeflow.org", "jobset.x-k8s.io")),),
+    "fluid": (_Part("fluid", lambda _: {}, ("data.fluid.io",)),),
+}
+"""Each operator's charts by its field in `Operators`, in the order in which they must come. The last of an operator's
+charts is the one that the stack's own values are for."""
+
+OPERATORS: Final = tuple(_PARTS)
+"""Every operator, by its field in `Operators`."""
+
+
+def chart_of(name: str) -> str:
+    """Row in the catalogue of the chart that an operator's own values are for."""
+    return _PARTS[name][-1].row
+
+
+def operator_of(stack: Stack, name: str) -> Operator:
+    """What the stack says of an operator, by its field."""
+    return getattr(stack.operators, name)
+
+
+def releases(stack: Stack) -> tuple[ReleasePlan, ...]:
+    """What is installed here, in the order in which it must come; nothing of what others installed.
+
+    Args:
+        stack: one that `gpu_tenancy.model.checks` finds nothing wrong with.
+    """
+    return tuple(each for name in OPERATORS if installed_by(stack, name) == "here" for each in _releases(stack, name))
+
+
+def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
+    said = operator_of(stack, name)
+    for part in _PARTS[name]:
+        row, own = charts()[part.row], part.row == chart_of(name)
+        if row.namespace is None:
+            msg = f"{part.row} has no namespace in gpu_tenancy/model/catalogue/releases.yaml; give it one"
+            raise ValueError(msg)
+        yield ReleasePlan(
+            name=part.row,
+            chart=row.chart,
+            repository=row.repository,
+            version=said.version or row.version,
+            # One Prometheus: the one that scrapes the servers.
+            namespace=stack.metrics.prometheus.namespace if name == "prometheus" else row.namespace,
+            values=merged(part.values(stack), said.values if own else {}),
+            serves=part.serves,
+            privileged=row.privileged,
+            definitions_go=row.definitions == "nobody",
+            probe=PROBES.get(part.row),
+            reads=kueue_reads(stack) if name == "kueue" else (),
+        )

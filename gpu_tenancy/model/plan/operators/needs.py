@@ -1,0 +1,86 @@
+"""Which operators a stack needs, and who installs each."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.operators import Install, Operators
+
+AMD: Final = "amd.com/"
+INTEL: Final = "gpu.intel.com/"
+NVIDIA: Final = "nvidia.com/"
+"""Vendors by the domain of their GPUs' resource."""
+CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
+"""Operators, by field, whose charts make a Certificate and an Issuer of cert-manager's for their webhooks:
+https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (in a chart within AMD's),
+https://github.com/intel/helm-charts/blob/main/charts/device-plugin-operator/templates/operator.yaml."""
+
+
+def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
+    """Names of the pools with GPUs, of one vendor or of all, in the stack's order."""
+    for name, pool in stack.pools.items():
+        machine = machine_of(stack, pool)
+        if (machine.gpus if machine else pool.gpus_per_node) and gpu_resource(stack, pool).startswith(vendor):
+            yield name
+
+
+def has_gangs(stack: Stack) -> bool:
+    """Whether Volcano has anything to schedule: gangs, or pods of ordinary jobs that start together."""
+    return any(
+        team.gangs or any(job.scheduler == "volcano" or job.together for job in team.training.values())
+        for team in stack.teams.values()
+    )
+
+
+def measured_by(stack: Stack) -> str | None:
+    """The operator that brings the servers' histogram of latency to their autoscalers; None without a histogram."""
+    if stack.metrics.histogram is None:
+        return None
+    return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
+
+
+def trains_pytorch(stack: Stack) -> bool:
+    """Whether a job is a TrainJob."""
+    return any(job.framework == "pytorch" for team in stack.teams.values() for job in team.training.values())
+
+
+def needed(stack: Stack, name: str) -> bool:
+    """Whether a stack that says nothing of an operator has it."""
+    if name in {"gpu_operator", "amd_gpu_operator", "intel_device_plugin"}:
+        vendor = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}[name]
+        return next(gpu_pools(stack, vendor), None) is not None
+    if name == "cert_manager":
+        return next(certified(stack), None) is not None
+    if name == "keda":
+        return measured_by(stack) == "keda" or not there(stack, "prometheus_adapter")
+    if name == "prometheus_adapter":
+        return measured_by(stack) == "prometheus_adapter"
+    if name in {"kueue", "prometheus"}:
+        return True
+    return (name == "volcano" and has_gangs(stack)) or (name == "trainer" and trains_pytorch(stack))
+
+
+def certified(stack: Stack) -> Iterator[str]:
+    """The operators installed here that have their certificates from cert-manager, by field."""
+    return (name for name in CERTIFIED if installed_by(stack, name) == "here")
+
+
+def installed_by(stack: Stack, name: str) -> Install:
+    """Who installs an operator, said or not, by its field in `Operators`.
+
+    Where the nodes are somebody else's, so is what runs on them, unless the stack says otherwise. cert-manager comes
+    from whoever installs the operators that want it: the stack that says so of one of them need not say it twice.
+    """
+    operators: Operators = stack.operators
+    said: Install | None = getattr(operators, name).install
+    if said is not None:
+        return said
+    if not needed(stack, name):
+        return "off"
+    return "here" if stack.cluster.NODES_MADE or name == "cert_manager" else "installed"
+
+
+def there(stack: Stack, name: str) -> bool:
+    """Whether an operator runs in the cluster, whoever installs it."""
+    return installed_by(stack, name) != "off"

@@ -1,0 +1,100 @@
+"""What one pod of a workload takes, and where it runs."""
+
+from dataclasses import dataclass
+
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
+from gpu_tenancy.model.quantity import CPU, MEMORY
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
+
+_CPU = 1000
+_MIB = 2**20
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class PodSize:
+    """Where a pod runs and what it takes, request and limit alike: cpu, memory, GPUs under the flavor's name."""
+
+    flavor: Flavor
+    amounts: dict[str, int]
+
+
+def is_gang(workload: Workload) -> bool:
+    """Whether Volcano schedules it, beside the team's queue."""
+    return isinstance(workload, Training) and workload.scheduler == "volcano"
+
+
+def pods_of(workload: Server | Training) -> int:
+    """Pods of a workload at its peak: an autoscaler's maximum with the surge of a rollout, or all of a job's."""
+    if isinstance(workload, Server):
+        return workload.replicas.max + workload.surge
+    return sum(workload.roles.values())
+
+
+def choices(tree: Tree, team: str, workload: Workload) -> list[str]:
+    """The flavors on which a workload that names none could run."""
+    found = tree.stack.teams[team]
+    if is_gang(workload):
+        return [name for name in found.gangs if name in tree.flavors]
+    shares = tree.team_shares.get(tree.queue_of(team), {})
+    return [name for name in shares if (tree.flavors[name].resource is not None) == (workload.gpus > 0)]
+
+
+def flavor_of(tree: Tree, team: str, workload: Workload) -> Flavor | None:
+    """The flavor that a workload runs on: the one it names, or its team's only one; None where that is open."""
+    if workload.flavor is not None:
+        return tree.flavors.get(workload.flavor)
+    found = choices(tree, team, workload)
+    unique = len(found) == 1 or (found and workload.gpus == 0)
+    return tree.flavors[found[0]] if unique else None
+
+
+def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
+    """What a pod takes; None where its flavor is open."""
+    flavor = flavor_of(tree, team, workload)
+    if flavor is None:
+        return None
+    share = _part(tree, team, flavor, workload)
+    cpu = workload.cpu if workload.cpu is not None else max(_CPU, share[CPU] // _CPU * _CPU)
+    memory = workload.memory if workload.memory is not None else max(_GIB, share[MEMORY] // _GIB * _GIB)
+    gpus = {flavor.resource: workload.gpus} if flavor.resource and workload.gpus else {}
+    return PodSize(flavor, {CPU: cpu, MEMORY: memory, **gpus})
+
+
+def shared_memory(workload: Workload, size: PodSize) -> int:
+    """Bytes of a pod's memory at /dev/shm: what the stack says, else a quarter of it where GPUs work together.
+
+    NCCL and data loaders exchange data there, and a container has 64Mi by itself:
+    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html.
+    """
+    if workload.shared_memory is not None:
+        return workload.shared_memory
+    together = isinstance(workload, Training) and pods_of(workload) > 1
+    several = workload.gpus > 1 or (workload.gpus and together)
+    return size.amounts[MEMORY] // 4 // _MIB * _MIB if several else 0
+
+
+def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str, int]:
+    """What a pod's GPUs bring of the machine, less a tenth for the node's own daemons, within the team's limit.
+
+    A pod without GPUs gets what the team's containers request by default.
+    """
+    owner: Team = tree.stack.teams[team]
+    if not workload.gpus or flavor.resource is None:
+        request = owner.containers.default_request
+        return {CPU: request.cpu or _CPU, MEMORY: request.memory or _GIB}
+    machine = {resource: part * workload.gpus * 9 // 10 for resource, part in flavor.per_gpu.items()}
+    most = limits(tree, team, flavor, gang=is_gang(workload))
+    gpus = most.get(flavor.resource, 0)
+    return {r: min(part, most[r] * workload.gpus // gpus) if gpus else part for r, part in machine.items()}
+
+
+def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, int]:
+    """The most that a team may have of a flavor, resource by resource: in its queue, or for its gangs."""
+    if gang:
+        spec = tree.stack.teams[team].gangs.get(flavor.name)
+        return gang_amounts(flavor, spec) if spec else {}
+    shares = tree.team_shares.get(tree.queue_of(team), {}).get(flavor.name, {})
+    return {resource: share.limit or 0 for resource, share in shares.items()}

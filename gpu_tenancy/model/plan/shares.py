@@ -1,0 +1,287 @@
+"""What each node of the cohort tree is guaranteed and may reach, resource by resource: the arithmetic of promises.
+
+The rules are those of the quota model: a GPU brings its part of the machine's cpu and memory; a group owns what its
+guarantee exceeds its children's; the root owns what nobody is guaranteed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from gpu_tenancy.model.plan.supply import Flavor, flavors, gang_amounts
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
+
+DEFAULT_ROOT = "org"
+"""The root cohort of a stack that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A guarantee and a limit of one resource of one flavor, in the resource's base unit; no limit is no bound."""
+
+    guaranteed: int = 0
+    limit: int | None = None
+
+    @property
+    def most(self) -> int:
+        """The limit; of a team, whose limit is its guarantee where it is left out."""
+        return self.guaranteed if self.limit is None else self.limit
+
+
+FlavorShares: TypeAlias = Mapping[str, Share]
+"""Shares by resource."""
+
+NodeShares: TypeAlias = Mapping[str, FlavorShares]
+"""Shares by flavor and resource."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The cohort tree with every share worked out.
+
+    Attributes:
+        stack: whose tree it is. Names that lead nowhere are passed over; `checks` reports them.
+    """
+
+    stack: Stack
+
+    @cached_property
+    def flavors(self) -> dict[str, Flavor]:
+        """The flavors by name, CPU nodes first."""
+        return flavors(self.stack)
+
+    @cached_property
+    def root(self) -> str:
+        """Name of the cohort without a parent."""
+        return next((name for name, cohort in self.stack.cohorts.items() if cohort.parent is None), DEFAULT_ROOT)
+
+    @cached_property
+    def parents(self) -> dict[str, str | None]:
+        """Each cohort's parent; None for the root's."""
+        return {name: cohort.parent for name, cohort in self.stack.cohorts.items()} or {self.root: None}
+
+    def cohort_of(self, team: str) -> str:
+        """The cohort that a team's queue belongs to."""
+        return self.stack.teams[team].cohort or self.root
+
+    def queue_of(self, team: str) -> str:
+        """The team whose queue a team uses: its own, or the one it names."""
+        return self.stack.teams[team].queue or team
+
+    @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """The teams that use each queue, by its owner."""
+        found: dict[str, list[str]] = {}
+        for team in self.stack.teams:
+            found.setdefault(self.queue_of(team), []).append(team)
+        return found
+
+    @cached_property
+    def queue_owners(self) -> list[str]:
+        """Teams with a queue and a share of their own."""
+        return [name for name, team in self.stack.teams.items() if team.queue is None]
+
+    @cached_property
+    def team_shares(self) -> dict[str, NodeShares]:
+        """What each team with a queue of its own has, every limit set."""
+        return {name: self._team(self.stack.teams[name]) for name in self.queue_owners}
+
+    @cached_property
+    def said(self) -> dict[str, NodeShares]:
+        """What the stack says of each group, with the cpu and memory that its GPUs bring."""
+        return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
+
+    def lends(self, team: str) -> bool:
+        """Whether others may borrow a team's guarantee: said, or not where it serves."""
+        spec = self.stack.teams[team]
+        return spec.lends if spec.lends is not None else not spec.serving
+
+    def supply(self, flavor: str) -> dict[str, int]:
+        """What the queues share of a flavor: the most its pools can have, less what Volcano promises of it."""
+        found = self.flavors[flavor]
+        return {resource: most - found.gangs.get(resource, 0) for resource, most in found.most.items()}
+
+    def children(self, cohort: str) -> tuple[list[str], list[str]]:
+        """The groups and the teams right below a cohort."""
+        return self._groups_below.get(cohort, []), self._teams_below.get(cohort, [])
+
+    @cached_property
+    def _groups_below(self) -> dict[str | None, list[str]]:
+        found: dict[str | None, list[str]] = {}
+        for name, parent in self.parents.items():
+            found.setdefault(parent, []).append(name)
+        return found
+
+    @cached_property
+    def _teams_below(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.queue_owners:
+            found.setdefault(self.cohort_of(name), []).append(name)
+        return found
+
+    @cached_property
+    def never_lent(self) -> dict[tuple[str, str], int]:
+        """By flavor and resource, the guarantees of all teams that never lend."""
+        kept: dict[tuple[str, str], int] = {}
+        for name in self.queue_owners:
+            for flavor, shares in self.team_shares[name].items() if not self.lends(name) else ():
+                for resource, share in shares.items():
+                    kept[flavor, resource] = kept.get((flavor, resource), 0) + share.guaranteed
+        return kept
+
+    def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
+        """What each child of a cohort is guaranteed, where that is something."""
+        groups, teams = self.children(cohort)
+        amounts = {name: self.guaranteed(name, flavor, resource) for name in groups}
+        for name in teams:  # A team may be named as a group beside it.
+            key = f"team {name}" if name in amounts else name
+            amounts[key] = _of(self.team_shares[name], flavor, resource).guaranteed
+        return {name: amount for name, amount in amounts.items() if amount}
+
+    def guaranteed(self, group: str, flavor: str, resource: str) -> int:
+        """What a group is guaranteed: what the stack says, or what its children are together."""
+        children = sum(self.children_guaranteed(group, flavor, resource).values())
+        said = _of(self.said.get(group, {}), flavor, resource).guaranteed
+        return said if self.is_said(group, flavor, resource) else max(said, children)
+
+    def is_said(self, group: str, flavor: str, resource: str) -> bool:
+        """Whether the stack itself gives the number, rather than the GPUs' part of the machine."""
+        cohort = self.stack.cohorts[group]
+        if resource not in {CPU, MEMORY}:
+            return flavor in cohort.gpus or bool(_gpu_keys(cohort, flavor))
+        return flavor in cohort.quota and getattr(cohort.quota[flavor], resource) is not None
+
+    def own(self, cohort: str, flavor: str, resource: str) -> int:
+        """A cohort's own quota: its guarantee, for the root the supply, less its children's. Below 0 is an error."""
+        children = sum(self.children_guaranteed(cohort, flavor, resource).values())
+        if cohort == self.root:
+            return self.supply(flavor).get(resource, 0) - children
+        return self.guaranteed(cohort, flavor, resource) - children
+
+    def most(self, group: str, flavor: str, resource: str) -> int | None:
+        """The most that a group may reach; None where the stack sets no bound."""
+        return _of(self.said.get(group, {}), flavor, resource).limit
+
+    def _said(self, shares: Shares) -> NodeShares:
+        """Shares as the stack says them, in the flavors' order, cpu and memory after the GPUs where left out."""
+        found: dict[str, FlavorShares] = {}
+        for name, flavor in self.flavors.items():
+            if name in shares.gpus or name in shares.quota:
+                found[name] = _flavor_shares(shares, flavor)
+        return found
+
+    def _team(self, team: Team) -> NodeShares:
+        said = {name: {r: _closed(share) for r, share in each.items()} for name, each in self._said(team).items()}
+        left = _budget_left(team, said, self.flavors)
+        open_flavors = {
+            name: self._borrowed(flavor, said.get(name, {}), left)
+            for name, flavor in self.flavors.items()
+            if flavor.resource is None
+        }
+        return {name: (said | open_flavors)[name] for name in self.flavors if name in said or name in open_flavors}
+
+    def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
+        """CPU nodes: of what nothing is said nothing is guaranteed, and as much as there is and the budget leaves."""
+        shares: dict[str, Share] = {}
+        for resource, most in flavor.most.items():
+            if resource in said:
+                shares[resource] = said[resource]
+                continue
+            room = left.get(resource)
+            limit = most if room is None else max(0, min(most, room))
+            if room is not None:
+                left[resource] = room - limit
+            shares[resource] = Share(0, limit)
+        return shares
+
+
+def _of(shares: NodeShares, flavor: str, resource: str) -> Share:
+    return shares.get(flavor, {}).get(resource, Share())
+
+
+def _gpu_keys(shares: Shares, flavor: str) -> set[str]:
+    quota = shares.quota.get(flavor)
+    return quota.model_fields_set & {"guaranteed", "limit"} if quota else set()
+
+
+def _flavor_shares(shares: Shares, flavor: Flavor) -> FlavorShares:
+    quota = shares.quota.get(flavor.name)
+    gpus = shares.gpus.get(flavor.name) or quota
+    guaranteed, limit = (gpus.guaranteed, gpus.limit) if gpus else (0, None)
+    of_machine = {
+        resource: Share(part * guaranteed, None if limit is None else part * limit)
+        for resource, part in flavor.per_gpu.items()
+    }
+    said = {CPU: _amount_share(quota.cpu), MEMORY: _amount_share(quota.memory)} if quota else {}
+    given = {resource: said.get(resource) or of_machine.get(resource) for resource in (CPU, MEMORY)}
+    found = {resource: share for resource, share in given.items() if share}
+    return found | ({flavor.resource: Share(guaranteed, limit)} if flavor.resource else {})
+
+
+def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
+    return Share(share.guaranteed, share.limit) if share else None
+
+
+def _closed(share: Share) -> Share:
+    """A team's limit left out is its guarantee."""
+    return Share(share.guaranteed, share.most)
+
+
+def _budget_left(team: Team, said: NodeShares, known: Mapping[str, Flavor]) -> dict[str, int | None]:
+    """What the namespace's budget leaves of cpu and memory beside the team's flavors and gangs; None without one."""
+    used = admitted(said, gangs_of(team, known))
+    budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
+    return {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
+
+
+def gangs_of(team: Team, known: Mapping[str, Flavor]) -> dict[str, Amounts]:
+    """What Volcano may run for a team, by flavor."""
+    return {name: gang_amounts(known[name], gang) for name, gang in team.gangs.items() if name in known}
+
+
+def admitted(shares: NodeShares, gangs: Mapping[str, Amounts]) -> dict[str, int]:
+    """The most of each resource that a team's queues may admit at once: all limits and all gangs together."""
+    limits = [{resource: share.limit or 0 for resource, share in each.items()} for each in shares.values()]
+    return add(*limits, *gangs.values())
+
+
+def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
+    """The most that a team's queue can ever get, whatever its limit: less what others never lend, in groups' bounds.
+
+    What a team of the same group never lends is within the group's bound, and is never another's.
+    """
+    queue = tree.queue_of(team)
+    own = _kept(tree, queue, flavor.name, resource) if queue in tree.team_shares else 0
+    bounds = [tree.supply(flavor.name).get(resource, 0) - tree.never_lent.get((flavor.name, resource), 0) + own]
+    cohort = tree.cohort_of(queue) if tree.stack.fairness == "hierarchical" and queue in tree.stack.teams else None
+    while cohort is not None and cohort in tree.said:
+        most = tree.most(cohort, flavor.name, resource)
+        if most is not None:
+            bounds.append(most - _kept_within(tree, cohort, flavor.name, resource) + own)
+        cohort = tree.parents.get(cohort)
+    return min(bounds)
+
+
+def _kept(tree: Tree, team: str, flavor: str, resource: str) -> int:
+    """What of a team's guarantee nobody else ever gets."""
+    return 0 if tree.lends(team) else _of(tree.team_shares[team], flavor, resource).guaranteed
+
+
+def _kept_within(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+    """The same of all teams below a cohort."""
+    groups, teams = tree.children(cohort)
+    below = sum(_kept_within(tree, group, flavor, resource) for group in groups)
+    return below + sum(_kept(tree, team, flavor, resource) for team in teams)
+
+
+def cohorts_downwards(tree: Tree) -> Iterator[str]:
+    """The cohorts, each after its parent."""
+    todo = [tree.root]
+    while todo:
+        cohort = todo.pop(0)
+        yield cohort
+        todo += tree.children(cohort)[0]

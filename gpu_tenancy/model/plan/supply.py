@@ -1,0 +1,204 @@
+"""Flavors: which nodes they are, and the most that their pools can have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable
+from gpu_tenancy.model.catalogue.clouds import ByQueue, rules_of
+from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, product_of, sharing
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, times
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.pools import Pool
+from gpu_tenancy.model.spec.teams import Gang
+
+GPU_TAINT_VALUE: Final = "present"
+POOL_LABEL: Final = "gpu-tenancy.dev/pool"
+"""Node label with the pool's name."""
+CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"
+"""Node label with the way its machines are bought, such as `spot`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of a node, in Kubernetes' terms."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How a queue asks for nodes that come all at once for one workload, as `model.catalogue.clouds.ByQueue` says.
+
+    Attributes:
+        seconds: how long the nodes may live.
+    """
+
+    provisioning_class: str
+    node_selector: Mapping[str, str]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSupply:
+    """What one pool brings.
+
+    Attributes:
+        node: what pods can have of one node: cpu, memory, and its GPUs under the name they are asked for.
+        labels: node labels by which pods may find the nodes.
+        capacity: the kind, such as `spot`.
+        provisioning: how the queue asks for such nodes; None where pods alone bring them.
+        least: nodes that are always there.
+        most: nodes that may be promised: `nodes.max` with an autoscaler, else `nodes.min`.
+    """
+
+    name: str
+    flavor: str
+    node: Amounts
+    resource: str | None
+    product: str | None
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    capacity: str
+    provisioning: Provisioning | None
+    least: int
+    most: int
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """All labels that the stack puts on a node of the pool."""
+        return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node as pods see them: partitions or turns where a GPU is shared."""
+        return self.node.get(self.resource, 0) if self.resource else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """Nodes that a queue sees as one kind.
+
+    Attributes:
+        resource: what a GPU of it is asked for by; None for CPU nodes.
+        product: model of its GPUs, as the node label says.
+        node_labels: labels by which its pods find its nodes.
+        taints: what keeps other pods off its nodes.
+        pools: its pools, in the stack's order.
+        gangs: what Volcano promises of it, taken off before the queues share the rest.
+    """
+
+    name: str
+    resource: str | None
+    product: str | None
+    node_labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    pools: tuple[PoolSupply, ...]
+    gangs: Amounts = field(default_factory=dict[str, int])
+
+    @property
+    def most(self) -> dict[str, int]:
+        """The most of each resource that its pools can have."""
+        return add(*(times(pool.node, pool.most) for pool in self.pools))
+
+    @property
+    def node(self) -> dict[str, int]:
+        """What a pod can have at most on any one of its nodes."""
+        resources = dict.fromkeys(resource for pool in self.pools for resource in pool.node)
+        return {resource: max(pool.node.get(resource, 0) for pool in self.pools) for resource in resources}
+
+    @property
+    def per_gpu(self) -> dict[str, int]:
+        """Cpu and memory that one GPU brings: a node's part, the smallest of its pools. Nothing for CPU nodes."""
+        if self.resource is None:
+            return {}
+        return {
+            resource: min(pool.node[resource] // pool.gpus_per_node for pool in self.pools if pool.gpus_per_node)
+            for resource in (CPU, MEMORY)
+        }
+
+    def with_gpus(self, count: int) -> dict[str, int]:
+        """That many GPUs with the cpu and memory that they bring."""
+        return {**times(self.per_gpu, count), **({self.resource: count} if self.resource else {})}
+
+
+def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
+    """What a pool brings; None where its machine or partitions are not known (`model.checks.pools` says so)."""
+    pool = stack.pools[name]
+    machine = machine_of(stack, pool)
+    if pool.machine and machine is None:
+        return None
+    cut = sharing(stack, pool)
+    if cut is None:
+        return None
+    cpu, memory = allocatable(machine) if machine else (0, 0)
+    gpus = machine.gpus if machine else pool.gpus_per_node or 0
+    whole = gpu_resource(stack, pool)
+    product = product_of(stack, pool)
+    product_label = PRODUCT_LABELS.get(whole.partition("/")[0])
+    rule = rules_of(service_of(stack.cluster)).capacity[pool.capacity.kind]
+    of_cloud = tuple(_taint(text) for text in rule.taints)
+    of_stack = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
+    of_gpu = (NodeTaint(whole, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
+    return PoolSupply(
+        name=name,
+        flavor=pool.flavor or name,
+        node={
+            CPU: pool.cpu or cpu,
+            MEMORY: pool.memory or memory,
+            **({cut.resource: gpus * cut.replicas} if gpus else {}),
+        },
+        resource=cut.resource if gpus else None,
+        product=product if gpus else None,
+        labels={
+            **({product_label: product} if gpus and product and product_label else {}),
+            **(cut.labels if gpus else {}),
+            **dict(sorted(pool.labels.items())),
+        },
+        taints=of_gpu + of_stack + of_cloud,
+        capacity=pool.capacity.kind,
+        provisioning=_provisioning(pool, rule.by_queue),
+        least=pool.nodes.min,
+        most=pool.nodes.max if stack.cluster.grows else pool.nodes.min,
+    )
+
+
+def _taint(text: str) -> NodeTaint:
+    """A taint as `kubectl taint` writes it: `key=value:effect`."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return NodeTaint(key, value, effect)
+
+
+def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
+    if by is None or pool.capacity.kind != "queued":
+        return None
+    return Provisioning(by.provisioning_class, by.node_selector, int(pool.capacity.max_run))
+
+
+def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
+    """What Volcano may run of a flavor for a team: GPUs, and the cpu and memory said or brought by them."""
+    said = {CPU: gang.cpu, MEMORY: gang.memory}
+    return flavor.with_gpus(gang.most) | {resource: amount for resource, amount in said.items() if amount is not None}
+
+
+def flavors(stack: Stack) -> dict[str, Flavor]:
+    """The flavors of a stack by name: CPU nodes first, so that work without GPUs goes there, then in its order."""
+    by_flavor: dict[str, list[PoolSupply]] = {}
+    for name in stack.pools:
+        supply = pool_supply(stack, name)
+        if supply:
+            by_flavor.setdefault(supply.flavor, []).append(supply)
+    found = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]
+    return {flavor.name: flavor for flavor in sorted(found, key=lambda flavor: flavor.resource is not None)}
+
+
+def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
+    common = [(k, v) for k, v in pools[0].labels.items() if all(pool.labels.get(k) == v for pool in pools)]
+    taints = dict.fromkeys(taint for pool in pools for taint in pool.taints)
+    bare = Flavor(name, pools[0].resource, pools[0].product, dict(sorted(common)), tuple(taints), pools)
+    gangs = add(*(gang_amounts(bare, team.gangs[name]) for team in stack.teams.values() if name in team.gangs))
+    return Flavor(bare.name, bare.resource, bare.product, bare.node_labels, bare.taints, pools, gangs)

@@ -1,0 +1,244 @@
+"""Servers, jobs and gangs, as they will be: every pod's size, place and priority decided."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
+from gpu_tenancy.model.plan.pods import pod_size, shared_memory
+from gpu_tenancy.model.plan.queues import gang_queue_name
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.quantity import Amounts
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
+
+READY_AFTER = 30
+"""Seconds after which a server is first asked whether it is ready."""
+ALIVE_AFTER = 60
+"""Seconds after which a server is first asked whether it is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """One kind of pod of a workload.
+
+    Attributes:
+        amounts: request and limit alike, in base units: cpu, memory, GPUs.
+        node_labels: labels of the nodes that it may land on: its GPU's model.
+        tolerated: taints of those nodes.
+        shared_memory: bytes of its memory at /dev/shm; 0 for what every container has.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    env: dict[str, str]
+    amounts: Amounts
+    node_labels: dict[str, str]
+    tolerated: tuple[NodeTaint, ...]
+    priority: str | None
+    shared_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """An autoscaler's bounds and targets.
+
+    Attributes:
+        cpu: percent of the requested cpu, or None.
+        latency: pod metric and its target in seconds, or None.
+        per_pod: PromQL of the latency of each pod; None where only an adapter has it, as the metric.
+        query: what KEDA asks for that metric, averaged over the pods; None where an adapter serves it for each pod.
+
+    Raises:
+        ValueError: no target, a metric without its unit, or a query without a target.
+    """
+
+    least: int
+    most: int
+    cpu: int | None
+    latency: tuple[str, float] | None
+    query: Query | None = None
+    per_pod: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpu is None and self.latency is None:
+            msg = "an autoscaler needs a target: cpu, latency or both"
+            raise ValueError(msg)
+        if self.latency and not self.latency[0].endswith("_seconds"):
+            msg = f"metric {self.latency[0]} does not say its unit; serve it in seconds, as …_seconds"
+            raise ValueError(msg)
+        if self.query and self.latency is None:
+            msg = "a query for a latency that has no target"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """A Deployment with what belongs to it.
+
+    Attributes:
+        replicas: a fixed number; None where an autoscaler owns it.
+        scaling: the autoscaler; None where the number is fixed.
+        startup: seconds that the server may take before it counts as broken.
+        monitor: how Prometheus scrapes its pods; None where nothing of ours reads what they count.
+
+    Raises:
+        ValueError: both a fixed number and an autoscaler, each of which would reset the other; or neither.
+    """
+
+    name: str
+    team: str
+    queue: str
+    pod: PodPlan
+    port: int
+    health: str
+    startup: int
+    surge: int
+    replicas: int | None
+    scaling: Scaling | None
+    monitor: Monitor | None = None
+
+    def __post_init__(self) -> None:
+        if (self.replicas is None) == (self.scaling is None):
+            msg = f"server {self.name}: give it a fixed number of replicas or an autoscaler, not both and not neither"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A batch job through the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
+
+    Attributes:
+        together: whether Volcano starts its pods at once or not at all.
+        deadline: seconds after which it is ended, or None.
+        keep: seconds that it stays after it finished.
+    """
+
+    name: str
+    team: str
+    queue: str
+    framework: Literal["job", "pytorch"]
+    pod: PodPlan
+    workers: int
+    together: bool
+    retries: int
+    deadline: int | None
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlan:
+    """A Volcano Job: all pods of all tasks, or none.
+
+    Attributes:
+        deadline: seconds after which each of its pods is ended, or None.
+        keep: seconds that it stays after it finished.
+    """
+
+    name: str
+    team: str
+    queue: str
+    pod: PodPlan
+    tasks: dict[str, int]
+    retries: int
+    deadline: int | None
+    keep: int
+
+
+def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
+    """A team's servers."""
+    return tuple(
+        plan for name, server in tree.stack.teams[team].serving.items() if (plan := _server(tree, team, name, server))
+    )
+
+
+def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
+    """A team's jobs that go through a queue of Kueue's."""
+    return tuple(
+        JobPlan(
+            name=name,
+            team=team,
+            queue=team,
+            framework=job.framework,
+            pod=pod,
+            workers=job.workers,
+            together=job.together,
+            retries=job.retries,
+            deadline=None if job.deadline is None else int(job.deadline),
+            keep=int(job.keep),
+        )
+        for name, job in tree.stack.teams[team].training.items()
+        if job.scheduler == "kueue" and (pod := _pod(tree, team, job))
+    )
+
+
+def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
+    """A team's gangs, which Volcano schedules."""
+    return tuple(
+        _gang(tree, team, name, job, pod)
+        for name, job in tree.stack.teams[team].training.items()
+        if job.scheduler == "volcano" and (pod := _pod(tree, team, job))
+    )
+
+
+def _gang(tree: Tree, team: str, name: str, job: Training, pod: PodPlan) -> GangPlan:
+    size = pod_size(tree, team, job)
+    return GangPlan(
+        name=name,
+        team=team,
+        queue=gang_queue_name(team, size.flavor.name if size else ""),
+        pod=pod,
+        tasks=job.roles,
+        retries=job.retries,
+        deadline=None if job.deadline is None else int(job.deadline),
+        keep=int(job.keep),
+    )
+
+
+def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
+    size = pod_size(tree, team, workload)
+    if size is None:
+        return None
+    return PodPlan(
+        image=workload.image,
+        command=tuple(workload.command),
+        args=tuple(workload.args),
+        env=dict(workload.env),
+        amounts=size.amounts,
+        node_labels=dict(size.flavor.node_labels),
+        tolerated=size.flavor.taints,
+        priority=workload.priority or tree.stack.teams[team].priority,
+        shared_memory=shared_memory(workload, size),
+    )
+
+
+def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | None:
+    pod = _pod(tree, team, server)
+    if pod is None:
+        return None
+    return ServerPlan(
+        name=name,
+        team=team,
+        queue=team,
+        pod=pod,
+        port=server.port,
+        health=server.health,
+        startup=int(server.startup),
+        surge=server.surge,
+        replicas=None if server.autoscaled else server.replicas.min,
+        scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
+        monitor=monitor(tree.stack, server),
+    )
+
+
+def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
+    metric, seconds = metric_name(tree.stack.metrics), target(server)
+    latency = (metric, seconds) if metric and seconds else None
+    return Scaling(
+        least=server.replicas.min,
+        most=server.replicas.max,
+        cpu=server.scale_on.cpu if server.scale_on else 70,
+        latency=latency,
+        query=query(tree.stack, team, name) if latency else None,
+        per_pod=per_pod(tree.stack, team, name) if latency else None,
+    )

@@ -1,0 +1,86 @@
+"""The JSON schema of a stack's file: for editors, and for the words of an error."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, TypeAlias, cast
+
+from gpu_tenancy.model.problems import Path
+from gpu_tenancy.model.spec import NAMESPACE, Stack
+
+Schema: TypeAlias = dict[str, Any]
+
+URI: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def file_schema() -> Schema:
+    """The schema of `stacks/Pulumi.<stack>.yaml`, which editors check and complete by."""
+    sections = _sections()
+    secret = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
+    return {
+        "$schema": URI,
+        "title": "A stack of gpu-tenancy",
+        "description": "One environment: its GPU pools, who shares them, and what runs there.",
+        "type": "object",
+        "required": ["config"],
+        "properties": {
+            "config": {
+                "type": "object",
+                "required": [f"{NAMESPACE}:{key}" for key in sections["required"]],
+                "properties": {
+                    f"{NAMESPACE}:{key}": {"anyOf": [value, secret], **_words(value)}
+                    for key, value in sections["properties"].items()
+                },
+                "patternProperties": {f"^(?!{NAMESPACE}:)": {}},
+                "additionalProperties": False,
+            }
+        },
+        "$defs": sections["$defs"],
+    }
+
+
+@cache
+def _sections() -> Schema:
+    return Stack.model_json_schema(by_alias=True)
+
+
+def _words(schema: Schema) -> Schema:
+    return {"description": schema["description"]} if "description" in schema else {}
+
+
+def _choices(schema: Schema) -> Iterator[Schema]:
+    """The schema itself with its reference followed, and each branch of a choice."""
+    if "$ref" in schema:
+        yield from _choices(_sections()["$defs"][schema["$ref"].rpartition("/")[2]])
+    yield schema
+    for branch in schema.get("anyOf", []):
+        yield from _choices(branch)
+
+
+def _children(around: Schema, part: str | int) -> Iterator[Schema]:
+    for choice in _choices(around):
+        child = choice.get("items") if isinstance(part, int) else choice.get("properties", {}).get(part)
+        by_pattern: list[Any] = [choice.get("additionalProperties"), *choice.get("patternProperties", {}).values()]
+        for schema in [child] if child else by_pattern:
+            if isinstance(schema, dict):
+                yield cast("Schema", schema)
+
+
+def _at(path: Path) -> list[Schema]:
+    found = [_sections()]
+    for part in path:
+        found = [child for schema in found for child in _children(schema, part)]
+    return found
+
+
+def known_keys(path: Path) -> list[str]:
+    """The keys that a place of a stack may have."""
+    return sorted({key for schema in _at(path) for choice in _choices(schema) for key in choice.get("properties", {})})
+
+
+def meaning(path: Path) -> str:
+    """What a place of a stack says, in the first sentence of its description; empty where there is none."""
+    for schema in _at(path):
+        for choice in (schema, *_choices(schema)):
+            if "description" in choice:
+                return str(choice["description"]).replace("\n", " ").split(". ")[0].rstrip(".").split("; ")[0]
+    return ""

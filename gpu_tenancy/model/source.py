@@ -1,0 +1,130 @@
+"""A stack's file as data with positions, so that each error can name its line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+from gpu_tenancy.model.problems import Path, Problem, StackError
+from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.model.spec.base import UNREAD
+from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a stack says, before anyone judged it.
+
+    Attributes:
+        sections: the project's config by key, without the namespace.
+        file: the file as the reader would type it; empty where there is none.
+        lines: line of each key and list entry, counted from 1.
+        unread: places of encrypted values, which hold `UNREAD`.
+    """
+
+    sections: Data
+    file: str = ""
+    lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
+    unread: tuple[Path, ...] = ()
+
+    def line(self, path: Path) -> int | None:
+        """The line of a place, or of the nearest one around it that the file has."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def read_file(file: FilePath, shown: str | None = None) -> Source:
+    """Reads `stacks/Pulumi.<stack>.yaml` without Pulumi; `secure:` values stay unread.
+
+    Raises:
+        StackError: the file is missing, is no YAML, says a key twice, or has no config.
+    """
+    name = shown or str(file)
+    try:
+        found = read_yaml(file, name, instead="name a stack that has a file")
+    except UnreadableError as error:
+        raise StackError([_of_file(name, error.line, error.rule, error.mend)]) from error
+    config = _config_of(found.data)
+    if config is None:
+        raise StackError(
+            [_of_file(name, None, "has no config", f"write the sections under config, as {NAMESPACE}:teams")]
+        )
+    if found.problems:
+        raise StackError(replace(each, path=_shown(each.path)) for each in found.problems)
+    return _own_sections(config, found, name)
+
+
+def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
+    """What the Pulumi engine hands to a program: full keys to text, JSON where the value is structured.
+
+    Args:
+        config: keys such as `gpu-tenancy:pools`.
+        beside: the stack's own file, where it is at hand, for the lines of errors.
+    """
+    sections = {
+        key.removeprefix(f"{NAMESPACE}:"): _from_text(text)
+        for key, text in config.items()
+        if key.startswith(f"{NAMESPACE}:")
+    }
+    if beside is None:
+        return Source(sections)
+    # The engine decrypts; where it has not, as in an offline preview, the value is as unread as it is in the file.
+    unread = tuple(path for path in beside.unread if _holds(sections, path, UNREAD))
+    return Source(sections, beside.file, beside.lines, unread)
+
+
+def to_config(source: Source) -> dict[str, str]:
+    """The reverse of `read_config`: what the engine would hand to the program for this source."""
+    return {
+        f"{NAMESPACE}:{key}": value if isinstance(value, str) else json.dumps(value)
+        for key, value in source.sections.items()
+    }
+
+
+def _config_of(content: Any) -> Data | None:
+    config = cast("Data", content).get("config") if isinstance(content, dict) else None
+    return cast("Data", config) if isinstance(config, dict) else None
+
+
+def _holds(data: Any, path: Path, value: str) -> bool:
+    for part in path:
+        try:
+            data = data[part]
+        except (LookupError, TypeError):
+            return False
+    return data == value
+
+
+def _from_text(text: str) -> Any:
+    if not text.startswith(("{", "[")):
+        return text  # `123` may be the name of an environment.
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _of_file(file: str, line: int | None, rule: str, mend: str) -> Problem:
+    return Problem(("config",), rule, mend, file=file, line=line)
+
+
+def _own_sections(config: Data, found: Written, file: str) -> Source:
+    prefix = f"{NAMESPACE}:"
+    sections = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+
+    def own(path: Path) -> Path | None:
+        if len(path) < 2 or path[0] != "config" or not str(path[1]).startswith(prefix):  # noqa: PLR2004 - config, key
+            return None
+        return (str(path[1]).removeprefix(prefix), *path[2:])
+
+    lines = {mine: line for path, line in found.lines.items() if (mine := own(path))}
+    return Source(sections, file, lines, tuple(mine for path in found.unread if (mine := own(path))))
+
+
+def _shown(path: Path) -> Path:
+    """A place of the whole file as a stack's author knows it: without `config` and the namespace."""
+    if len(path) > 1 and path[0] == "config":
+        return (str(path[1]).removeprefix(f"{NAMESPACE}:"), *path[2:])
+    return path

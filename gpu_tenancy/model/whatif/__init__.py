@@ -1,0 +1,31 @@
+"""What would happen in a stack's queues: everyone busy, one team alone, or workloads of your own over time.
+
+A stack's queues are handed to the simulation of Kueue as they will be deployed; what Volcano schedules is not in it,
+since its GPUs are taken off first.
+"""
+
+from gpu_tenancy.model.whatif.holdings import Held, holdings, supply
+from gpu_tenancy.model.whatif.reasons import meaning
+from gpu_tenancy.model.whatif.scenes import Scene, alone, busy, unmodelled_of
+from gpu_tenancy.model.whatif.stage import GaveWay, Moment, Running, Waiting, play, tenancy_of
+from gpu_tenancy.model.whatif.story import Story, StoryError, read_story
+
+__all__ = [
+    "GaveWay",
+    "Held",
+    "Moment",
+    "Running",
+    "Scene",
+    "Story",
+    "StoryError",
+    "Waiting",
+    "alone",
+    "busy",
+    "holdings",
+    "meaning",
+    "play",
+    "read_story",
+    "supply",
+    "tenancy_of",
+    "unmodelled_of",
+]

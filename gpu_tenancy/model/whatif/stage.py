@@ -1,0 +1,211 @@
+"""A stack's queues as the simulation of Kueue takes them, and what it says as a reader wants it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpu_tenancy.model.admission import (
+    FAIR,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    PodSet,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Settled,
+    Step,
+    Strategy,
+    Tenancy,
+    Workload,
+    run,
+)
+from gpu_tenancy.model.plan import queues as planned
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.quantity import format_amount
+from gpu_tenancy.model.spec import teams as spec
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workload that runs, with what it has of one flavor's GPUs (partitions or turns, where they are shared)."""
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A workload that waits, what it asks for, and why it waits, in words."""
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveWay:
+    """A workload that was evicted.
+
+    Attributes:
+        flavor: what it had, as `gpus`.
+        by: the workload that needed its room, of `by_team`.
+        reason: Kueue's own word for it, such as `InCohortReclamation`.
+    """
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    by: str
+    by_team: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state after a step, when everything has come to rest. A team is the one whose queue a workload is in.
+
+    Attributes:
+        label: what happened: `2. big comes`.
+        evicted: who had to give way since the moment before, in the order in which it happened; some may run again.
+        restless: queues whose workloads evict one another for ever, so that this is one state of many.
+    """
+
+    label: str
+    running: tuple[Running, ...]
+    waiting: tuple[Waiting, ...]
+    evicted: tuple[GaveWay, ...]
+    restless: tuple[str, ...]
+
+    def gpus(self, team: str, flavor: str) -> int:
+        """What a team has of a flavor."""
+        return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
+
+
+def tenancy_of(tree: Tree) -> Tenancy:
+    """The queues of a stack, as `gpu_tenancy.model.plan.queues` decides them."""
+    return Tenancy(
+        queues=tuple(_queue(each) for each in planned.cluster_queues(tree)),
+        cohorts=tuple(
+            Cohort(each.name, each.parent, _groups(each.quotas), each.weight or 1.0) for each in planned.cohorts(tree)
+        ),
+        fair_sharing=FAIR if tree.stack.fairness == "even" else None,
+    )
+
+
+def _queue(queue: planned.ClusterQueue) -> ClusterQueue:
+    return ClusterQueue(
+        name=queue.name,
+        groups=_groups(queue.quotas),
+        cohort=queue.cohort,
+        strategy=Strategy(queue.strategy),
+        preemption=_preemption(queue.preemption),
+        weight=1.0 if queue.weight is None else queue.weight,
+    )
+
+
+def _groups(quotas: Iterable[planned.FlavorQuota]) -> tuple[ResourceGroup, ...]:
+    flavors = tuple(
+        FlavorQuotas(
+            each.flavor, {line.resource: Quota(line.nominal, line.borrowing, line.lending) for line in each.lines}
+        )
+        for each in quotas
+    )
+    return (ResourceGroup(flavors),) if flavors else ()
+
+
+def _preemption(said: spec.Preemption) -> Preemption:
+    return Preemption(
+        within=Policy(said.within_cluster_queue),
+        reclaim=Policy(said.reclaim_within_cohort),
+        borrow=BorrowWithinCohort() if said.borrow_within_cohort == "LowerPriority" else None,
+    )
+
+
+def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
+    """Lets things happen, step after step, each with a label.
+
+    Raises:
+        ValueError: the steps contradict themselves, or name a queue that is not there.
+    """
+    told = list(steps)
+    states = run(tenancy_of(tree), (step for _, step in told), format_amount)
+    known: dict[str, Workload] = {}
+    found: list[Moment] = []
+    for (label, step), state in zip(told, states, strict=True):
+        known |= {each.name: each for each in step.submit}
+        found.append(_moment(tree, label, state, known))
+    return tuple(found)
+
+
+def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+    running = [
+        Running(each.name, each.queue, flavor, amount)
+        for each in settled.admitted
+        for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
+    ]
+    waiting = [
+        Waiting(each.name, each.queue, *(asks := _asks(tree, known[each.name])), _plain(tree, each.why, asks[0]))
+        for each in settled.pending
+    ]
+    evicted = [
+        GaveWay(
+            each.name,
+            known[each.name].queue,
+            *_asks(tree, known[each.name]),
+            each.by,
+            known[each.by].queue,
+            str(each.reason),
+        )
+        for each in settled.evicted
+    ]
+    return Moment(
+        label,
+        tuple(running),
+        tuple(waiting),
+        tuple(evicted),
+        tuple(sorted({name for queues in settled.livelock for name in queues})),
+    )
+
+
+def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
+    """The flavor for which a workload is, and how many of its GPUs it asks for; no flavor where several would do."""
+    flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
+    return (
+        flavors.pop() if len(flavors) == 1 else "",
+        sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
+    )
+
+
+def _plain(tree: Tree, why: str, flavor: str) -> str:
+    """Why a workload waits, without the flavors that it did not ask for: one queue has them all."""
+    for name in tree.flavors if flavor else ():
+        if name != flavor:
+            why = why.replace(f"flavor {name} does not suit its pods; ", "")
+            why = why.replace(f"; flavor {name} does not suit its pods", "")
+    return why
+
+
+def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part, chosen in zip(workload.pod_sets, flavors, strict=True):
+        names = dict.fromkeys(chosen.values())
+        gpus = _gpus(tree, part) * part.count
+        flavor = next((chosen[name] for name in part.requests if name in gpu_names(tree)), next(iter(names), ""))
+        found[flavor] = found.get(flavor, 0) + gpus
+    return found
+
+
+def _gpus(tree: Tree, part: PodSet) -> int:
+    return sum(amount for name, amount in part.requests.items() if name in gpu_names(tree))
+
+
+def gpu_names(tree: Tree) -> set[str]:
+    """Resource names of the stack's GPUs."""
+    return {flavor.resource for flavor in tree.flavors.values() if flavor.resource}

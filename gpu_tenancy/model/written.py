@@ -1,0 +1,141 @@
+"""A YAML file as data with the line of each place, so that each mistake in it can name its line."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Final, TypeAlias, cast
+
+import yaml
+
+from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.model.spec.base import UNREAD
+
+Data: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file says.
+
+    Attributes:
+        data: its root; None where the file is empty.
+        lines: line of each key and list entry, counted from 1.
+        unread: places of encrypted values (`secure:`), which hold `UNREAD`.
+        problems: keys that are written twice.
+    """
+
+    data: Any
+    lines: Mapping[Path, int]
+    unread: tuple[Path, ...]
+    problems: tuple[Problem, ...]
+
+
+class UnreadableError(Exception):
+    """A file of which nothing can be read.
+
+    Attributes:
+        line: counted from 1; None where it is about the whole file.
+        rule: what is wrong.
+        mend: what to do about it.
+    """
+
+    def __init__(self, line: int | None, rule: str, mend: str) -> None:
+        self.line, self.rule, self.mend = line, rule, mend
+        super().__init__(f"{rule}; {mend}")
+
+
+def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
+    """Reads a file with plain scalars as Pulumi takes them.
+
+    Args:
+        file: to read.
+        shown: its name in problems.
+        instead: what to do where it cannot be opened: `name a file of steps`.
+
+    Raises:
+        UnreadableError: it cannot be opened, is no text in UTF-8, or is no YAML.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnreadableError(None, f"cannot be read: {error.strerror}", instead) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableError(None, "is no text in UTF-8", "save it as UTF-8") from error
+    reader = _Reader(shown)
+    try:
+        root = yaml.compose(text, _Loader)
+        data = reader.value(root, ()) if root else None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise UnreadableError(line, f"is no YAML: {error.problem}", "mend the syntax at this line") from error
+    except yaml.YAMLError as error:  # A character that no YAML may hold, at no line.
+        raise UnreadableError(None, "is no YAML: it holds unprintable characters", "remove them") from error
+    return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain scalars as Pulumi's own reader takes them: without YAML 1.1's `yes` and `on`, dates, and `10:30`."""
+
+
+_FLOAT: Final = r"[-+]?([0-9][0-9_]*\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+_PLAIN: Final = (
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
+    ("bool", r"true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)", tuple("-+0123456789")),
+    ("float", _FLOAT, tuple("-+0123456789.")),
+    ("merge", r"<<", ("<",)),
+)
+setattr(  # noqa: B010 - its stub takes the class's own table for an instance's
+    _Loader,
+    "yaml_implicit_resolvers",
+    {
+        first: [
+            (f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{text})$")) for tag, text, firsts in _PLAIN if first in firsts
+        ]
+        for first in {first for _, _, firsts in _PLAIN for first in firsts}
+    },
+)
+
+
+class _Reader:
+    """Turns YAML nodes into plain data, noting where each stands."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.lines: dict[Path, int] = {}
+        self.unread: list[Path] = []
+        self.problems: list[Problem] = []
+        self._scalars = _Loader("")
+
+    def value(self, node: yaml.Node, path: Path) -> Any:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(each, (*path, index)) for index, each in enumerate(node.value)]
+        return cast("Any", self._scalars).construct_object(node)  # its stub leaves the result open
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> Any:
+        self._twice(node, path)
+        # What is merged in comes first, so what is written here goes before it.
+        self._scalars.flatten_mapping(node)
+        keys = [key.value for key, _ in node.value]
+        if keys == ["secure"]:
+            self.unread.append(path)
+            return UNREAD
+        found: Data = {}
+        for key, value in node.value:
+            here = (*path, str(key.value))
+            self.lines[here] = key.start_mark.line + 1
+            found[here[-1]] = self.value(value, here)
+        return found
+
+    def _twice(self, node: yaml.MappingNode, path: Path) -> None:
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in first:
+                rule = f"is written twice, first in line {first[name]}, and YAML keeps the last"
+                self.problems.append(Problem((*path, name), rule, "keep one of them", file=self._file, line=line))
+            first.setdefault(name, line)
