@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from gpu_tenancy.console import terminal
-from gpu_tenancy.console.commands import facts, live, platform, previewing, render, simulate, stacks, whatif
+from gpu_tenancy.console.commands import facts, live, platform, previewing, render, simulate, stacks, starting, whatif
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="GPU platforms that teams share: previews without any credential, and a platform of your own to try them on.",
 )
-for group in (previewing, stacks, whatif, live, platform, render, facts, simulate):
+for group in (starting, previewing, stacks, whatif, live, platform, render, facts, simulate):
     group.register(app)
 
 

@@ -35,9 +35,11 @@ def validate(
     from gpu_tenancy.console.project import project_folder, read_stack, stack_names  # noqa: PLC0415 - `--help` can do without the model
     from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
 
-    folder = project_folder(project)
+    with terminal.errors():
+        folder = project_folder(project)
+        stacks = stacks or stack_names(folder)
     wrong = False
-    for stack in stacks or stack_names(folder):
+    for stack in stacks:
         try:
             with terminal.errors(stack):
                 load(read_stack(stack, folder))

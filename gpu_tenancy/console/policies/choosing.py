@@ -16,6 +16,11 @@ _SHIPPED: Final = _PACKAGE / "policy" if (_PACKAGE / "policy").is_dir() else _PA
 """The packs that come with this package: beside its modules where it is installed, at the top of its repository."""
 
 
+def shipped_sets() -> list[Path]:
+    """The settings of these packs, as files: for each pack one for development and one for production."""
+    return sorted((_SHIPPED / "config").glob("*.json"))
+
+
 def pack_names(project: Path) -> list[str]:
     """The packs that may be named without a folder: those of the project's `policy/`, and those of this package."""
     return sorted({file.parent.name for folder in _places(project) for file in folder.glob("*/PulumiPolicy.yaml")})
