@@ -106,14 +106,14 @@ def test_forks_go_on_by_themselves() -> None:
 def test_a_name_or_a_queue_that_does_not_do_is_refused() -> None:
     found = Simulation(tenancy())
     found.place(work("one", "a", 2), A100, -1)
-    with pytest.raises(ValueError, match=r"^workload one is there twice$"):
+    with pytest.raises(ValueError, match=r"^duplicate workload 'one'$"):
         found.place(work("one", "a", 2), A100, -1)
-    with pytest.raises(ValueError, match=r"^workload two: there is no cluster queue c$"):
+    with pytest.raises(ValueError, match=r"^workload 'two': ClusterQueue 'c' does not exist$"):
         found.place(work("two", "c", 2), A100, -1)
 
 
 def test_nothing_is_placed_after_the_beginning() -> None:
     found = Simulation(tenancy())
     found.rest()
-    with pytest.raises(ValueError, match=r"^workload late cannot be placed: something has happened already$"):
+    with pytest.raises(ValueError, match=r"^workload 'late' cannot be placed after the simulation has started$"):
         found.place(work("late", "a", 2), A100, -1)

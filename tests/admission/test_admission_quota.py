@@ -154,15 +154,15 @@ def test_a_workload_that_waits_can_end() -> None:
 @pytest.mark.parametrize(
     ("tenancy", "words"),
     [
-        (Tenancy((queue("a", 1), queue("a", 2))), "cluster queue a is there twice"),
-        (Tenancy((), (Cohort("c"), Cohort("c"))), "cohort c is there twice"),
+        (Tenancy((queue("a", 1), queue("a", 2))), "duplicate ClusterQueue 'a'"),
+        (Tenancy((), (Cohort("c"), Cohort("c"))), "duplicate Cohort 'c'"),
         (
             Tenancy((queue("a", 1, cohort="c"),), (Cohort("c", "d"), Cohort("d", "c"))),
-            "cohort c: its parents lead back to c; Kueue admits nothing in such a tree",
+            "Cohort c: its parents form a cycle at c; Kueue admits nothing in such a tree",
         ),
         (
             Tenancy((ClusterQueue("a", group(x=Quota(1)) + group(y=Quota(1))),)),
-            f"cluster queue a: {GPU} is in two resource groups",
+            f"ClusterQueue a: {GPU} is covered by two resource groups",
         ),
         (
             Tenancy(
@@ -177,7 +177,7 @@ def test_a_workload_that_waits_can_end() -> None:
                     ),
                 )
             ),
-            "cluster queue a: flavor y has no quota of cpu",
+            "ClusterQueue a: flavor y has no quota for cpu",
         ),
     ],
 )
@@ -188,9 +188,9 @@ def test_a_tenancy_that_contradicts_itself_is_refused(tenancy: Tenancy, words: s
 
 def test_a_workload_of_no_queue_or_of_a_name_that_is_taken_is_refused() -> None:
     tenancy = Tenancy((queue("a", 1),))
-    with pytest.raises(ValueError, match=r"^workload w: there is no cluster queue b$"):
+    with pytest.raises(ValueError, match=r"^workload 'w': ClusterQueue 'b' does not exist$"):
         settle(tenancy, [work("w", "b", 1)])
-    with pytest.raises(ValueError, match=r"^workload w is there twice$"):
+    with pytest.raises(ValueError, match=r"^duplicate workload 'w'$"):
         settle(tenancy, [work("w", "a", 1), work("w", "a", 1)])
-    with pytest.raises(ValueError, match=r"^there is no workload w that could finish$"):
+    with pytest.raises(ValueError, match=r"^workload 'w' does not exist and cannot finish$"):
         after(tenancy, finish=["w"])

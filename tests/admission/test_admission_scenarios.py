@@ -109,11 +109,11 @@ def test_the_command_writes_a_line_for_each_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        ("{", "AT/scenarios.jsonl:1 is no JSON: "),
-        ("{}", "AT/scenarios.jsonl:1: the scenario has no 'clusterQueues'; write it as in the others"),
+        ("{", "AT/scenarios.jsonl:1: not valid JSON: "),
+        ("{}", "AT/scenarios.jsonl:1: missing key 'clusterQueues'; add the key to the scenario"),
         (
             json.dumps(MINIMAL).replace('"queue": "a"', '"queue": "b"'),
-            "AT/scenarios.jsonl:1: workload one: there is no cluster queue b; write the scenario as in the others",
+            "AT/scenarios.jsonl:1: invalid scenario: workload 'one': ClusterQueue 'b' does not exist; correct the scenario",
         ),
     ],
 )

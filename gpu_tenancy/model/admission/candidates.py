@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from gpu_tenancy.model.admission.claims import Claim, Queue
 from gpu_tenancy.model.admission.quota import Asks
 from gpu_tenancy.model.admission.spec import Policy
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 
 class Reason(StrEnum):
@@ -23,7 +23,7 @@ class Reason(StrEnum):
 class Victim:
     """A running workload that would make room."""
 
-    claim: Claim
+    claim: WorkloadInfo
     reason: Reason
 
 
@@ -36,7 +36,7 @@ class Need:
         asks: all that it would use.
     """
 
-    claim: Claim
+    claim: WorkloadInfo
     contested: frozenset[int]
     asks: Asks
 
@@ -49,7 +49,7 @@ class Need:
 Fits: TypeAlias = Callable[[], bool]
 
 
-def permits(policy: Policy, claim: Claim, other: Claim) -> bool:
+def permits(policy: Policy, claim: WorkloadInfo, other: WorkloadInfo) -> bool:
     """Whether a policy lets a workload preempt another."""
     if policy is Policy.ANY:
         return True
@@ -60,17 +60,17 @@ def permits(policy: Policy, claim: Claim, other: Claim) -> bool:
     return policy is Policy.LOWER_OR_NEWER and claim.priority == other.priority and claim.born < other.born
 
 
-def permits_elsewhere(policy: Policy, priority: int, other: Claim) -> bool:
+def permits_elsewhere(policy: Policy, priority: int, other: WorkloadInfo) -> bool:
     """Whether a policy of reclaim lets a workload of a priority preempt one of another queue."""
     return policy is Policy.ANY or other.priority < priority
 
 
-def uses(claim: Claim, contested: frozenset[int]) -> bool:
+def uses(claim: WorkloadInfo, contested: frozenset[int]) -> bool:
     """Whether a running workload uses something of what is contested."""
     return any(key in contested for key, _ in claim.usage)
 
 
-def order(queue: Queue | None, claim: Claim) -> tuple[bool, bool, int, int, int]:
+def order(queue: Queue | None, claim: WorkloadInfo) -> tuple[bool, bool, int, int, int]:
     """Sorts victims: those already evicted, then other queues', the lowest priority, the newest reservation.
 
     Reservations are compared in whole seconds. Within one, Kueue decides by the workloads' random ids; here the one
@@ -79,7 +79,7 @@ def order(queue: Queue | None, claim: Claim) -> tuple[bool, bool, int, int, int]
     return (not claim.evicting, claim.queue is queue, claim.priority, -claim.reserved, -claim.born)
 
 
-def own(need: Need) -> list[Claim]:
+def own(need: Need) -> list[WorkloadInfo]:
     """Running workloads of the workload's own queue that it may preempt, in the order of victims."""
     policy = need.queue.spec.preemption.within
     if policy is Policy.NEVER:
@@ -88,7 +88,7 @@ def own(need: Need) -> list[Claim]:
     return sorted(found, key=lambda each: order(need.queue, each))
 
 
-def out_of_reach(need: Need, mine: Iterable[Claim]) -> bool:
+def out_of_reach(need: Need, mine: Iterable[WorkloadInfo]) -> bool:
     """Whether the queue's own limit rules it out, even with every candidate of its own gone: others' going cannot help.
 
     This only saves the search for what it would not find.
@@ -103,12 +103,12 @@ def out_of_reach(need: Need, mine: Iterable[Claim]) -> bool:
     )
 
 
-def out_of_nominal(need: Need, mine: Iterable[Claim]) -> bool:
+def out_of_nominal(need: Need, mine: Iterable[WorkloadInfo]) -> bool:
     """Whether the workload would borrow even with every candidate of its own queue gone."""
     return any(_beyond(need, key, amount, 0, mine) for key, amount in need.asks)
 
 
-def _beyond(need: Need, key: int, amount: int, limit: int, mine: Iterable[Claim]) -> bool:
+def _beyond(need: Need, key: int, amount: int, limit: int, mine: Iterable[WorkloadInfo]) -> bool:
     most = need.queue.subtree[key] + limit - need.queue.used[key]
     if amount <= most:
         return False

@@ -19,14 +19,14 @@ from gpu_tenancy.model.admission.candidates import (
     own,
     restore,
 )
-from gpu_tenancy.model.admission.claims import Claim
 from gpu_tenancy.model.admission.pool import Pool, Running
 from gpu_tenancy.model.admission.quota import Asks, Node
 from gpu_tenancy.model.admission.spec import Policy
+from gpu_tenancy.model.admission.workload_info import WorkloadInfo
 
 
 class _Candidate(NamedTuple):
-    claim: Claim
+    claim: WorkloadInfo
     reason: Reason
     # The lowest cohort that holds both queues; None in the same queue.
     common: Node | None
@@ -84,13 +84,13 @@ class _Elsewhere:
             elif not borrowing:
                 yield _Candidate(each, Reason.RECLAIM, common)
 
-    def _may_borrow_from(self, claim: Claim) -> bool:
+    def _may_borrow_from(self, claim: WorkloadInfo) -> bool:
         borrow = self._rules.borrow
         if borrow is None or claim.priority >= self._need.claim.priority:
             return False
         return borrow.threshold is None or claim.priority <= borrow.threshold
 
-    def _all(self, evicting: bool) -> Iterator[tuple[Claim, Node]]:  # noqa: FBT001 - one of two sides
+    def _all(self, evicting: bool) -> Iterator[tuple[WorkloadInfo, Node]]:  # noqa: FBT001 - one of two sides
         if self._running is None:
             return
         queue, contested = self._need.queue, self._need.contested
@@ -132,7 +132,7 @@ def _attempts(need: Need, elsewhere: _Elsewhere) -> tuple[bool, ...]:
     return (True, False)
 
 
-def _candidates(mine: list[Claim], elsewhere: _Elsewhere, *, borrowing: bool) -> Iterator[_Candidate]:
+def _candidates(mine: list[WorkloadInfo], elsewhere: _Elsewhere, *, borrowing: bool) -> Iterator[_Candidate]:
     """In the order in which they are tried: all those already evicted first."""
     for evicting in (True, False):
         yield from elsewhere.advantaged(evicting)
@@ -160,12 +160,12 @@ def _attempt(need: Need, candidates: Iterator[_Candidate], *, borrowing: bool) -
     return []
 
 
-def _common(claim: Claim, above: dict[Node, bool]) -> Node:
+def _common(claim: WorkloadInfo, above: dict[Node, bool]) -> Node:
     """The lowest cohort of a claim that is among these."""
     return next(cohort for cohort in claim.queue.path if cohort in above)
 
 
-def _branch_borrows(claim: Claim, common: Node, contested: frozenset[int]) -> bool:
+def _branch_borrows(claim: WorkloadInfo, common: Node, contested: frozenset[int]) -> bool:
     """Whether a claim's queue and every cohort below the common one use more than they have."""
     node: Node | None = claim.queue
     while node is not None and node is not common:

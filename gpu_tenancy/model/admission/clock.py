@@ -15,7 +15,7 @@ Kueue works by goroutines and a wall clock; a simulation needs one order of even
 import heapq
 from typing import Final
 
-from gpu_tenancy.model.admission.claims import Claim
+from gpu_tenancy.model.admission.workload_info import WorkloadInfo
 
 EVICTION: Final = 100
 """Milliseconds from the decision to evict a workload to its return to the queue."""
@@ -32,7 +32,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0
-        self._leaving: list[tuple[int, int, Claim]] = []
+        self._leaving: list[tuple[int, int, WorkloadInfo]] = []
         self._wake: int | None = None
         self._order = 0
 
@@ -47,7 +47,7 @@ class Clock:
         wake = None if self._wake is None else self._wake - self.now
         return wake, frozenset((moment - self.now, claim.born) for moment, _, claim in self._leaving)
 
-    def evict(self, claim: Claim) -> None:
+    def evict(self, claim: WorkloadInfo) -> None:
         """Lets a victim leave in a while."""
         self._order += 1
         heapq.heappush(self._leaving, (self.now + EVICTION + APART * len(self._leaving), self._order, claim))
@@ -61,13 +61,13 @@ class Clock:
         """Time until the next action."""
         self.now += PAUSE
 
-    def advance(self) -> tuple[list[Claim], bool] | None:
+    def advance(self) -> tuple[list[WorkloadInfo], bool] | None:
         """Moves on to what is due next: who leaves, and whether those aside come back; None where nothing is due."""
         due = [moment for moment in (self._leaving[0][0] if self._leaving else None, self._wake) if moment is not None]
         if not due:
             return None
         self.now = min(due)
-        gone: list[Claim] = []
+        gone: list[WorkloadInfo] = []
         while self._leaving and self._leaving[0][0] <= self.now:
             gone.append(heapq.heappop(self._leaving)[2])
         woken = self._wake == self.now

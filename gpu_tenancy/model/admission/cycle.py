@@ -5,22 +5,19 @@ what a head that waits without victims may keep free for itself, because its que
 Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gpu_tenancy.model.admission import classical, fairness
-from gpu_tenancy.model.admission.attention import Attention
 from gpu_tenancy.model.admission.candidates import Need, Victim
-from gpu_tenancy.model.admission.claims import Claim, Queue
-from gpu_tenancy.model.admission.flavors import Assignment, Mode, assign, fits_at_once, without_victims
-from gpu_tenancy.model.admission.forest import Tree
+from gpu_tenancy.model.admission.cohort_tree import Tree
+from gpu_tenancy.model.admission.flavors import Assignment, Mode, assign
 from gpu_tenancy.model.admission.heads import Head, Tournament
 from gpu_tenancy.model.admission.heads import classical as in_order
 from gpu_tenancy.model.admission.pool import Pool
-from gpu_tenancy.model.admission.proofs import only_want
 from gpu_tenancy.model.admission.quota import Asks, distance
 from gpu_tenancy.model.admission.verdicts import Outcome
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 
 @dataclass(slots=True)
@@ -37,69 +34,29 @@ class _Cycle:
     number: int
     # Reserved for the rest of the cycle, not beyond.
     passing: list[tuple[Queue, Asks]] = field(default_factory=list[tuple[Queue, Asks]])
-    victims: dict[Claim, Victim] = field(default_factory=dict[Claim, Victim])
+    victims: dict[WorkloadInfo, Victim] = field(default_factory=dict[WorkloadInfo, Victim])
 
 
-class LeftOut(NamedTuple):
-    """The heads that a cycle leaves out, because they are known to find nothing: some matter to the rest.
-
-    Attributes:
-        known: heads of queues that are awake.
-    """
-
-    attention: Attention
-    known: Collection[Claim]
-
-
-def run_cycle(tree: Tree, heads: Sequence[Claim], number: int, pool: Pool, left_out: LeftOut) -> list[Turn]:
+def run_cycle(tree: Tree, heads: Sequence[WorkloadInfo], number: int, pool: Pool) -> list[Turn]:
     """Gives each head its turn, in order; those that are admitted use their quota when it returns.
 
     Args:
         tree: with everything that runs in it.
-        heads: one of each queue, but for those left out.
+        heads: one of each queue.
         number: counts the tree's cycles.
         pool: of the tree, as it is before the cycle.
-        left_out: the others.
     """
     cycle = _Cycle(tree, number)
     judged = [_judge(tree, claim, number, pool) for claim in heads]
-    if any(each.victims or each.assignment.mode is Mode.FIT for each in judged):
-        keepers = (_keeper(claim, fair=tree.fair is not None) for claim in left_out.attention.keepers(left_out.known))
-        judged += [head for head in keepers if head is not None]
-    order: Iterable[Head]
-    if tree.fair is None:
-        order = in_order(judged)
-    else:
-        rivals = [each.claim.queue for each in judged if each.assignment.mode is not Mode.NO_FIT]
-        if len(rivals) > 1 and tree.deep:
-            # In a tournament they may keep others of their cohort from being sent up.
-            around = left_out.attention.around(left_out.known, {queue.top for queue in rivals})
-            judged += [_judge(tree, claim, number, pool) for claim in around]
-        order = Tournament(judged, tree.resources)
-    asked = set(heads)
-    turns: list[Turn] = []
-    for head in order:
-        outcome = _turn(cycle, head)
-        if head.claim in asked:
-            turns.append(Turn(head, outcome))
+    order: Iterable[Head] = in_order(judged) if tree.fair is None else Tournament(judged, tree.resources)
+    turns = [Turn(head, _turn(cycle, head)) for head in order]
     for queue, asks in cycle.passing:
         queue.free(asks)
     return turns
 
 
-def _keeper(claim: Claim, *, fair: bool) -> Head | None:
-    """A head that is known to find no victims for the one thing it asks for; None where it keeps nothing free."""
-    want = only_want(claim)
-    found = None if want is None else without_victims(claim, *want, fair=fair)
-    if found is None or not any(amount for _, amount in _kept_free(claim.queue, found)):
-        return None
-    return Head(claim, found, [])
-
-
-def _judge(tree: Tree, claim: Claim, number: int, pool: Pool) -> Head:
+def _judge(tree: Tree, claim: WorkloadInfo, number: int, pool: Pool) -> Head:
     queue = claim.queue
-    if (fits := fits_at_once(claim)) is not None:
-        return Head(claim, fits, [])
     scan = claim.scan
     if scan is not None and number - scan.cycle > 1 and queue.generation > scan.generation:
         claim.scan = None

@@ -7,12 +7,12 @@ Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
 from gpu_tenancy.model.admission.candidates import Need, Reason, Victim, give_back, out_of_reach, own, restore
-from gpu_tenancy.model.admission.claims import Claim, Queue
+from gpu_tenancy.model.admission.fair_sharing_order import Ranking
 from gpu_tenancy.model.admission.pool import Pool, borrowed
 from gpu_tenancy.model.admission.quota import Node, edges
-from gpu_tenancy.model.admission.ranking import Ranking
 from gpu_tenancy.model.admission.shares import Share, share
 from gpu_tenancy.model.admission.spec import FairStrategy, Policy
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 
 def victims(need: Need, strategies: tuple[FairStrategy, ...], pool: Pool) -> list[Victim]:
@@ -59,12 +59,12 @@ class _Attempt:
         entitled = all(not self._need.queue.borrows(key) for key in self._need.contested)
         if alone and not entitled and not self._ranking.smaller_somewhere():
             return False
-        spared: list[Claim] = []
+        spared: list[WorkloadInfo] = []
         if self._first(spared, entitled=entitled):
             return True
         return len(self._strategies) > 1 and (self._second_may_pass or bool(self.taken)) and self._second(spared)
 
-    def _first(self, spared: list[Claim], *, entitled: bool) -> bool:
+    def _first(self, spared: list[WorkloadInfo], *, entitled: bool) -> bool:
         ranking = self._ranking
         while (queue := ranking.next()) is not None:
             if queue is self._need.queue:
@@ -77,7 +77,7 @@ class _Attempt:
                 return True
         return False
 
-    def _strategy(self, queue: Queue, spared: list[Claim]) -> bool:
+    def _strategy(self, queue: Queue, spared: list[WorkloadInfo]) -> bool:
         """Takes the first workload of a queue that the strategy lets go, for then another queue may be the next."""
         ranking = self._ranking
         own_side, their_side = self._sides(queue)
@@ -100,7 +100,7 @@ class _Attempt:
             ranking.skip(queue)
         return False
 
-    def _second(self, spared: list[Claim]) -> bool:
+    def _second(self, spared: list[WorkloadInfo]) -> bool:
         ranking = self._ranking.again(spared)
         while (queue := ranking.next()) is not None:
             own_side, their_side = self._sides(queue)
@@ -119,7 +119,7 @@ class _Attempt:
         mine.use(asks)
         return fits
 
-    def _share_without(self, node: Node, claim: Claim) -> Share:
+    def _share_without(self, node: Node, claim: WorkloadInfo) -> Share:
         claim.queue.free(claim.usage)
         found = share(node, self._pool.resources)
         claim.queue.use(claim.usage)

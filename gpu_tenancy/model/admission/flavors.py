@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from gpu_tenancy.model.admission.claims import Claim, Group, Queue, Scan
 from gpu_tenancy.model.admission.quota import Asks, distance
 from gpu_tenancy.model.admission.spec import Fungibility, Fungible, Policy, Preference
 from gpu_tenancy.model.admission.verdicts import Lack
+from gpu_tenancy.model.admission.workload_info import Group, Queue, Scan, WorkloadInfo
 
 
 class Mode(IntEnum):
@@ -74,39 +74,13 @@ class Assignment:
         return frozenset(each.key for found in self.sets for each in found.values() if each.mode is not Mode.FIT)
 
 
-def fits_at_once(claim: Claim) -> Assignment | None:
-    """What a workload would be admitted with that has no choice of flavors; None where it has, or does not fit."""
-    queue, asks = claim.queue, claim.settled
-    if asks is None or not queue.fits(asks):
-        return None
-    level = max((distance(queue, key, amount)[0] for key, amount in asks), default=0)
-    sets = [
-        {
-            resource: Choice(name, keys[resource], Mode.FIT, level)
-            for resource in each
-            for name, keys in queue.group_of[resource].flavors
-        }
-        for each in claim.asks
-    ]
-    return Assignment(sets, dict(asks), level, Mode.FIT)
-
-
-def without_victims(claim: Claim, key: int, amount: int, *, fair: bool) -> Assignment | None:
-    """What a workload waits with that asks for one thing, and finds no victims; None where it need not look for any."""
-    queue = claim.queue
-    level, above = distance(queue, key, amount)
-    if amount > queue.reach[key] or not (above or queue.nominal[key] >= amount or _while_borrowing(queue, fair=fair)):
-        return None
-    return Assignment([], {key: amount}, level, Mode.PREEMPT)
-
-
 def _while_borrowing(queue: Queue, *, fair: bool) -> bool:
     """Whether a workload of a queue may preempt although it would borrow."""
     preemption = queue.spec.preemption
     return preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
 
 
-def assign(claim: Claim, oracle: Oracle, cycle: int, *, fair: bool) -> Assignment:
+def assign(claim: WorkloadInfo, oracle: Oracle, cycle: int, *, fair: bool) -> Assignment:
     """Finds flavors for every pod set; the mode is FIT, PREEMPT or NO_FIT, whatever is worst among them."""
     queue = claim.queue
     found = Assignment()
@@ -153,7 +127,7 @@ class _Search:
     """Through the flavors of one group, for one pod set."""
 
     def __init__(  # noqa: PLR0913 - what a search is about
-        self, claim: Claim, index: int, group: Group, oracle: Oracle, found: Assignment, *, fair: bool
+        self, claim: WorkloadInfo, index: int, group: Group, oracle: Oracle, found: Assignment, *, fair: bool
     ) -> None:
         self._claim, self._group, self._oracle = claim, group, oracle
         self._found = found

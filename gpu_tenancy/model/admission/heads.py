@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpu_tenancy.model.admission.candidates import Victim
-from gpu_tenancy.model.admission.claims import Claim
 from gpu_tenancy.model.admission.flavors import Assignment
 from gpu_tenancy.model.admission.quota import Node
 from gpu_tenancy.model.admission.shares import Share, borrows_for, share
+from gpu_tenancy.model.admission.workload_info import WorkloadInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
     """A queue's head with what it would be admitted with, and whom it would preempt for that."""
 
-    claim: Claim
+    claim: WorkloadInfo
     assignment: Assignment
     victims: Sequence[Victim]
 

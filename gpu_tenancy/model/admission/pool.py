@@ -10,10 +10,10 @@ from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from gpu_tenancy.model.admission.candidates import order, permits_elsewhere, uses
-from gpu_tenancy.model.admission.claims import Claim, Queue
-from gpu_tenancy.model.admission.quota import Node, edges
+from gpu_tenancy.model.admission.quota import Node
 from gpu_tenancy.model.admission.shares import Share, borrows_any, share
 from gpu_tenancy.model.admission.spec import Policy
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 Place: TypeAlias = tuple[bool, bool, int, int, int]
 """Where a workload stands in the order of victims."""
@@ -63,10 +63,10 @@ class Running(_Kept):
     def __init__(self, queues: Iterable[Queue], contested: frozenset[int]) -> None:
         super().__init__(queues)
         self._contested = contested
-        self._entries: list[tuple[Place, Claim]] = []
-        self._of: dict[Queue, list[tuple[Place, Claim]]] = {}
+        self._entries: list[tuple[Place, WorkloadInfo]] = []
+        self._of: dict[Queue, list[tuple[Place, WorkloadInfo]]] = {}
 
-    def reclaimable(self, policy: Policy, priority: int, *, evicting: bool) -> Iterator[Claim]:
+    def reclaimable(self, policy: Policy, priority: int, *, evicting: bool) -> Iterator[WorkloadInfo]:
         """Those that a workload of a priority may preempt: whose eviction is under way, or the others."""
         self._freshen()
         border = bisect_left(self._entries, _STAYS)
@@ -100,7 +100,7 @@ class Ranked(_Kept):
         super().__init__(() if key is None else pool.queues)
         self._pool = pool
         self._key = key
-        self.claims: dict[Queue, list[Claim]] = {}
+        self.claims: dict[Queue, list[WorkloadInfo]] = {}
         self.queues: dict[Node, list[tuple[Rank, Queue]]] = {}
         self.cohorts: dict[Node, list[tuple[Share, int, Node]]] = {}
         self.holders: dict[Node, int] = {}
@@ -138,7 +138,7 @@ class Ranked(_Kept):
             if not self.holders[cohort]:
                 del self.holders[cohort]
 
-    def _candidates(self, queue: Queue) -> list[Claim]:
+    def _candidates(self, queue: Queue) -> list[WorkloadInfo]:
         if self._key is None:
             return []
         contested, policy, priority = self._key
@@ -160,35 +160,6 @@ class Ranked(_Kept):
             insort(siblings, new, key=lambda each: each[:2])
 
 
-class _Borrowing(_Kept):
-    """The children of each cohort that borrow anything, the largest share last."""
-
-    def __init__(self, pool: "Pool") -> None:
-        super().__init__(pool.queues)
-        self._pool = pool
-        self._children: dict[Node, list[tuple[Share, bool, int]]] = {}
-        self._entries: dict[Node, tuple[Share, bool, int]] = {}
-
-    def largest(self, cohort: Node, but: Node) -> Share | None:
-        """The largest share among a cohort's children but one; None where no other borrows."""
-        self._freshen()
-        children = self._children.get(cohort, [])
-        place = len(children) - 1
-        if place >= 0 and children[place] == self._entries.get(but):
-            place -= 1
-        return children[place][0] if place >= 0 else None
-
-    def _put_right(self, queue: Queue) -> None:
-        for node, cohort in edges(queue):
-            children = self._children.setdefault(cohort, [])
-            old = self._entries.pop(node, None)
-            if old is not None:
-                del children[bisect_left(children, old)]
-            if borrows_any(node):
-                new = self._entries[node] = (self._pool.share(node), node.leaf, node.position)
-                insort(children, new)
-
-
 class Pool:
     """Candidates and shares of one tree.
 
@@ -205,7 +176,6 @@ class Pool:
         self._running: dict[frozenset[int], Running] = {}
         self._ranked: dict[Key, Ranked] = {}
         self._shares: dict[Node, Share] = {}
-        self._borrowing = _Borrowing(self)
 
     def touch(self, queue: Queue) -> None:
         """A workload of a queue was admitted, was told to leave, or has left."""
@@ -213,7 +183,6 @@ class Pool:
             running.touch(queue)
         for ranked in self._ranked.values():
             ranked.touch(queue)
-        self._borrowing.touch(queue)
         for node in (queue, *queue.path):
             self._shares.pop(node, None)
 
@@ -223,19 +192,6 @@ class Pool:
         if found is None:
             found = self._shares[node] = share(node, self.resources)
         return found
-
-    def largest(self, cohort: Node, but: Node) -> Share | None:
-        """The largest share among those children of a cohort that borrow, without one; None where there is none."""
-        return self._borrowing.largest(cohort, but)
-
-    def nobody_lower(self, key: int, priority: int, queue: Queue) -> bool:
-        """Whether nobody in other queues that borrow something is of a lower priority."""
-        running = self.running(frozenset((key,)))
-        return all(
-            each.queue is queue
-            for evicting in (True, False)
-            for each in running.reclaimable(Policy.LOWER, priority, evicting=evicting)
-        )
 
     def running(self, contested: frozenset[int]) -> Running:
         """What runs from borrowing queues and uses something that is contested."""

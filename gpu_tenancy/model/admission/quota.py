@@ -98,11 +98,6 @@ class Node:
         """The top of the tree; the node itself where it has no parent."""
         return self.path[-1] if self.path else self
 
-    @property
-    def top(self) -> "Node":
-        """The child of the root on the way up; the node itself where there is none."""
-        return self.path[-2] if len(self.path) > 1 else self
-
     def local(self, key: int) -> int:
         """What is free of what the node holds back."""
         return max(0, self.held[key] - self.used[key])

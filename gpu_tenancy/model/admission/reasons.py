@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gpu_tenancy.model.admission.claims import Claim, Queue
-from gpu_tenancy.model.admission.queues import Line
+from gpu_tenancy.model.admission.pending_queue import PendingQueue
 from gpu_tenancy.model.admission.verdicts import Lack, Outcome, Verdict
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 Amount: TypeAlias = Callable[[str, int], str]
 """How an amount of a resource is written."""
@@ -16,7 +16,7 @@ def bare(resource: str, amount: int) -> str:  # noqa: ARG001 - one way to write 
     return str(amount)
 
 
-def why(claim: Claim, line: Line, amount: Amount) -> str:
+def why(claim: WorkloadInfo, line: PendingQueue, amount: Amount) -> str:
     """The reason as of the last cycle that looked at the workload, or at one of its shape; amounts are those of now."""
     head = line.head
     if line.strict and head is not None and head is not claim:
@@ -24,7 +24,7 @@ def why(claim: Claim, line: Line, amount: Amount) -> str:
     return _said(claim, amount)
 
 
-def _said(claim: Claim, amount: Amount) -> str:
+def _said(claim: WorkloadInfo, amount: Amount) -> str:
     verdict = claim.verdict
     if verdict is None:
         if claim.evictions:

@@ -4,12 +4,12 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpu_tenancy.model.admission.claims import Claim, Queue, claim
-from gpu_tenancy.model.admission.forest import grow
+from gpu_tenancy.model.admission.cohort_tree import grow
 from gpu_tenancy.model.admission.quota import Asks
 from gpu_tenancy.model.admission.reasons import Amount, bare, why
-from gpu_tenancy.model.admission.settling import Realm
+from gpu_tenancy.model.admission.runner import Runner
 from gpu_tenancy.model.admission.spec import Step, Tenancy, Workload
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo, claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Simulation:
 
     def __init__(self, tenancy: Tenancy, amount: Amount = bare) -> None:
         self._amount = amount
-        self._realms = [Realm(tree) for tree in grow(tenancy)]
-        self._queues: dict[str, tuple[Realm, Queue]] = {
-            name: (realm, queue) for realm in self._realms for name, queue in realm.tree.queues.items()
+        self._runners = [Runner(tree) for tree in grow(tenancy)]
+        self._queues: dict[str, tuple[Runner, Queue]] = {
+            name: (runner, queue) for runner in self._runners for name, queue in runner.tree.queues.items()
         }
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, WorkloadInfo] = {}
         self._told: dict[str, int] = {}
         self._fixed: set[str] = set()
         self._begun = False
@@ -97,21 +97,21 @@ class Simulation:
         Raises:
             ValueError: there is such a workload already, or no such queue.
         """
-        realm, arrived = self._arrive(workload)
-        realm.submit(arrived)
+        runner, arrived = self._arrive(workload)
+        runner.submit(arrived)
 
-    def _arrive(self, workload: Workload) -> tuple[Realm, Claim]:
+    def _arrive(self, workload: Workload) -> tuple[Runner, WorkloadInfo]:
         if workload.name in self._claims:
-            msg = f"workload {workload.name} is there twice"
+            msg = f"duplicate workload {workload.name!r}"
             raise ValueError(msg)
         if workload.queue not in self._queues:
-            msg = f"workload {workload.name}: there is no cluster queue {workload.queue}"
+            msg = f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist"
             raise ValueError(msg)
-        realm, queue = self._queues[workload.queue]
+        runner, queue = self._queues[workload.queue]
         arrived = claim(workload, queue, self._born)
         self._born += 1
         self._claims[workload.name] = arrived
-        return realm, arrived
+        return runner, arrived
 
     def place(
         self,
@@ -138,11 +138,11 @@ class Simulation:
             ValueError: there is such a workload already, or no such queue; or something has happened already.
         """
         if self._begun:
-            msg = f"workload {workload.name} cannot be placed: something has happened already"
+            msg = f"workload {workload.name!r} cannot be placed after the simulation has started"
             raise ValueError(msg)
-        realm, arrived = self._arrive(workload)
+        runner, arrived = self._arrive(workload)
         arrived.start(
-            _usage(realm.tree.names, arrived.asks, flavors), tuple(dict(each) for each in flavors), second=since
+            _usage(runner.tree.names, arrived.asks, flavors), tuple(dict(each) for each in flavors), second=since
         )
         arrived.queue.use(arrived.usage)
         if fixed:
@@ -151,7 +151,7 @@ class Simulation:
         arrived.queue.running[arrived] = None
         if leaving:
             arrived.evicting = True
-            realm.clock.evict(arrived)
+            runner.clock.evict(arrived)
 
     def finish(self, name: str) -> None:
         """A workload ends, whether it runs or waits.
@@ -160,7 +160,7 @@ class Simulation:
             ValueError: there is no such workload.
         """
         if name not in self._claims:
-            msg = f"there is no workload {name} that could finish"
+            msg = f"workload {name!r} does not exist and cannot finish"
             raise ValueError(msg)
         ended = self._claims.pop(name)
         self._told.pop(name, None)
@@ -177,10 +177,10 @@ class Simulation:
     def rest(self) -> tuple[tuple[str, ...], ...]:
         """Lets everything come to rest, and a moment pass; the queues of each tree that never does."""
         self._begun = True
-        for realm in self._realms:
-            realm.rest()
-            realm.clock.pause()
-        return tuple(tuple(realm.tree.queues) for realm in self._realms if realm.endless)
+        for runner in self._runners:
+            runner.rest()
+            runner.clock.pause()
+        return tuple(tuple(runner.tree.queues) for runner in self._runners if runner.endless)
 
     def settled(self, livelock: tuple[tuple[str, ...], ...] = ()) -> Settled:
         """The state as it is, with the evictions since it was last asked for."""

@@ -184,8 +184,8 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
     Raises:
         ValueError: a name twice, or a cohort that is its own ancestor.
     """
-    once((each.name for each in tenancy.cohorts), "cohort")
-    once((each.name for each in tenancy.queues), "cluster queue")
+    once((each.name for each in tenancy.cohorts), "Cohort")
+    once((each.name for each in tenancy.queues), "ClusterQueue")
     above: dict[str, str | None] = {each.name: each.parent for each in tenancy.cohorts}
     for named in [*(each.parent for each in tenancy.cohorts), *(each.cohort for each in tenancy.queues)]:
         if named is not None:
@@ -195,7 +195,7 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
         at = parent
         while at is not None:
             if at in seen:
-                msg = f"cohort {start}: its parents lead back to {at}; Kueue admits nothing in such a tree"
+                msg = f"Cohort {start}: its parents form a cycle at {at}; Kueue admits nothing in such a tree"
                 raise ValueError(msg)
             seen.add(at)
             at = above[at]
@@ -203,7 +203,7 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
 
 
 def once(names: Iterable[str], kind: str) -> None:
-    """Refuses a name that is there twice.
+    """Rejects duplicate names.
 
     Raises:
         ValueError: the first such name.
@@ -211,6 +211,6 @@ def once(names: Iterable[str], kind: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            msg = f"{kind} {name} is there twice"
+            msg = f"duplicate {kind} {name!r}"
             raise ValueError(msg)
         seen.add(name)

@@ -1,6 +1,6 @@
 """A workload as the simulation sees it, and the queue that it waits in or runs from."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,14 +36,13 @@ class Eviction:
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class WorkloadInfo:
     """One workload's way through its queue.
 
     Attributes:
         born: its place in the order of creation, which it keeps when it is evicted.
         shape: what makes two workloads equal to the scheduler.
         asks: amounts of each pod set, by resource.
-        settled: all that it would use, if its queue has one flavor of each resource; None if there is a choice.
         flavors: of each pod set, by resource, while it runs.
         usage: what it uses while it runs.
         reserved: the second in which its quota was reserved.
@@ -56,7 +55,6 @@ class Claim:
     born: int
     shape: Hashable
     asks: tuple[dict[str, int], ...]
-    settled: Asks | None
     flavors: tuple[dict[str, str], ...] = ()
     usage: Asks = ()
     reserved: int = 0
@@ -111,12 +109,12 @@ class Queue(Node):
         super().__init__(spec.name, parent, spec.weight, quotas, position)
         self.spec = spec
         self.group_of = {resource: group for group in groups for resource in group.covered}
-        self.running: dict[Claim, None] = {}
+        self.running: dict[WorkloadInfo, None] = {}
         self.generation = 0
         self.keeps = spec.preemption.reclaim is not Policy.ANY
 
 
-def claim(workload: Workload, queue: Queue, born: int) -> Claim:
+def claim(workload: Workload, queue: Queue, born: int) -> WorkloadInfo:
     """A workload that arrives at its queue."""
     counts_pods = PODS in queue.group_of
     asks: list[dict[str, int]] = []
@@ -131,19 +129,4 @@ def claim(workload: Workload, queue: Queue, born: int) -> Claim:
             (each.name, each.count, tuple(sorted(each.requests.items())), each.flavors) for each in workload.pod_sets
         ),
     )
-    return Claim(workload, queue, born, shape, tuple(asks), _settled(workload, queue, asks))
-
-
-def _settled(workload: Workload, queue: Queue, asks: Sequence[Mapping[str, int]]) -> Asks | None:
-    """What it would use, where there is no choice of flavors."""
-    usage: dict[int, int] = {}
-    for pods, wanted in zip(workload.pod_sets, asks, strict=True):
-        for resource, amount in wanted.items():
-            group = queue.group_of.get(resource)
-            if group is None or len(group.flavors) != 1:
-                return None
-            name, keys = group.flavors[0]
-            if pods.flavors is not None and name not in pods.flavors:
-                return None
-            usage[keys[resource]] = usage.get(keys[resource], 0) + amount
-    return tuple((key, amount) for key, amount in usage.items() if amount) or None
+    return WorkloadInfo(workload, queue, born, shape, tuple(asks))

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
-from gpu_tenancy.model.admission.attention import Attention
 from gpu_tenancy.model.admission.candidates import Victim
-from gpu_tenancy.model.admission.claims import Claim, Eviction, Scan
 from gpu_tenancy.model.admission.clock import Clock
-from gpu_tenancy.model.admission.cycle import LeftOut, Turn, run_cycle
-from gpu_tenancy.model.admission.forest import Tree
+from gpu_tenancy.model.admission.cohort_tree import Tree
+from gpu_tenancy.model.admission.cycle import Turn, run_cycle
 from gpu_tenancy.model.admission.pool import Pool
 from gpu_tenancy.model.admission.verdicts import Outcome, Verdict
+from gpu_tenancy.model.admission.workload_info import Eviction, Scan, WorkloadInfo
 
 PATIENCE: Final = 64
 """Events after which the guard begins to compare states: most settle in a few."""
@@ -25,7 +24,7 @@ _BEATEN: Final = (Outcome.OVERTAKEN, Outcome.CONTESTED_VICTIMS)
 """Another was faster."""
 
 
-class Realm:
+class Runner:
     """One tree in motion.
 
     Attributes:
@@ -38,17 +37,17 @@ class Realm:
         self.endless = False
         self._dirty = False
         self._pool = Pool(tree.queues.values(), tree.resources)
-        self._attention = Attention(tree, self._pool)
-        self._evicted: Counter[Claim] = Counter()
+        self._cycle = 0
+        self._evicted: Counter[WorkloadInfo] = Counter()
 
-    def submit(self, claim: Claim) -> None:
+    def submit(self, claim: WorkloadInfo) -> None:
         """A workload arrives."""
-        self._attention.arrive(claim)
+        self.tree.lines[claim.queue].arrive(claim)
         self._dirty = True
 
-    def finish(self, claim: Claim) -> None:
+    def finish(self, claim: WorkloadInfo) -> None:
         """A workload ends, whether it ran or waited; either way those aside are looked at again."""
-        self._attention.forget(claim)
+        self.tree.lines[claim.queue].forget(claim)
         if claim.running:
             self._release(claim)
         self.clock.ended()
@@ -77,18 +76,19 @@ class Realm:
                     return
                 seen.add(state)
 
-    def _happen(self, gone: list[Claim], woken: bool) -> None:  # noqa: FBT001 - a pair, as the clock gives it
+    def _happen(self, gone: list[WorkloadInfo], woken: bool) -> None:  # noqa: FBT001 - a pair, as the clock gives it
         for claim in gone:
             if not claim.evicting:
                 continue  # It has ended in the meantime.
             self._release(claim)
-            self._attention.arrive(claim)
+            self.tree.lines[claim.queue].arrive(claim)
         if gone:
             self.clock.ended()
         if woken:
-            self._attention.bring_back()
+            for line in self.tree.lines.values():
+                line.wake()
 
-    def _release(self, claim: Claim) -> None:
+    def _release(self, claim: WorkloadInfo) -> None:
         queue = claim.queue
         queue.free(claim.usage)
         del queue.running[claim]
@@ -96,28 +96,22 @@ class Realm:
         claim.running = claim.evicting = False
         claim.usage, claim.flavors, claim.scan, claim.verdict = (), (), None, None
         self._pool.touch(queue)
-        self._attention.left(queue)
 
     def _cycles(self) -> None:
         """Cycles until one changes nothing, or until only the progress through flavors goes round."""
-        attention = self._attention
         idle: set[Hashable] = set()
-        while heads := attention.heads():
-            known = {head: None for head in heads if attention.knows(head)}
-            asked = [head for head in heads if head not in known]
-            turns = run_cycle(self.tree, asked, attention.cycle, self._pool, LeftOut(attention, known))
-            # Who finds nothing is judged once more, when it is known who runs now.
+        while heads := [head for line in self.tree.lines.values() if (head := line.head)]:
+            self._cycle += 1
+            turns = run_cycle(self.tree, heads, self._cycle, self._pool)
             changed = [self._goes_on(turn) for turn in turns if turn.outcome not in _NOTHING]
             changed += [self._found_nothing(turn) for turn in turns if turn.outcome in _NOTHING]
-            changed += [attention.nothing_again(head) for head in known]
-            if any(changed) or attention.more_turns():
+            if any(changed):
                 idle = set()
                 continue
             mark = frozenset((head.born, _progress(head.scan)) for head in heads if _unfinished(head))
             if mark in idle:
                 break
             idle.add(mark)
-        attention.rest()
 
     def _goes_on(self, turn: Turn) -> bool:
         """What follows from the turn of a head that found something; whether anything has changed by it."""
@@ -140,7 +134,10 @@ class Realm:
         claim.scan = turn.head.assignment.scan
         if _unfinished(claim):
             return False
-        return self._attention.nothing(claim)
+        line = self.tree.lines[claim.queue]
+        if not line.strict:
+            line.aside(claim)
+        return not line.strict
 
     def _admit(self, turn: Turn) -> None:
         claim, assignment = turn.head.claim, turn.head.assignment
@@ -148,9 +145,9 @@ class Realm:
         claim.start(assignment.asks, flavors, second=self.clock.second)
         claim.queue.running[claim] = None
         self._pool.touch(claim.queue)
-        self._attention.came(claim)
+        self.tree.lines[claim.queue].forget(claim)
 
-    def _evict(self, victim: Victim, by: Claim) -> bool:
+    def _evict(self, victim: Victim, by: WorkloadInfo) -> bool:
         claim = victim.claim
         if claim.evicting:
             return False
@@ -173,7 +170,7 @@ class Realm:
         )
 
 
-def _unfinished(claim: Claim) -> bool:
+def _unfinished(claim: WorkloadInfo) -> bool:
     """Whether a head goes on with its next flavors in the next cycle."""
     return claim.scan is not None and claim.scan.unfinished
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from gpu_tenancy.model.admission.candidates import order
-from gpu_tenancy.model.admission.claims import Claim, Queue
 from gpu_tenancy.model.admission.pool import Pool, Rank, Ranked
 from gpu_tenancy.model.admission.quota import Node, edges
 from gpu_tenancy.model.admission.shares import Share, borrows_any, share
+from gpu_tenancy.model.admission.workload_info import Queue, WorkloadInfo
 
 _NONE = Share(weightless=False, value=-1.0)
 
@@ -18,13 +18,13 @@ class Ranking:
     is no longer that of the pool, which begins with the path of the preemptor.
     """
 
-    def __init__(self, preemptor: Queue, mine: list[Claim], pool: Pool, elsewhere: Ranked | None) -> None:
+    def __init__(self, preemptor: Queue, mine: list[WorkloadInfo], pool: Pool, elsewhere: Ranked | None) -> None:
         self._preemptor = preemptor
         self._pool = pool
         self._base = elsewhere or Ranked(pool, None)
         self._touched: set[Node] = {preemptor, *preemptor.path}
         # In place of the pool's, for the queues that this search has had to do with; the first claim is last.
-        self._claims: dict[Queue, list[Claim]] = {preemptor: mine[::-1]}
+        self._claims: dict[Queue, list[WorkloadInfo]] = {preemptor: mine[::-1]}
         self._read: dict[Node, int] = {}
         self._back: dict[Node, dict[Queue, None]] = {}
         self._done: set[Node] = set()
@@ -37,11 +37,11 @@ class Ranking:
             if mine or child in self._base.holders:
                 self._near[cohort] = {child: None}
 
-    def again(self, spared: Iterable[Claim]) -> "Ranking":
+    def again(self, spared: Iterable[WorkloadInfo]) -> "Ranking":
         """Another search over these alone, in the state that this one has left behind."""
         # What the first search removed has changed shares, so nothing of the pool stands.
         other = Ranking(self._preemptor, [], Pool((), self._pool.resources), None)
-        claims: dict[Queue, list[Claim]] = {}
+        claims: dict[Queue, list[WorkloadInfo]] = {}
         for claim in sorted(spared, key=lambda each: order(None, each), reverse=True):
             claims.setdefault(claim.queue, []).append(claim)
         other._claims |= claims
@@ -68,7 +68,7 @@ class Ranking:
                 return True
         return False
 
-    def first(self, queue: Queue) -> Claim | None:
+    def first(self, queue: Queue) -> WorkloadInfo | None:
         """A queue's first candidate."""
         claims = self._of(queue)
         return claims[-1] if claims else None
@@ -77,14 +77,14 @@ class Ranking:
         """Leaves out a queue's first candidate."""
         self._own(queue).pop()
 
-    def take(self, queue: Queue) -> Claim:
+    def take(self, queue: Queue) -> WorkloadInfo:
         """Removes a queue's first candidate from the tree."""
         claim = self._own(queue).pop()
         queue.free(claim.usage)
         self._touch(queue)
         return claim
 
-    def rest(self, queue: Queue) -> list[Claim]:
+    def rest(self, queue: Queue) -> list[WorkloadInfo]:
         """All candidates that a queue has left, which has none then."""
         found = self._of(queue)[::-1]
         self._claims[queue] = []
@@ -100,11 +100,11 @@ class Ranking:
             return self._preemptor if self._of(self._preemptor) else None
         return self._largest(self._preemptor.root)
 
-    def _of(self, queue: Queue) -> list[Claim]:
+    def _of(self, queue: Queue) -> list[WorkloadInfo]:
         found = self._claims.get(queue)
         return self._base.claims.get(queue, []) if found is None else found
 
-    def _own(self, queue: Queue) -> list[Claim]:
+    def _own(self, queue: Queue) -> list[WorkloadInfo]:
         """A queue's candidates, to be changed by this search."""
         if queue not in self._claims:
             self._claims[queue] = list(self._base.claims[queue])

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_tenancy.model.admission.claims import Group, Queue
-from gpu_tenancy.model.admission.queues import Line
+from gpu_tenancy.model.admission.pending_queue import PendingQueue
 from gpu_tenancy.model.admission.quota import Node
 from gpu_tenancy.model.admission.spec import ClusterQueue, Cohort, FairStrategy, Quota, ResourceGroup, Tenancy, parents
+from gpu_tenancy.model.admission.workload_info import Group, Queue
 
 
 @dataclass(eq=False)
@@ -18,16 +18,14 @@ class Tree:
         resources: for each number, the number of its resource.
         lines: who waits at each queue.
         fair: the strategies of fair sharing; None where it is off.
-        deep: whether there are cohorts below a cohort.
     """
 
     names: tuple[tuple[str, str], ...]
     resources: list[int]
     fair: tuple[FairStrategy, ...] | None
-    deep: bool
     queues: dict[str, Queue] = field(default_factory=dict[str, Queue])
     cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
-    lines: dict[Queue, Line] = field(default_factory=dict[Queue, Line])
+    lines: dict[Queue, PendingQueue] = field(default_factory=dict[Queue, PendingQueue])
 
     def flavors_of(self, keys: Sequence[int]) -> tuple[str, ...]:
         """The flavors behind some numbers."""
@@ -73,7 +71,7 @@ def _tree(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort], fair: tuple
     )
     keys = {pair: number for number, pair in enumerate(pairs)}
     kinds = {resource: number for number, resource in enumerate(dict.fromkeys(resource for _, resource in pairs))}
-    tree = Tree(tuple(pairs), [kinds[resource] for _, resource in pairs], fair, len(cohorts) > 1)
+    tree = Tree(tuple(pairs), [kinds[resource] for _, resource in pairs], fair)
     own: dict[Node, list[Quota]] = {}
     by_name = {each.name: each for each in cohorts}
 
@@ -94,7 +92,7 @@ def _tree(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort], fair: tuple
         node = Queue(queue, parent, quotas, _groups(queue, keys), position)
         own[node] = quotas
         tree.queues[queue.name] = node
-        tree.lines[node] = Line(queue.strategy)
+        tree.lines[node] = PendingQueue(queue.strategy)
     for root in [each for each in own if each.parent is None]:
         _sum_up(root, own)
         _measure(root, tree.resources, len(kinds))
@@ -129,13 +127,13 @@ def _groups(queue: ClusterQueue, keys: Mapping[tuple[str, str], int]) -> tuple[G
         covered = group.covered
         twice = sorted(seen & covered)
         if twice:
-            msg = f"cluster queue {queue.name}: {', '.join(twice)} is in two resource groups"
+            msg = f"ClusterQueue {queue.name}: {', '.join(twice)} is covered by two resource groups"
             raise ValueError(msg)
         seen |= covered
         for flavor in group.flavors:
             lacking = sorted(covered - set(flavor.resources))
             if lacking:
-                msg = f"cluster queue {queue.name}: flavor {flavor.flavor} has no quota of {', '.join(lacking)}"
+                msg = f"ClusterQueue {queue.name}: flavor {flavor.flavor} has no quota for {', '.join(lacking)}"
                 raise ValueError(msg)
         flavors = tuple(
             (each.flavor, {resource: keys[each.flavor, resource] for resource in each.resources})

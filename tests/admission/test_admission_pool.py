@@ -1,13 +1,11 @@
-"""Who is left asleep changes nothing: with proofs and without them, the same happens at the same time."""
+"""Candidates and shares that are kept from cycle to cycle are those that a new look finds."""
 
 import random
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from admission_builders import GPU, queue, work
-from hypothesis import HealthCheck, example, given, settings
+from admission_builders import GPU
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu_tenancy.model.admission import (
@@ -28,11 +26,10 @@ from gpu_tenancy.model.admission import (
     Strategy,
     Tenancy,
     Workload,
-    attention,
     cycle,
     run,
+    runner,
     settle,
-    settling,
 )
 from gpu_tenancy.model.admission.pool import Pool
 
@@ -113,28 +110,6 @@ class World:
         return [settle(self.tenancy, [each for step in self.steps for each in step.submit])]
 
 
-def without_words(settled: list[Settled]) -> list[Settled]:
-    """Who is left asleep was last looked at earlier, so the words about it may be older."""
-    return [replace(each, pending=tuple(replace(one, why="") for one in each.pending)) for each in settled]
-
-
-def never(*_: Any, **__: Any) -> None:
-    """No proof, no short cut."""
-
-
-@MANY
-@given(st.integers(0, 10**9), st.booleans())
-@example(seed=228732, at_once=False)  # A head that goes round its flavors beside one that is left asleep.
-def test_the_same_happens_when_nobody_is_left_asleep(seed: int, at_once: bool) -> None:  # noqa: FBT001 - hypothesis
-    world = World(seed)
-    asleep = world.happens(at_once=at_once)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "prove", never)
-        patch.setattr(cycle, "fits_at_once", never)
-        awake = world.happens(at_once=at_once)
-    assert without_words(asleep) == without_words(awake)
-
-
 @MANY
 @given(st.integers(0, 10**9))
 def test_candidates_and_shares_that_are_kept_are_those_of_the_moment(seed: int) -> None:
@@ -142,42 +117,9 @@ def test_candidates_and_shares_that_are_kept_are_those_of_the_moment(seed: int) 
     kept = world.happens(at_once=False)
     of_a_cycle = cycle.run_cycle
 
-    def anew(tree: Any, heads: Any, number: int, pool: Pool, left_out: Any) -> Any:
-        return of_a_cycle(tree, heads, number, Pool(pool.queues, pool.resources), left_out)
+    def anew(tree: Any, heads: Any, number: int, pool: Pool) -> Any:
+        return of_a_cycle(tree, heads, number, Pool(pool.queues, pool.resources))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settling, "run_cycle", anew)
+        patch.setattr(runner, "run_cycle", anew)
         assert world.happens(at_once=False) == kept
-
-
-def looks(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> int:
-    """How often a head is judged."""
-    count = 0
-    judge = cycle._judge  # pyright: ignore[reportPrivateUsage] - what is counted
-
-    def counted(*args: Any) -> Any:
-        nonlocal count
-        count += 1
-        return judge(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cycle, "_judge", counted)
-        happens()
-    return count
-
-
-@pytest.mark.parametrize("reclaim", [Policy.ANY, Policy.LOWER, Policy.NEVER])
-def test_those_who_wait_for_others_guarantees_are_not_looked_at_each_time_that_something_ends(
-    reclaim: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rules = Preemption(Policy.LOWER, reclaim)
-    queues = tuple(queue(f"q{n}", 4, preemption=rules) for n in range(40))
-    came = [work(f"w{n}-{k}", f"q{n}", 2, priority=k % 3) for k in range(4) for n in range(40)]
-    ends = [Step(finish=(f"w{n}-0",)) for n in range(40)]
-
-    def happens() -> None:
-        run(Tenancy(queues), [Step(tuple(came)), *ends])
-
-    asleep = looks(monkeypatch, happens)
-    monkeypatch.setattr(attention, "prove", never)
-    assert asleep * 4 < looks(monkeypatch, happens)
