@@ -1,9 +1,9 @@
-# Everything here works from a fresh clone: the first command that needs it sets up uv, Python packages and the control
-# plane's programs, and says so.
+# Every target works from a fresh clone: uv, Python packages and the programs of the control plane are installed when a
+# target needs them first.
 STACK ?= local
 OUT ?= out/$(STACK)
 
-# A home that cannot be written to, as in many containers: caches and state are kept in .home of this folder instead.
+# If HOME is not writable, as in many containers, caches and state are kept in .home of this folder.
 ifneq ($(shell [ -d "$$HOME" ] && [ -w "$$HOME" ] && echo writable),writable)
 export HOME := $(CURDIR)/.home
 $(shell mkdir -p "$(CURDIR)/.home")
@@ -14,26 +14,26 @@ PYTHONS := 3.11 to 3.14
 OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
 RUN := $(UV) run --frozen --no-sync
-# On a terminal uv draws its own progress; elsewhere its list of packages would be all that one sees.
+# On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests lint style types bench schema policies simulate ready ready-clouds
+.PHONY: up down preview test tests lint style types bench docs schema policies simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
-help: ## What there is
+help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-up: ready ## The stack $(STACK) on the embedded platform, put to the test
+up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees
 	@$(RUN) tenancy up $(STACK)
 
-down: ready ## The embedded platform gone
+down: ready ## Stop the embedded platform and delete its data
 	@$(RUN) tenancy down
 
-preview: ready-clouds ## What $(STACK) will be, as a tree and as YAML in $(OUT)
+preview: ready-clouds ## Preview stack $(STACK), with a report and YAML objects in $(OUT)
 	@$(RUN) tenancy preview $(STACK) --out $(OUT)
 
-# While tests wait for servers, cores are free: the types are checked beside them.
-test: ready-clouds style ## Lint, types, contracts, tests on a real API server, the preview of every stack
+# Tests wait for servers most of the time, so the types are checked at the same time.
+test: ready-clouds style ## Run all checks: lint, types, import contracts, and tests on a real API server
 	@$(MAKE) --no-print-directory -j 2 tests types
 
 tests: ready-clouds
@@ -46,21 +46,26 @@ style: ready-clouds
 	@$(RUN) ruff format --check
 
 types: ready-clouds
-	@said=$$({ $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
-	  failed=$$?; printf '\n%s\n' "$$said"; exit $$failed
+	@output=$$({ $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
+	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## The offline preview of 1 to 1,000 teams, and 1,000 resources through the policy packs
+bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,000 resources, and admission
 	@$(RUN) python -m benchmarks.preview
 	@$(RUN) python -m benchmarks.policies
 	@$(RUN) python -m benchmarks.admission
 
-simulate: ready ## What Kueue would do in the scenarios of SCENARIOS=FILE, written to OUT=FILE
+simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)
 
-schema: ready ## stacks/schema.json, from the model
+schema: ready ## Generate stacks/schema.json from the model
 	@$(RUN) tenancy schema --out stacks/schema.json
 
-policies: ready ## docs/policies.md, from the rules
+docs: ready-clouds ## Generate docs pages from the model and commands; build the site in out/site
+	@$(RUN) python -m gpu_tenancy.console.documentation
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict --site-dir out/site
+	@echo "site: out/site/index.html"
+
+policies: ready ## Generate docs/policies.md from the rules
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
 ready: .venv/ready
@@ -72,7 +77,7 @@ ready-clouds: .venv/ready-clouds
 	@$(SYNC) --inexact || { $(FAILED); }
 	@touch $@
 
-# The clouds' SDKs are extras: `make up` needs none of them.
+# The SDKs of the clouds are extras, because `make up` does not need them.
 .venv/ready-clouds: pyproject.toml uv.lock | $(OWN_UV)
 	@echo "installing Python packages with the SDKs of all clouds (1.2 GB)"
 	@$(SYNC) --all-extras || { $(FAILED); }
@@ -81,7 +86,7 @@ ready-clouds: .venv/ready-clouds
 FAILED = echo "error: Python packages are not installed (see above). Python $(PYTHONS), a package index and 2 GB of\
  disk are required; run the same command again to continue" >&2; exit 1
 
-# A virtual environment where Python can make one; Debian's has pip in packages of its own.
+# A virtual environment if Python can create one; Debian packages venv and pip separately.
 .uv/bin/uv:
 	@command -v python3 >/dev/null || { echo "error: no python3 on the PATH; install Python $(PYTHONS)" >&2; exit 1; }
 	@echo "installing uv $(UV_VERSION)"

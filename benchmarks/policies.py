@@ -49,10 +49,10 @@ from judge.reading import View
 from judge.resources import Resource
 from judge.stacks import Stack
 from judge.secrets import Secrets
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 from {module} import PACK
 
-court = Court(PACK)
+evaluator = Evaluator(PACK)
 
 
 def plain(value):
@@ -76,10 +76,10 @@ def resource(args):
 def one(rule):
     def validate(args, report):
         if rule.on.takes(Resource(args.resource_type)):
-            for each in court._judged(rule, resource(args), Stack(())):
+            for each in evaluator.findings(rule, resource(args), Stack(())):
                 report(each.message)
 
-    return ResourceValidationPolicy(rule.name, rule.says, validate)
+    return ResourceValidationPolicy(rule.name, rule.title, validate)
 
 
 def whole(rule):
@@ -87,10 +87,10 @@ def whole(rule):
         stack = Stack([resource(each) for each in args.resources])
         for each in stack.resources:
             if rule.on.takes(each):
-                for found in court._judged(rule, each, stack):
+                for found in evaluator.findings(rule, each, stack):
                     report(found.message, found.urn)
 
-    return StackValidationPolicy(rule.name, rule.says, validate)
+    return StackValidationPolicy(rule.name, rule.title, validate)
 
 
 PolicyPack(PACK.name, [(whole if rule.whole else one)(rule) for rule in PACK.rules])

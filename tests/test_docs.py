@@ -1,15 +1,35 @@
-"""The pages under docs/ do what they say."""
+"""The pages under docs/ are true: links, command lines, stacks, generated pages, and the steps of another-cloud.md."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 from sys import executable
+from typing import Any
 
 import pytest
+import typer
 import yaml
+from jsonschema import Draft202012Validator
 from repository import ROOT
+from typer.core import TyperGroup
+from typer.testing import CliRunner
+from workflow_tools import commands
+
+from gpu_tenancy.console import documentation
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.model.admission.unmodelled import Unmodelled
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.schema import file_schema
+from gpu_tenancy.model.source import read_file
+from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.model.whatif import play, read_story
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 PARTS = ("gpu_tenancy", "components", "stacks", "__main__.py", "Pulumi.yaml")
 BLOCK = re.compile(r"^```(yaml|python|diff)\n# (file|add to|in): (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -94,7 +114,9 @@ def test_the_added_cloud_refuses_what_its_row_refuses(copy: Path) -> None:
     stack.write_text(stack.read_text(encoding="utf-8").replace("fabric: true", "capacity: spot"), encoding="utf-8")
     code, words, _ = preview(copy, "coreweave")
     assert code == 1
-    assert "pools.h100.capacity: spot is not there: node pools of CKS have no spot nodes here; use on-demand" in words
+    assert (
+        "pools.h100.capacity: spot is not available: node pools of CKS have no spot nodes here; use on-demand" in words
+    )
 
 
 def test_without_its_module_the_added_cloud_is_unknown_to_the_project(copy: Path) -> None:
@@ -118,3 +140,210 @@ def test_a_service_that_is_only_described_needs_rows_alone(copy: Path) -> None:
     )
     code, words, _ = preview(copy, "described")
     assert code == 0, words
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Where a link can lead: ids, and headings whose anchor is the same on GitHub and in MkDocs."""
+    text = prose(page)
+    found = set(re.findall(r'<a id="([^"]+)">', text))
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        letters = re.sub(r"[^\w\s-]", "", heading).strip().lower()
+        github, mkdocs = letters.replace(" ", "-"), re.sub(r"[-\s]+", "-", letters)
+        found |= {github} & {mkdocs}
+    return found
+
+
+@EACH_PAGE
+def test_every_relative_link_resolves(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.is_file(), target
+        assert not anchor or anchor in anchors(file), target
+        if page.parent.name == "docs":
+            assert file.parent == page.parent, f"{target} is not part of the site"
+
+
+@EACH_PAGE
+def test_every_command_line_parses(page: Path) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for block in fenced(page, "sh"):
+        for name, *words in commands(block):
+            assert name in group.commands, name
+            group.commands[name].make_context(name, words)
+    # In a sentence a command may be shortened, so only its name and options are known.
+    for line in re.findall(r"`(?:\.venv/bin/)?tenancy ([^`]+)`", prose(page)):
+        name, *words = line.split()
+        if name == "…":
+            continue
+        assert name in group.commands, line
+        known = {option for parameter in group.commands[name].params for option in parameter.opts}
+        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known | {"--help"}, line
+
+
+@EACH_PAGE
+def test_every_make_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= targets
+    wanted = {"README.md": {"up", "test"}, "getting-started.md": {"up", "down", "test", "preview"}}
+    assert wanted.get(page.name, set()) <= named
+
+
+def stacks() -> Iterator[Any]:
+    """The stacks and the parts of stacks that pages show, but for those that another test follows."""
+    for page in PAGES:
+        for number, block in enumerate(fenced(page, "yaml")):
+            if f"{NAMESPACE}:" in block and not block.startswith("# file:"):
+                yield pytest.param(block, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("block", list(stacks()))
+def test_every_stack_loads(block: str, tmp_path: Path) -> None:
+    """A part of a stack is loaded over a whole one: operators over one that creates nodes, others over `local`."""
+    file = tmp_path / "Pulumi.page.yaml"
+    content = yaml.safe_load(block)
+    if "config" in content:
+        file.write_text(block, encoding="utf-8")
+    else:
+        base = "dev-aws" if f"{NAMESPACE}:operators" in content else "local"
+        whole = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{base}.yaml").read_text(encoding="utf-8"))["config"]
+        around: dict[str, Any] = {} if f"{NAMESPACE}:pools" in content else whole
+        if f"{NAMESPACE}:teams" in content:
+            around.pop(f"{NAMESPACE}:datasets", None)  # they name the teams of `local`
+        file.write_text(yaml.safe_dump({"config": around | content}), encoding="utf-8")
+    load(read_file(file))
+
+
+def test_the_cloud_of_the_page_is_read_as_it_says(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.page.yaml"
+    file.write_text("config:\n" + fenced(ROOT / "docs" / "clouds.md", "yaml")[0], encoding="utf-8")
+    assert load(read_file(file)).pools["h100"].capacity.kind == "spot"
+
+
+def test_the_jobs_of_the_page_are_simulated_on_the_stack_local(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(fenced(ROOT / "docs" / "simulation.md", "yaml")[0], encoding="utf-8")
+    tree = Tree(load(read_file(ROOT / "stacks" / "Pulumi.local.yaml")))
+    *_, last = play(tree, read_story(file, tree))
+    assert [(job.workload, job.gpus) for job in last.running] == [("try", 8)]
+
+
+def test_the_output_of_the_page_is_that_of_the_simulation() -> None:
+    table = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8").partition("```\nteam ")[2].partition("```")[0]
+    done = CliRunner().invoke(app, ["whatif", "local", "--last", "ml-research", "--project", str(ROOT)])
+    output = [line.split() for line in done.output.splitlines()]
+    rows = [line.split() for line in table.splitlines()[1:]]
+    assert len(rows) == 2
+    assert all(row in output for row in rows)
+
+
+def test_what_the_simulation_leaves_out_is_on_its_page() -> None:
+    section = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8").partition("## What it leaves out")[2]
+    rows = re.findall(r"^\| (?!feature of|-)(.+?) \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert len(rows) == len(Unmodelled)
+
+
+@pytest.mark.parametrize("path", [documentation.STACK, documentation.COMMANDS, documentation.CLOUDS], ids=str)
+def test_a_generated_page_is_up_to_date(path: Path) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert text == documentation.pages(ROOT)[path], "run `make docs`"
+
+
+def test_what_each_cloud_supports_is_in_the_table() -> None:
+    headings, rows = documentation.abilities()
+    page = (ROOT / documentation.CLOUDS).read_text(encoding="utf-8")
+    for line in (headings, *rows):
+        assert f"| {' | '.join(line)} |" in page
+
+
+@pytest.fixture(scope="module")
+def reference() -> documentation.Reference:
+    return documentation.Reference(
+        file_schema(), [read_file(file).sections for file in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))]
+    )
+
+
+def test_the_reference_has_every_section_and_an_example_of_every_key(reference: documentation.Reference) -> None:
+    assert set(reference.places) == set(reference.sections)
+    keys = {("", key): schema for key, schema in reference.top.items()} | {
+        (name, key): schema
+        for name, section in reference.sections.items()
+        for key, schema in section.get("properties", {}).items()
+    }
+    assert set(reference.examples) <= set(keys)
+    assert {key for key, schema in keys.items() if "const" not in schema} <= set(reference.examples)
+    for key, example in reference.examples.items():
+        validator: Any = Draft202012Validator({**keys[key], "$defs": reference.sections})
+        assert validator.is_valid(example), key
+
+
+def test_the_reference_has_the_unit_of_an_amount(reference: documentation.Reference) -> None:
+    page = documentation.stack_page(reference)
+    assert "| `cpu` | CPUs | none |" in page
+    assert "| `memory` | bytes | none |" in page
+    assert "| `startup` | duration | `10m` |" in page
+    assert "| `size` | bytes | `200Gi` |" in page
+    assert "`keda: off`" in page
+
+
+def test_every_command_is_in_the_command_reference() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    page = documentation.commands_page()
+    for name, command in group.commands.items():
+        _, found, section = page.partition(f"\n## {name}\n")
+        assert found or command.hidden, name
+        section = section.partition("\n## ")[0]
+        for parameter in () if command.hidden else command.params:
+            assert all(f"`{option}`" in section for option in parameter.opts if option.startswith("-")), name
+
+
+def test_every_file_that_contributing_names_exists() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = [path for cell in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for path in re.findall(r"`(.+?)`", cell)]
+    assert len(named) > 30
+    for path in named:
+        place = ROOT / path
+        assert place.is_dir() if path.endswith("/") else place.is_file(), path
+
+
+def test_the_site_has_every_page() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed(site["nav"])) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def listed(nav: Any) -> Iterator[str]:
+    """The pages of a navigation, in which a section is a list of its own."""
+    for entry in nav:
+        ((_, inner),) = entry.items()
+        yield from [inner] if isinstance(inner, str) else listed(inner)
+
+
+@EACH_PAGE
+def test_every_path_in_a_sentence_exists(page: Path) -> None:
+    rooms = "gpu_tenancy|components|policy|tests|stacks|docs|benchmarks"
+    for path in re.findall(rf"`((?:{rooms})/[\w./-]+)`", prose(page)):
+        assert "NAME" in path or (ROOT / path).exists(), path
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = run(
+        [executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert (tmp_path / "site" / "quota-model" / "index.html").is_file()

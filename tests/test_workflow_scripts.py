@@ -11,8 +11,8 @@ from workflow_tools import FOLDER, run_script, script
 
 from gpu_tenancy.console.gitops.joined import MARK
 
-STICKY = "Write the comment, or write over it"
-ISSUE = "One issue, opened, written over or closed"
+STICKY = "Create or update the comment"
+ISSUE = "Open, update or close the drift issue"
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -73,7 +73,7 @@ def test_what_pulumi_said_is_laid_over_where_it_said_something(previews: Path) -
         f"preview code-0 {asked}/code-0 --pulumi-preview real/real-code-0/preview.json",
         f"preview code-2 {asked}/code-2",
     ]
-    assert "::error title=A mandatory rule is broken::" in done.stdout
+    assert "::error title=Mandatory policy violation::" in done.stdout
 
 
 GH = """#!/bin/bash
@@ -107,7 +107,7 @@ def test_the_first_comment_is_written(tmp_path: Path) -> None:
         "api --method POST repos/o/r/issues/7/comments --input body.json --silent"
     ]
     assert json.loads((tmp_path / "sent").read_text())["body"] == (
-        f"{MARK}\nwords\n\n*By the program of abc; the page of each stack is an [artifact of this run](https://run).*\n"
+        f"{MARK}\nwords\n\n*Preview of commit abc. The report of each stack is an [artifact of this run](https://run).*\n"
     )
 
 
@@ -167,10 +167,10 @@ def test_drift_opens_one_issue_and_writes_over_it(tmp_path: Path) -> None:
         folder.mkdir()
         assert drifted(folder, {"dev": "0", "prod": "7", "lost": ""}, there=there) == [asked]
         sent = json.loads((folder / "sent").read_text())
-        assert sent["title"] == "Drift: 2 of the stacks are not what this branch declares"
+        assert sent["title"] == "Drift: 2 stacks differ from this branch"
         assert sent["body"].startswith("<!-- gpu-tenancy: drift -->\n")
         assert "## prod\n\n~~~~~~text\n~ prod differs\n\n~~~~~~" in sent["body"]
-        assert "## lost\n\n~~~~~~text\nThe check did not come to its end; see the run." in sent["body"]
+        assert "## lost\n\n~~~~~~text\nThe check did not finish; see the workflow run." in sent["body"]
         assert "## dev" not in sent["body"]
 
 
@@ -180,7 +180,7 @@ def test_without_drift_the_issue_is_closed_and_none_is_opened(tmp_path: Path) ->
         (
             tmp_path / "open",
             [OURS],
-            ["issue close 5 --repo o/r --comment Nothing differs any more: https://run"],
+            ["issue close 5 --repo o/r --comment No drift: https://run"],
         ),
     ):
         folder.mkdir()

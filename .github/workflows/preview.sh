@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The offline preview of each stack named on the standard input, one a line, against a ref. Leaves for
-# each a folder OUT/<stack>: report.md, report.html, errors.txt, exit-code; and OUT/comment.md of all of them.
-# Usage: preview.sh REF OUT [REAL], where REAL/real-<stack>/preview.json is what `pulumi preview --json` said.
-# Ends with the gravest exit code: 3 a mistake in the program, 1 a stack is wrong, 2 a mandatory rule is broken.
+# Previews each stack that is named on standard input, one per line, against a git ref. Writes a folder OUT/<stack>
+# for each: report.md, report.html, errors.txt, exit-code; and OUT/comment.md for all of them.
+# Usage: preview.sh REF OUT [REAL], where REAL/real-<stack>/preview.json is the output of `pulumi preview --json`.
+# Exits with the most severe exit code: 3 internal error, 1 invalid stack, 2 mandatory policy violation.
 set -euo pipefail
 ref=$1
 out=$2
 real=${3:-}
 mkdir -p "$out"
 
-# A word to GitHub's runner; elsewhere it would only be noise.
+# A workflow command for GitHub's runner; other runners do not need it.
 tell() {
   if [[ ${GITHUB_ACTIONS:-} == true ]]; then
     echo "::$1"
@@ -20,9 +20,9 @@ while IFS= read -r stack; do
   folder=$out/$stack
   mkdir -p "$folder"
   options=(--base "$ref" --policy workloads --policy clouds --out "$folder")
-  said=$real/real-$stack/preview.json
-  if [[ -n $real && -s $said ]]; then
-    options+=(--pulumi-preview "$said")
+  real_preview=$real/real-$stack/preview.json
+  if [[ -n $real && -s $real_preview ]]; then
+    options+=(--pulumi-preview "$real_preview")
   fi
   code=0
   tell "group::$stack"
@@ -32,13 +32,13 @@ while IFS= read -r stack; do
   echo "$code" > "$folder/exit-code"
 done
 code=0
-# Some room is left for what whoever posts it adds.
+# Below the limit of GitHub, because comment.yaml adds some text.
 .venv/bin/tenancy comment "$out" --out "$out/comment.md" --limit 64000 || code=$?
 case $code in
   0) ;;
-  1) tell "error title=A stack is wrong::The comment names file, line and mend." ;;
-  2) tell "error title=A mandatory rule is broken::The comment names rule, resource and mend." ;;
-  3) tell "error title=A mistake in the program::Nothing was judged; the log has its trace of calls." ;;
-  *) tell "error title=The preview ended with $code::The log says why." ;;
+  1) tell "error title=Invalid stack::The comment has the file, the line and the fix." ;;
+  2) tell "error title=Mandatory policy violation::The comment has the rule, the resource and the fix." ;;
+  3) tell "error title=Internal error::Policies were not evaluated; see the traceback in the log." ;;
+  *) tell "error title=Preview exited with code $code::See the log." ;;
 esac
 exit "$code"

@@ -1,4 +1,4 @@
-"""What the catalogue knows, for people: what each cloud can do with a pool, and its machines."""
+"""Tables of the catalogue: what each cloud supports in a node pool, and its machine types."""
 
 from collections.abc import Iterator
 
@@ -12,37 +12,39 @@ NO = "no"
 
 
 def abilities() -> tuple[list[str], list[list[str]]]:
-    """What each cloud can: the headings, and a row for each ability. README's table is this one."""
-    rules = list(clouds().values())
-    kinds = list(rules[0].capacity)
+    """What each cloud supports in a node pool: headings and rows, also for docs/clouds.md."""
+    all_rules = list(clouds().values())
+    kinds = list(all_rules[0].capacity)
     rows = [
-        *([f"`{kind}`", *(_capacity(each.capacity[kind]) for each in rules)] for kind in kinds),
-        ["`compact`", *(", ".join(each.compact) or NO for each in rules)],
-        ["`fabric`", *(", ".join(each.fabrics) or NO for each in rules)],
-        ["`driver`, the first if unsaid", *(", ".join(f"`{name}`" for name in each.drivers) for each in rules)],
-        ["`sharing.mig` is cut by", *(_sharing(each, "mig") for each in rules)],
-        ["`sharing.timeSlicing` is by", *(_sharing(each, "timeSlicing") for each in rules)],
+        *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
+        ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
+        ["`fabric`", *(", ".join(rules.fabrics) or NO for rules in all_rules)],
+        ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
+        ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
+        ["`sharing.timeSlicing` is set up by", *(_sharing(rules, "timeSlicing") for rules in all_rules)],
     ]
-    return ["", *(each.title for each in rules)], rows
+    return ["", *(rules.title for rules in all_rules)], rows
 
 
 def _capacity(rule: CapacityRule) -> str:
     if rule.refused:
         return NO
     needs = [
-        "a reservation" if rule.reservation else "",
+        "needs a reservation" if rule.reservation else "",
         f"{rule.zones} zone" if rule.zones else "",
         f"`nodes.min: {rule.min}`" if rule.min is not None else "",
         f"at most {rule.longest / 86400:g} days" if rule.longest else "",
-        "Kueue asks" if rule.by_queue else "",
+        "requested by Kueue" if rule.by_queue else "",
     ]
     return ", ".join(filter(None, needs)) or "yes"
 
 
 def _sharing(rules: CloudRules, what: str) -> str:
-    found = {name: _rule(mode, what) for name, mode in rules.drivers.items()}
-    said = [f"the {rule.by} (`{name}`)" if len(found) > 1 else rule.by for name, rule in found.items() if rule]
-    return ", ".join(said) or NO
+    by_driver = {name: _rule(mode, what) for name, mode in rules.drivers.items()}
+    cells = [
+        f"{rule.by} (driver `{name}`)" if len(by_driver) > 1 else rule.by for name, rule in by_driver.items() if rule
+    ]
+    return ", ".join(cells) or NO
 
 
 def _rule(mode: DriverMode, what: str) -> SharingRule | None:
@@ -50,7 +52,7 @@ def _rule(mode: DriverMode, what: str) -> SharingRule | None:
 
 
 def abilities_table() -> Table:
-    """The abilities, for a terminal."""
+    """The table of `abilities`, for a terminal."""
     headings, rows = abilities()
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in headings:
@@ -61,11 +63,11 @@ def abilities_table() -> Table:
 
 
 def machines_table(cloud: str | None) -> Table:
-    """The catalogue's machines, of one cloud or of all."""
+    """The machine types of one cloud; of all clouds for None."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("machine", "cloud", "GPUs", "memory of each", "cpus", "memory", "for pods", "fabric"):
+    for heading in ("machine", "cloud", "GPUs", "memory per GPU", "CPUs", "memory", "allocatable", "fabric"):
         table.add_column(heading)
-    for heading in ("$ an hour", "spot"):
+    for heading in ("$/hour", "$/hour spot"):
         table.add_column(heading, justify="right")
     for machine in _sorted(cloud):
         table.add_row(*_cells(machine))
@@ -85,15 +87,15 @@ def _cells(machine: Machine) -> Iterator[str]:
     yield format_bytes(gpu.memory) if gpu else ""
     yield f"{machine.cpu // 1000}"
     yield format_bytes(machine.memory)
-    yield f"{cpu // 1000}, {format_bytes(memory)}"
+    yield f"{cpu // 1000} CPUs, {format_bytes(memory)}"
     yield _fabric(machine)
     yield _price(machine.price.on_demand)
     yield _price(machine.price.spot)
 
 
 def _fabric(machine: Machine) -> str:
-    found = machine.network
-    return f"{found.interfaces} x {found.fabric}" if found and found.fabric else ""
+    network = machine.network
+    return f"{network.interfaces} x {network.fabric}" if network and network.fabric else ""
 
 
 def _price(amount: float | None) -> str:

@@ -13,16 +13,16 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="GPU platforms that teams share: previews without any credential, and a platform of your own to try them on.",
+    help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
 for group in (starting, previewing, stacks, whatif, live, platform, render, facts, simulate):
     group.register(app)
 
 
 def main() -> None:
-    """Runs the command; an error that nobody foresaw is 3, with its trace of calls for a bug report."""
+    """Runs the command; an unexpected error prints its traceback for a bug report and exits with code 3."""
     try:
         app()
-    except Exception:  # noqa: BLE001 - the last place that could say it
+    except Exception:  # noqa: BLE001 - the last place that can report it
         Console(stderr=True).print_exception(max_frames=20)
         sys.exit(terminal.INTERNAL)

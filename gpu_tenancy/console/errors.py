@@ -1,14 +1,14 @@
-"""Errors that the `tenancy` command shows as a sentence, without a trace of calls."""
+"""Errors that the `tenancy` command prints as one message, without a traceback."""
 
 
 class ConsoleError(Exception):
-    """Something outside this program is not as it must be.
+    """A problem outside this program: in a file, a cluster, the network or the arguments.
 
     Attributes:
-        what: what failed, with the place and value.
-        mend: what to do about it.
+        what: the problem, with its place and value.
+        fix: what the user should do, in the imperative.
     """
 
-    def __init__(self, what: str, mend: str) -> None:
-        self.what, self.mend = what, mend
-        super().__init__(f"{what}; {mend}")
+    def __init__(self, what: str, fix: str) -> None:
+        self.what, self.fix = what, fix
+        super().__init__(f"{what}; {fix}")

@@ -10,10 +10,10 @@ Report = Callable[[str], None]
 """Takes one line of progress."""
 
 Advance = Callable[[int], None]
-"""Takes how many units are done by now, of the total."""
+"""Takes the number of units that are done so far."""
 
 INTERVAL: Final = 15.0
-"""Seconds between two lines where no bar can be drawn."""
+"""Seconds between two progress lines if no bar can be drawn."""
 
 
 @runtime_checkable
@@ -27,45 +27,45 @@ class Bars(Protocol):
 
 @contextmanager
 def measured(report: Report, what: str, total: int, unit: str) -> Generator[Advance]:
-    """Shows how much of a piece of work is done: as a bar where the report can draw one, else by a line now and then.
+    """Shows progress as a bar if the report can draw one, otherwise as a line every `INTERVAL` seconds.
 
     Args:
-        report: who is told.
+        report: receives the lines.
         what: the work, such as `compiling`.
-        total: how many units it has.
-        unit: the noun they count, such as `packages`.
+        total: number of units.
+        unit: noun for the units, such as `packages`.
     """
     if isinstance(report, Bars):
         with report.bar(what, total, unit) as advance:
             yield advance
         return
-    with _told(report, what, total, unit) as advance:
+    with _in_lines(report, what, total, unit) as advance:
         yield advance
 
 
 @contextmanager
-def _told(report: Report, what: str, total: int, unit: str) -> Generator[Advance]:
+def _in_lines(report: Report, what: str, total: int, unit: str) -> Generator[Advance]:
     began, done, ended = time.monotonic(), 0, Event()
 
     def advance(now: int) -> None:
         nonlocal done
         done = now
 
-    def tell() -> None:
+    def report_regularly() -> None:
         while not ended.wait(INTERVAL):
             report(line(what, done, total, unit, time.monotonic() - began))
 
-    teller = Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = Thread(target=report_regularly, daemon=True)
+    reporter.start()
     try:
         yield advance
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
 
 
 def line(what: str, done: int, total: int, unit: str, seconds: float) -> str:
-    """Progress in words: `compiling: 812 of 2,673 packages, about 4 min left`."""
+    """One line of progress: `compiling: 812 of 2,673 packages, about 4 min left`."""
     counted = f"{what}: {done:,} of {total:,} {unit}"
     if not 0 < done < total:
         return counted
@@ -74,4 +74,4 @@ def line(what: str, done: int, total: int, unit: str, seconds: float) -> str:
 
 
 _IN_SECONDS: Final = 90
-"""Up to here, seconds read better than minutes."""
+"""Longer times are shown in minutes."""

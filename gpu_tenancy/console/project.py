@@ -1,4 +1,4 @@
-"""A project's stacks, read and rendered without Pulumi's engine."""
+"""A Pulumi project and its stacks, read and rendered without the Pulumi engine."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,23 +16,23 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 
 _FILE: Final = "Pulumi.yaml"
-"""What makes a folder a Pulumi project."""
+"""The file that marks a folder as a Pulumi project."""
 
 
 class RenderError(Exception):
-    """What a stack declares cannot be deployed; each problem names object, value, rule and mend.
+    """The rendered resources cannot be deployed; each problem has object, value, rule and fix.
 
-    It means a mistake in the program: what a stack may get wrong is said before it is rendered.
+    It means a bug in the program: errors in a stack file are reported before it is rendered.
     """
 
-    def __init__(self, found: tuple[str, ...]) -> None:
-        self.problems = found
-        super().__init__("\n".join(found))
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A stack, and all that it will be."""
+    """A stack with its rendered resources."""
 
     name: str
     stack: Stack
@@ -44,35 +44,38 @@ def project_folder(given: Path | None = None) -> Path:
     """The folder of `Pulumi.yaml`, the program and its stacks.
 
     Args:
-        given: by the user; left out, the working directory or the nearest above it that has a `Pulumi.yaml`.
+        given: the folder that the user specified; None for the working directory or its nearest parent that has a
+            `Pulumi.yaml`.
 
     Raises:
         ConsoleError: there is no Pulumi project.
     """
     if given:
         if not (given / _FILE).is_file():
-            raise ConsoleError(f"{given} has no {_FILE}", "specify the folder of a Pulumi project")
+            raise ConsoleError(
+                f"{given}: no {_FILE} in this folder", "specify the folder of a Pulumi project with --project"
+            )
         return given
-    here = Path.cwd()
-    for folder in (here, *here.parents):
+    working = Path.cwd()
+    for folder in (working, *working.parents):
         if (folder / _FILE).is_file():
             return folder
     raise ConsoleError(
-        f"no {_FILE} in {here} or in a folder above it",
-        "change to a project, specify it with --project, or run `tenancy init FOLDER` to make one",
+        f"{working}: no {_FILE} in this folder or its parents",
+        "change to a Pulumi project, specify one with --project, or create one with `tenancy init FOLDER`",
     )
 
 
 def stack_names(project: Path | None = None) -> list[str]:
-    """The stacks of a project that have a file.
+    """The names of a project's stacks, by their files in `stacks`, sorted.
 
     Raises:
-        ConsoleError: there is no such project, or it has no stack.
+        ConsoleError: the project does not exist or has no stacks.
     """
     project = project_folder(project)
     names = _stack_names(project)
     if not names:
-        raise ConsoleError(f"{project / 'stacks'} has no stack", "add a file stacks/Pulumi.NAME.yaml")
+        raise ConsoleError(f"{project / 'stacks'}: no stack files", "add a file stacks/Pulumi.NAME.yaml")
     return names
 
 
@@ -84,7 +87,7 @@ def project_name(project: Path | None = None) -> str:
     """The name in a project's `Pulumi.yaml`.
 
     Raises:
-        ConsoleError: there is no such project.
+        ConsoleError: the project does not exist.
     """
     file = project_folder(project) / _FILE
     return yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
@@ -94,51 +97,51 @@ def read_stack(name: str, project: Path | None = None) -> Source:
     """The source of a stack by its name.
 
     Raises:
-        ConsoleError: there is no such stack.
-        StackError: its file is no YAML or has no config.
+        ConsoleError: the stack does not exist.
+        StackError: its file is not valid YAML or has no config.
     """
     project = project_folder(project)
     file = project / "stacks" / f"Pulumi.{name}.yaml"
     if not file.is_file():
         known = nearest(name, _stack_names(project))
-        raise ConsoleError(f"there is no stack {name}", f"{known}; or write stacks/{file.name}")
+        raise ConsoleError(f"stack {name} does not exist", f"{known}; or add stacks/{file.name}")
     return read_file(file, f"stacks/{file.name}")
 
 
 def preview(name: str, project: Path | None = None, *, onto: Path | None = None) -> Preview:
-    """Reads a stack, judges it, and runs the program on it.
+    """Reads and validates a stack, and runs the program on it.
 
     Args:
         name: of the stack.
-        project: folder of `Pulumi.yaml`, the program and its stacks; left out, found from the working directory.
-        onto: kubeconfig of another cluster, to see what the stack would put there.
+        project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
+        onto: kubeconfig of another cluster to render the stack for.
 
     Raises:
-        ConsoleError: there is no such project or stack.
-        StackError: with everything that is wrong in it.
-        RenderError: what it declares cannot be deployed.
+        ConsoleError: the project or the stack does not exist.
+        StackError: the stack file is invalid; it has every problem.
+        RenderError: the rendered resources cannot be deployed.
     """
     project = project_folder(project)
-    called = project_name(project)
+    pulumi_project = project_name(project)
     source = read_stack(name, project)
     stack = load(source)
     if onto:
         source = elsewhere(source, stack, onto)
         stack = load(source)
-    rendered = render(project, project=called, stack=name, config=to_config(source))
-    if found := problems(rendered):
-        raise RenderError(found)
+    rendered = render(project, project=pulumi_project, stack=name, config=to_config(source))
+    if invalid := problems(rendered):
+        raise RenderError(invalid)
     return Preview(name, stack, rendered, kubernetes_objects(rendered))
 
 
 def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
-    """The same stack on another cluster, with nodes like those that its cloud would have made.
+    """The same stack for another cluster, with the taints, labels and GPU partitions of its own cloud's nodes.
 
-    So a stack runs on the embedded platform, wherever it is meant for: taints, labels and partitions stay its cloud's.
+    With this, a stack for any cloud runs on the embedded platform.
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
     cluster = {"cloud": "existing", "kubeconfig": str(kubeconfig), "autoscaler": stack.cluster.grows, **like}
-    # Operators are as on any cluster that exists: its owner's.
+    # Operators on an existing cluster belong to its owner, so the stack does not install them.
     kept = {key: section for key, section in source.sections.items() if key != "operators"}
     return replace(source, sections={**kept, "cluster": cluster})

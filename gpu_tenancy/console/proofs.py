@@ -1,7 +1,7 @@
-"""Proofs that a tenancy's promises hold: sample pods, judged by the cluster's own admission and scheduler.
+"""Proofs that quotas, flavors and priorities work: sample pods for the cluster's own admission and scheduler.
 
-They leave nothing behind: the quota's samples are dry runs, the scheduler's run on nodes and in a namespace of their
-own.
+They leave no objects: quota samples are dry runs, and scheduler samples run on temporary nodes in a temporary
+namespace.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -25,10 +25,10 @@ from gpu_tenancy.model.quantity import CPU, MEMORY, format_amounts
 
 NAMESPACE: Final = "tenancy-proof"
 PROOF: Final = "gpu-tenancy.dev/proof"
-"""Label and taint of the proofs' own nodes, which no other pod lands on."""
+"""Label and taint of the temporary nodes, which keeps other pods off them."""
 
 PATIENCE: Final = 20.0
-"""Seconds that the scheduler has for one pod; one is usual."""
+"""Timeout in seconds for scheduling one pod; about 1 s is usual."""
 
 _IMAGE: Final = "registry.example.com/proof:1"
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
@@ -36,12 +36,12 @@ _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One promise, and what the cluster said when it was put to the test.
+    """Result of one check on the cluster.
 
     Attributes:
-        promise: what must hold.
-        seen: what was seen, with the cluster's own words where it refused.
-        holds: whether that is what was promised.
+        promise: the checked fact, in the present tense.
+        seen: observation, with the API server's message where it rejected a pod.
+        holds: whether the observation confirms the fact.
     """
 
     promise: str
@@ -50,7 +50,7 @@ class Proof:
 
 
 def prove(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
-    """Puts the promises to the test, on a cluster whose nodes kwok plays."""
+    """Runs all checks, on a cluster whose nodes are simulated by kwok."""
     quotas = tuple(
         proof
         for team in plan.teams
@@ -61,29 +61,32 @@ def prove(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
 
 
 def _default(plan: Plan, tree: Tree, team: str) -> str | None:
-    return tree.stack.teams[team].priority or next((each.name for each in plan.priorities if each.default), None)
+    return tree.stack.teams[team].priority or next(
+        (priority.name for priority in plan.priorities if priority.default), None
+    )
 
 
 def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Proof]:
-    """A pod that asks for one GPU more than the team has left is refused, by the name of the quota."""
+    """Checks that a pod with one GPU more than the team's free quota is rejected by the ResourceQuota."""
     budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
     for resource in gpu_resources(tree):
         if not team.quotas[0].hard.get(f"requests.{resource}"):
             continue
-        most = team.limits.max.get(resource) or max(each.node.get(resource, 0) for each in tree.flavors.values())
+        most = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
         hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
-        left = hard - used
-        refused = _refusal(cluster, _sample(team, resource, left + 1, most, priority))
-        fits = left == 0 or _refusal(cluster, _sample(team, resource, left, most, priority)) is None
+        free = hard - used
+        rejection = _rejection(cluster, _sample(team, resource, free + 1, most, priority))
+        fits = free == 0 or _rejection(cluster, _sample(team, resource, free, most, priority)) is None
+        result = f"is rejected: {rejection}" if rejection else "is admitted"
         yield Proof(
-            f"{team.name} gets no more than its {hard} {resource}",
-            f"{used} used; {_asking(left, fits=fits)}one of {left + 1}: {refused or 'was admitted'}",
-            holds=fits and refused is not None and "exceeded quota" in refused,
+            f"{team.name} cannot use more than its {hard} {resource}",
+            f"{used} used; {_fitting(free, fits=fits)}a pod with {free + 1} {result}",
+            holds=fits and rejection is not None and "exceeded quota" in rejection,
         )
 
 
-def _asking(left: int, *, fits: bool) -> str:
-    return f"a pod of the {left} left {'is admitted' if fits else 'is refused'}, " if left else ""
+def _fitting(free: int, *, fits: bool) -> str:
+    return f"a pod with {free} is {'admitted' if fits else 'rejected'}, " if free else ""
 
 
 def _count(quota: Mapping[str, Json] | None, field: str, resource: str) -> int:
@@ -91,8 +94,8 @@ def _count(quota: Mapping[str, Json] | None, field: str, resource: str) -> int:
     return int(amount) if isinstance(amount, str) else 0
 
 
-def _refusal(cluster: Cluster, pod: Manifest) -> str | None:
-    """The API server's words where it refuses a pod; nothing is kept either way."""
+def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
+    """The API server's message if it rejects a pod, by a dry run."""
     try:
         cluster.create(pod, dry_run=True)
     except ApiError as error:
@@ -101,7 +104,7 @@ def _refusal(cluster: Cluster, pod: Manifest) -> str | None:
 
 
 def _sample(team: NamespacePlan, resource: str, gpus: int, most: int, priority: str | None) -> Manifest:
-    """A pod that asks for GPUs, in containers that are no larger than the team's may be."""
+    """A pod that requests GPUs, in containers within the team's LimitRange."""
     least = {name: max(amount, team.limits.min.get(name, 0)) for name, amount in _SMALL.items()}
     sizes = [min(most, gpus - start) for start in range(0, gpus, most)]
     containers: list[Json] = [_container(f"c{i}", {**least, resource: size}) for i, size in enumerate(sizes)]
@@ -127,15 +130,16 @@ def _pod(name: str, namespace: str, containers: list[Json], priority: str | None
 
 @contextmanager
 def _place(cluster: Cluster) -> Generator[None]:
-    """The proofs' own namespace, and afterwards neither it nor its nodes."""
+    """Creates the temporary namespace, and deletes it with the temporary nodes afterwards."""
     _clear(cluster)
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    # A pod needs its namespace's account, which a controller makes.
-    cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", NAMESPACE), what="the account")
+    # A pod needs the namespace's ServiceAccount, which a controller creates.
+    account = f"ServiceAccount {NAMESPACE}/default"
+    cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", NAMESPACE), what=account)
     try:
         yield
     finally:
-        # A namespace takes five seconds to go, for which nobody but the next proofs need wait.
+        # Deleting a namespace takes about 5 s; only the next proofs have to wait for it.
         _clear(cluster, wait=0)
 
 
@@ -146,19 +150,19 @@ def _clear(cluster: Cluster, *, wait: float = 60) -> None:
 
 
 def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
-    """A node of each model beside one another: a pod that asks for one lands there, and only with a toleration."""
+    """Checks with one node of each model that pods run on the requested model, and only with a toleration."""
     flavors = [flavor for flavor in plan.queues.flavors if flavor.taints]
     for flavor in flavors:
         _node(cluster, flavor, tree)
     for flavor in flavors:
         cluster.create(_asking_for(flavor, tree, f"on-{flavor.name}"))
     for flavor in flavors:
-        landed = _lands(cluster, f"on-{flavor.name}")
-        node = _name(flavor)
+        node = _scheduled_on(cluster, f"on-{flavor.name}")
+        offered = ", ".join(other.name for other in flavors)
         yield Proof(
-            f"a pod that asks for {flavor.name} lands on a node of that model",
-            f"beside nodes of {', '.join(f.name for f in flavors)} it landed on {landed or 'no node'}",
-            holds=landed == node,
+            f"pods that request {flavor.name} run on {flavor.name} nodes only",
+            f"{f'scheduled on {node}' if node else 'not scheduled'}; nodes of {offered} were available",
+            holds=node == _name(flavor),
         )
     if flavors:
         yield _without_toleration(cluster, flavors[0], tree)
@@ -167,19 +171,21 @@ def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
 def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Proof:
     pod = _asking_for(flavor, tree, "no-toleration", tolerate=False)
     cluster.create(pod)
-    words = cluster.wait_for(
-        lambda: _unscheduled(cluster, "no-toleration"), what="the scheduler's word", timeout=PATIENCE
+    message = cluster.wait_for(
+        lambda: _unscheduled(cluster, "no-toleration"),
+        what="condition PodScheduled of pod no-toleration",
+        timeout=PATIENCE,
     )
     return Proof(
-        f"a pod that does not tolerate the GPU's taint stays off {flavor.name}",
-        words,
-        holds="untolerated taint" in words,
+        f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
+        message,
+        holds="untolerated taint" in message,
     )
 
 
 def _unscheduled(cluster: Cluster, name: str) -> str | None:
     scheduled = condition(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "PodScheduled")
-    return (text_at(scheduled, "message") or "it was scheduled") if scheduled else None
+    return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
 
 
 def _name(flavor: ResourceFlavor) -> str:
@@ -187,19 +193,19 @@ def _name(flavor: ResourceFlavor) -> str:
 
 
 def _node(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> None:
-    """One more node of the flavor, for the proofs alone."""
+    """Adds a temporary node of the flavor."""
     capacity = {**format_amounts(tree.flavors[flavor.name].node), "pods": "10"}
     taints = (*flavor.taints, NodeTaint(PROOF, "", "NoSchedule"))
     add_node(cluster, NodeShape(_name(flavor), {**flavor.node_labels, PROOF: "true"}, taints, capacity))
 
 
 def _asking_for(flavor: ResourceFlavor, tree: Tree, name: str, *, tolerate: bool = True) -> Manifest:
-    """A pod that asks for one GPU of a model."""
+    """A pod that requests one GPU of a model."""
     return _on(flavor, name, {tree.flavors[flavor.name].resource or CPU: 1}, tolerate=tolerate)
 
 
 def _on(flavor: ResourceFlavor, name: str, gpus: Mapping[str, int], *, tolerate: bool = True) -> Manifest:
-    """A pod for the proofs' nodes of a flavor."""
+    """A pod for the temporary nodes of a flavor."""
     pod = _pod(name, NAMESPACE, [_container("c", {**_SMALL, **gpus})], None)
     tolerated = [PROOF, *(taint.key for taint in flavor.taints)] if tolerate else [PROOF]
     tolerations: list[Json] = [{"key": key, "operator": "Exists"} for key in tolerated]
@@ -211,7 +217,7 @@ def _on(flavor: ResourceFlavor, name: str, gpus: Mapping[str, int], *, tolerate:
 
 
 def _filling(flavor: ResourceFlavor, tree: Tree, name: str, priority: str) -> Manifest:
-    """A pod that asks for all GPUs of a node."""
+    """A pod that requests all GPUs of a node."""
     resource = tree.flavors[flavor.name].resource or CPU
     pod = _on(flavor, name, {resource: tree.flavors[flavor.name].node[resource]})
     spec = pod["spec"]
@@ -220,10 +226,10 @@ def _filling(flavor: ResourceFlavor, tree: Tree, name: str, priority: str) -> Ma
     return pod
 
 
-def _lands(cluster: Cluster, name: str) -> str | None:
-    """The node on which a pod runs; None where it does not within a while."""
+def _scheduled_on(cluster: Cluster, name: str) -> str | None:
+    """The node on which a pod runs; None if it does not run within the timeout."""
     try:
-        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"{name} to run", timeout=PATIENCE)
+        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"pod {name} to run", timeout=PATIENCE)
     except ConsoleError:
         return None
 
@@ -234,26 +240,27 @@ def _node_of(cluster: Cluster, name: str) -> str:
 
 
 def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
-    """On a node that the lowest priority has filled, the highest that preempts gets in and the other goes."""
+    """Checks that the highest preempting priority preempts the lowest on a full node."""
     flavor = next((flavor for flavor in plan.queues.flavors if flavor.taints), None)
     ordered = sorted(plan.priorities, key=lambda priority: priority.value)
     high = next((priority for priority in reversed(ordered) if priority.preempts), None)
     if flavor is None or high is None or ordered[0].value >= high.value:
         return
-    yield _pushes_off(cluster, flavor, tree, ordered[0], high)
+    yield _preempts(cluster, flavor, tree, ordered[0], high)
 
 
-def _pushes_off(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Proof:
+def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Proof:
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
     cluster.create(_filling(flavor, tree, "first", low.name))
-    first = _lands(cluster, "first")
+    first = _scheduled_on(cluster, "first")
     cluster.create(_filling(flavor, tree, "second", high.name))
-    second = _lands(cluster, "second")
-    left = cluster.get("v1", "Pod", "first", NAMESPACE)
+    second = _scheduled_on(cluster, "second")
+    preempted = cluster.get("v1", "Pod", "first", NAMESPACE) is None
     gpus = tree.flavors[flavor.name].node.get(tree.flavors[flavor.name].resource or "", 0)
     return Proof(
-        f"{high.name} pushes {low.name} off a full node",
-        f"{low.name} held all {gpus} GPUs of {first}; then {high.name} asked for {gpus} and"
-        f" {'runs on ' + second if second else 'got none'}, {low.name} {'is gone' if left is None else 'still runs'}",
-        holds=first is not None and first == second and left is None,
+        f"{high.name} preempts {low.name} on a full node",
+        f"{low.name} used all {gpus} GPUs of {first}; {high.name} requested {gpus}"
+        f" and {f'runs on {second}' if second else 'is not scheduled'},"
+        f" {low.name} {'is preempted' if preempted else 'is still running'}",
+        holds=first is not None and first == second and preempted,
     )

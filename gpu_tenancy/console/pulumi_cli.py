@@ -1,4 +1,4 @@
-"""The official Pulumi CLI, run on the embedded platform with a state of the platform's own."""
+"""The official Pulumi CLI, run on the embedded platform with a separate state backend."""
 
 import json
 import os
@@ -25,20 +25,24 @@ _DONE: Final = {
     "delete": "pruned",
     "same": "unchanged",
 }
+"""Words for the engine's operations, the same as for server-side apply."""
+
+_ERRORS: Final = frozenset({"error", "info#err"})
+"""Severities of diagnostics that explain a failure."""
 
 
 def find_pulumi() -> str | None:
-    """The CLI on the PATH; None where there is none."""
+    """The path of the CLI; None if it is not on the PATH."""
     return shutil.which("pulumi")
 
 
 @dataclass(frozen=True)
 class PulumiCli:
-    """The CLI with a file backend in a folder, which keeps it apart from every state and login of the user's.
+    """The CLI with a file backend in its own folder, separate from the user's state and login.
 
     Attributes:
-        program: the CLI.
-        folder: where its state is, and a project of its own around the program of `source`.
+        program: path of the CLI.
+        folder: for its state and for a generated project that runs the program of `source`.
         source: folder of the project whose stacks it deploys.
     """
 
@@ -47,13 +51,13 @@ class PulumiCli:
     source: Path
 
     def up(self, stack: str, kubeconfig: Path) -> dict[str, int]:
-        """Deploys a stack to the cluster of a kubeconfig, wherever the stack itself is meant for.
+        """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
 
         Returns:
-            How many resources were created, changed, replaced, pruned and unchanged.
+            Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
 
         Raises:
-            ConsoleError: Pulumi refuses; its own words are in the message.
+            ConsoleError: Pulumi failed; the message has Pulumi's diagnostics.
         """
         self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)
@@ -61,22 +65,22 @@ class PulumiCli:
         done = self._run("up", "--yes", "--skip-preview", "--json", "--stack", stack)
         if not done.ok:
             raise ConsoleError(
-                f"pulumi up failed:\n{done.words}", "mend this and run again: it goes on where it stopped"
+                f"pulumi up failed:\n{done.diagnostics}", "fix the error and run the same command again to continue"
             )
         return _counts(done.output)
 
     def _project(self, stack: str, kubeconfig: Path) -> None:
-        """A project of its own around the same program, so that nothing is written beside the stack's own file.
+        """Writes a project that runs the same program, so that the user's project folder is not changed.
 
-        Its config is the stack's, but names the embedded cluster.
+        Its config is the stack's, with the embedded cluster in place of the stack's cluster.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The environment that runs this command has what the program needs.
+        # The environment that runs this command has the program's packages.
         runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
         project = {"name": project_name(self.source), "main": str(self.source.resolve()), "runtime": runtime}
         self._write("Pulumi.yaml", project)
-        read = read_stack(stack, self.source)
-        source = elsewhere(read, load(read), kubeconfig)
+        original = read_stack(stack, self.source)
+        source = elsewhere(original, load(original), kubeconfig)
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
@@ -110,15 +114,18 @@ class _Done:
     errors: str
 
     @property
-    def words(self) -> str:
-        """What Pulumi said of its failure: its diagnostics, else all of its words."""
-        found = [event["diagnosticEvent"] for event in _events(self.output) if "diagnosticEvent" in event]
-        said = [each["message"] for each in found if each["severity"] in {"error", "info#err"}]
-        return "\n".join(line.strip() for line in said if line.strip()) or f"{self.output}\n{self.errors}".strip()
+    def diagnostics(self) -> str:
+        """Pulumi's error diagnostics; its whole output if it has none."""
+        diagnostics = [event["diagnosticEvent"] for event in _events(self.output) if "diagnosticEvent" in event]
+        messages = [diagnostic["message"] for diagnostic in diagnostics if diagnostic["severity"] in _ERRORS]
+        return (
+            "\n".join(message.strip() for message in messages if message.strip())
+            or f"{self.output}\n{self.errors}".strip()
+        )
 
 
 def _plain(text: str) -> Any:
-    """A value as a config file holds it: structured where the program gets JSON."""
+    """A value as in a config file: structured if it is JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -126,7 +133,7 @@ def _plain(text: str) -> Any:
 
 
 def _events(output: str) -> Iterator[dict[str, Any]]:
-    """The engine's events, one a line; other lines are passed over."""
+    """The engine's events, one per line; other lines are skipped."""
     for line in output.splitlines():
         with suppress(json.JSONDecodeError):
             event: Any = json.loads(line)
@@ -135,11 +142,11 @@ def _events(output: str) -> Iterator[dict[str, Any]]:
 
 
 def _counts(output: str) -> dict[str, int]:
-    """What the engine did to Kubernetes objects, in the words of our own way."""
+    """Number of Kubernetes objects for each outcome, in the same words as server-side apply."""
     counts = dict.fromkeys(_DONE.values(), 0)
     for event in _events(output):
         step: dict[str, str] = event.get("resOutputsEvent", {}).get("metadata") or {}
-        # A replacement is three steps, of which one is called so.
+        # A replacement has three steps; only one of them has the operation "replace".
         if step.get("type", "").startswith("kubernetes:") and step["op"] in _DONE:
             counts[_DONE[step["op"]]] += 1
     return counts

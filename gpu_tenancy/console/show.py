@@ -1,4 +1,4 @@
-"""What the command prints: tables for people, plain text where nobody looks at a terminal."""
+"""Terminal output of `tenancy up` and `validate`: tables, and plain text where the output is not a terminal."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -18,32 +18,41 @@ from gpu_tenancy.model.spec import Stack
 
 
 def outcome(console: Console, result: Outcome) -> None:
-    """The end of an `up`: what changed, what there is, and whether the promises hold."""
+    """Prints the result of `tenancy up`: changes, GPUs by team, and proofs."""
     console.print()
     console.print(f"[bold]{result.preview.name}[/bold] on the embedded platform, {result.server}")
     console.print(f"{changes(result)} [dim]({result.objects} objects, by {result.engine})[/dim]")
     console.print()
     console.print(promises(result.summary))
-    if result.summary.waiting:
-        waiting = "1 pod waits" if result.summary.waiting == 1 else f"{result.summary.waiting} pods wait"
-        console.print(f"[dim]{waiting} for GPUs on a node; where Kueue runs, the queue holds them back[/dim]")
+    if unscheduled := waiting(result.summary):
+        console.print(f"[dim]{unscheduled}[/dim]")
     console.print()
     for proof in result.proofs:
         console.print(_line(proof))
     for pod in result.summary.astray:
-        console.print(f"[red]✗[/red] {pod} runs on a node of another model than it asked for")
+        console.print(f"[red]✗[/red] {pod} runs on a node with a different GPU model than requested")
 
 
 def changes(result: Outcome) -> str:
     """`objects: 70 created, 2 pruned; nodes: 25 created`, or `no changes`."""
     parts = {"objects": result.changes, "nodes": result.nodes}
-    said = {what: ", ".join(f"{count} {action}" for action, count in counts.items()) for what, counts in parts.items()}
-    return "; ".join(f"{what}: {words}" for what, words in said.items() if words) or "no changes"
+    listed = {
+        what: ", ".join(f"{count} {action}" for action, count in counts.items()) for what, counts in parts.items()
+    }
+    return "; ".join(f"{what}: {counts}" for what, counts in listed.items() if counts) or "no changes"
+
+
+def waiting(summary: Summary) -> str:
+    """How many pods have no node, and why; empty if all have one."""
+    if not summary.waiting:
+        return ""
+    pods = "1 pod is" if summary.waiting == 1 else f"{summary.waiting} pods are"
+    return f"{pods} unschedulable: no node has enough free GPUs (with Kueue running, they stay pending in the queue)"
 
 
 def pools(stack: Stack) -> Table:
-    """Each pool's machines and what they cost: from the nodes that are always there to the most there may be."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="Node pools, US dollars an hour")
+    """Table of node pools with prices, from the minimum to the maximum number of nodes."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title="Node pools, USD per hour")
     table.title_justify = "left"
     for heading, justify in _POOL_COLUMNS:
         table.add_column(heading, justify=justify)
@@ -54,7 +63,7 @@ def pools(stack: Stack) -> Table:
             continue
         table.add_row(
             cost.pool,
-            pool.machine or "(described)",
+            pool.machine or "custom",
             supply.flavor,
             f"{supply.gpus_per_node} {supply.resource}" if supply.resource else "",
             f"{cost.least}" if cost.least == cost.most else f"{cost.least} to {cost.most}",
@@ -70,22 +79,22 @@ _POOL_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("pool", "left"),
     ("machine", "left"),
     ("flavor", "left"),
-    ("each node", "left"),
+    ("GPUs per node", "left"),
     ("nodes", "right"),
-    ("bought", "left"),
-    ("a node", "right"),
-    ("least", "right"),
-    ("most", "right"),
+    ("capacity type", "left"),
+    ("per node", "right"),
+    ("min nodes", "right"),
+    ("max nodes", "right"),
 )
 
 
 def price_note(stack: Stack) -> str:
-    """Where the prices come from: the tables of the pools' clouds, with their dates; the stack's own come first."""
+    """Sources of the prices: the stack, then the price tables of the pools' clouds, with their dates."""
     machines = [machine for pool in stack.pools.values() if (machine := machine_of(stack, pool))]
     tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
     listed = "; ".join(f"{table.region}, {table.source}, {table.date}" for table in tables)
-    own = "the stack's own prices first, then " if stack.prices else ""
-    return f"prices: {own}{listed}; machines of the stack's own count as unknown without a price" if listed else ""
+    own = "from the stack, then " if stack.prices else ""
+    return f"prices: {own}{listed}; custom machines without a price in the stack are unknown" if listed else ""
 
 
 def _dollars(amount: float | None) -> str:
@@ -93,12 +102,12 @@ def _dollars(amount: float | None) -> str:
 
 
 def promises(summary: Summary) -> Table:
-    """Each team's guarantee, limit and use of each flavor, as the API server has them."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs, read back from the API server")
+    """Table of each team's guarantee, limit and usage, as read from the API server."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs, read from the API server")
     table.title_justify = "left"
     for heading, justify in _COLUMNS:
         table.add_column(heading, justify=justify)
-    supply = {each.flavor: each for each in summary.supply}
+    supply = {flavor.flavor: flavor for flavor in summary.supply}
     for holding in summary.holdings:
         flavor = supply[holding.flavor]
         table.add_row(
@@ -132,12 +141,12 @@ def _line(proof: Proof) -> str:
 
 
 def problems(console: Console, found: Iterable[object], where: str) -> None:
-    """Everything that is wrong, each in a line that an editor can jump to."""
-    # Without the escape a value such as [cpu] would be taken for markup, and be gone.
+    """Prints problems, each in a line that starts with its place, so that an editor can open it."""
+    # Without the escape, Rich would drop a value such as [cpu] as markup.
     listed = [escape(str(problem)) for problem in found]
     for line in listed:
         place, separator, rest = line.partition(": ")
         console.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)
     console.print(
-        f"[red]{len(listed)} {'problem' if len(listed) == 1 else 'problems'}[/red] in {where}; nothing was touched"
+        f"[red]{len(listed)} {'problem' if len(listed) == 1 else 'problems'}[/red] in {where}; nothing was changed"
     )

@@ -1,4 +1,4 @@
-"""What a tenancy is, read back from its API server: guarantees, limits, and what is used of them."""
+"""State of a tenancy as read from its API server: guarantees, limits and usage."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,14 @@ KUEUE = "kueue.x-k8s.io/v1beta2"
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one team has of one flavor's GPUs.
+    """GPUs of one flavor that one team may use.
 
     Attributes:
-        queue: `Kueue`, or `Volcano` for its gangs.
-        guaranteed: always its own.
-        limit: at most, with what it may borrow.
-        used: by its pods that are scheduled now.
-        lends: whether others may use its guarantee while it is idle.
+        queue: `Kueue`, or `Volcano` for gangs.
+        guaranteed: nominal quota.
+        limit: nominal quota and borrowing limit.
+        used: GPUs of its scheduled pods.
+        lends: whether other teams may borrow its idle guarantee.
     """
 
     team: str
@@ -39,7 +39,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One resource of a namespace's quota as its controller counts it, in Kubernetes' own words."""
+    """One resource of a ResourceQuota, as in its status."""
 
     team: str
     quota: str
@@ -50,7 +50,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """A flavor's GPUs: how many nodes have them, and how many pods use."""
+    """A flavor's nodes, allocatable GPUs and GPUs in use."""
 
     flavor: str
     product: str
@@ -61,18 +61,18 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole tenancy at one moment."""
+    """State of the whole tenancy at one moment."""
 
     holdings: tuple[Holding, ...]
     budgets: tuple[Budget, ...]
     supply: tuple[Supply, ...]
     waiting: int
     astray: tuple[str, ...]
-    """Pods that run on nodes of another model than they asked for; always empty where the scheduler works."""
+    """Pods on nodes with a different GPU model than requested; empty if the scheduler works."""
 
 
 def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
-    """Reads queues, quotas, nodes and pods back from the API server."""
+    """Reads queues, quotas, nodes and pods from the API server."""
     nodes = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node")}
     teams = [team.namespace.name for team in plan.teams]
     pods = [pod for team in teams for pod in cluster.list("v1", "Pod", namespace=team) if not _ended(pod)]
@@ -87,7 +87,7 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
 
 
 def settle(cluster: Cluster, plan: Plan) -> None:
-    """Waits until controllers and scheduler have nothing left to do, or a while: what cannot run stays waiting."""
+    """Waits until pods stop changing, up to 30 s; unschedulable pods stay pending."""
     teams = [team.namespace.name for team in plan.teams]
     last: tuple[float, list[tuple[str, str]]] = (time.monotonic(), [])
 
@@ -99,12 +99,12 @@ def settle(cluster: Cluster, plan: Plan) -> None:
             last = (time.monotonic(), now)
         return time.monotonic() - last[0] > _QUIET
 
-    with suppress(WaitTimeoutError):  # A tenancy that stays in motion is summed up as it is.
-        cluster.wait_for(steady, timeout=30, what="the pods to settle")
+    with suppress(WaitTimeoutError):  # If pods keep changing, the summary shows the state at that moment.
+        cluster.wait_for(steady, timeout=30, what="pods to become stable")
 
 
 _QUIET = 3.0
-"""Seconds without any change, after which none is expected: longer than the period of the embedded autoscaler."""
+"""Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
 
 
 def _ended(pod: Mapping[str, Json]) -> bool:
@@ -126,24 +126,26 @@ def _used(pods: list[Manifest], nodes: Mapping[str, Manifest], tree: Tree) -> di
 
 
 def _flavor_of(node: Mapping[str, Json], tree: Tree) -> str | None:
-    """The flavor that a node belongs to: the one whose labels it has all of."""
+    """The flavor whose node labels the node has."""
     labels = at(node, "metadata", "labels")
-    found = labels if isinstance(labels, dict) else {}
+    present = labels if isinstance(labels, dict) else {}
     for name, flavor in tree.flavors.items():
-        if flavor.resource and all(found.get(key) == value for key, value in flavor.node_labels.items()):
+        if flavor.resource and all(present.get(key) == value for key, value in flavor.node_labels.items()):
             return name
     return None
 
 
 def _gpus(pod: Mapping[str, Json], resource: str) -> int:
-    amounts = (text_at(each, "resources", "requests", resource) for each in maps_at(pod, "spec", "containers"))
+    amounts = (
+        text_at(container, "resources", "requests", resource) for container in maps_at(pod, "spec", "containers")
+    )
     return sum(int(parse_quantity(amount)) for amount in amounts if amount)
 
 
 def _holdings(cluster: Cluster, plan: Plan, tree: Tree, used: Mapping[tuple[str, str, str], int]) -> Iterator[Holding]:
     for queue in plan.queues.cluster_queues:
-        found = cluster.get(KUEUE, "ClusterQueue", queue.name) or {}
-        for flavor, line in _lines(found):
+        cluster_queue = cluster.get(KUEUE, "ClusterQueue", queue.name) or {}
+        for flavor, line in _lines(cluster_queue):
             if line["name"] != tree.flavors[flavor].resource:
                 continue
             nominal, borrowing = _amount(line, "nominalQuota"), _amount(line, "borrowingLimit")
@@ -156,10 +158,10 @@ def _holdings(cluster: Cluster, plan: Plan, tree: Tree, used: Mapping[tuple[str,
 
 
 def _gangs(cluster: Cluster, gangs: GangQueue, tree: Tree, used: Mapping[tuple[str, str, str], int]) -> Holding:
-    found = cluster.get("scheduling.volcano.sh/v1beta1", "Queue", gangs.name) or {}
+    queue = cluster.get("scheduling.volcano.sh/v1beta1", "Queue", gangs.name) or {}
     resource = tree.flavors[gangs.flavor].resource or ""
     guaranteed, limit = (
-        int(text_at(found, *path, resource) or 0)
+        int(text_at(queue, *path, resource) or 0)
         for path in (("spec", "guarantee", "resource"), ("spec", "capability"))
     )
     taken = used.get((gangs.team, gangs.flavor, "Volcano"), 0)

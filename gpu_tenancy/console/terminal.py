@@ -1,4 +1,4 @@
-"""What all commands of `tenancy` share: where they print, how they end, and how errors read."""
+"""Shared by all commands of `tenancy`: output streams, exit codes, error messages and common options."""
 
 import errno
 import sys
@@ -21,32 +21,35 @@ STACK_WRONG: Final = 1
 PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3
 INTERRUPTED: Final = 130
-"""As shells count a program that ctrl-C ended."""
+"""The exit code that shells use for a program that was interrupted with Ctrl-C."""
 
-# Into a file or another program, lines are as long as what they say: nothing is cut for a terminal that is not there.
+# Output to a file or another program is not truncated to the width of a terminal.
 out: Final = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
 err: Final = Console(stderr=True, soft_wrap=True)
 
-StackName = Annotated[str, typer.Argument(help="A stack: stacks/Pulumi.<stack>.yaml")]
+StackName = Annotated[str, typer.Argument(help="Stack name, for the file stacks/Pulumi.<stack>.yaml.")]
 ProjectFolder = Annotated[
-    Path | None, typer.Option(help="Folder of Pulumi.yaml, the program and stacks/, in place of this project's own.")
+    Path | None,
+    typer.Option(
+        help="Folder of the Pulumi project. Default: the working directory or its nearest parent with Pulumi.yaml."
+    ),
 ]
 
 
 class Lines:
-    """Lines of progress, beside what the command prints."""
+    """Progress lines on standard error."""
 
     def __call__(self, line: str) -> None:
-        """Prints a line."""
+        """Prints one progress line."""
         err.print(f"[dim]· {escape(line)}[/dim]", highlight=False)
 
 
 class Drawn(Lines):
-    """The same on a terminal, where a bar can be drawn."""
+    """Progress lines and bars on a terminal."""
 
     @contextmanager
     def bar(self, what: str, total: int, unit: str) -> Generator[Advance]:
-        """A bar with the amount and the time that is left; it disappears at the end."""
+        """A bar with the number of units and the remaining time; it is removed at the end."""
         columns = (
             TextColumn("[dim]·[/dim] {task.description}"),
             BarColumn(),
@@ -59,21 +62,21 @@ class Drawn(Lines):
 
 
 report: Final[Report] = Drawn() if err.is_terminal else Lines()
-"""Takes a line of progress; it can draw bars on a terminal."""
+"""Prints progress lines, and bars on a terminal."""
 
 
 def progress(line: str) -> None:
-    """The same of a command whose errors alone belong there: only for somebody who looks at a terminal."""
+    """Prints a progress line on a terminal only, for commands whose standard error should have errors alone."""
     if err.is_terminal:
         report(line)
 
 
 @contextmanager
 def errors(stack: str = "") -> Generator[None]:
-    """Turns what may go wrong into sentences and exit codes.
+    """Turns expected errors into messages and exit codes.
 
     Args:
-        stack: whose mistakes they are, where a command is about one.
+        stack: the name for messages about a stack file; empty for commands without a stack.
     """
     from pulumi import RunError  # noqa: PLC0415 - `--help` can do without Pulumi's SDK
 
@@ -86,15 +89,15 @@ def errors(stack: str = "") -> Generator[None]:
         problems(err, error.problems, f"stack {stack}")
         raise typer.Exit(STACK_WRONG) from error
     except RenderError as error:
-        problems(err, error.problems, f"what stack {stack} declares")
+        problems(err, error.problems, f"the resources of stack {stack}")
         raise typer.Exit(INTERNAL) from error
-    except (ConsoleError, RunError) as error:  # RunError: the program itself says what it lacks.
-        _error(str(error))
+    except (ConsoleError, RunError) as error:  # RunError: raised by the program, with its own message.
+        error_line(str(error))
         raise typer.Exit(STACK_WRONG) from error
     except OSError as error:
-        if (words := _said(error)) is None:
+        if (message := _file_problem(error)) is None:
             raise
-        _error(words)
+        error_line(message)
         raise typer.Exit(STACK_WRONG) from error
     except KeyboardInterrupt as error:
         err.print("interrupted; run the same command again to continue", highlight=False)
@@ -109,20 +112,21 @@ _FIXES: Final = {
     errno.EROFS: WRITABLE,
     errno.ENOSPC: SPACE,
     errno.EDQUOT: SPACE,
-    errno.EEXIST: "remove it, or name another folder",
-    errno.ENOTDIR: "remove the file that is in the way, or name another folder",
+    errno.EEXIST: "remove it, or specify another folder",
+    errno.ENOTDIR: "remove the file, or specify another folder",
 }
-"""What to do where the user's own files or disk are in the way; any other error is a mistake in this program."""
+"""Fixes for problems with the user's files or disk; any other OSError is a bug in this program."""
 
 
-def _said(error: OSError) -> str | None:
-    """What is in the way, and what to do; None where it is nothing of the user's."""
+def _file_problem(error: OSError) -> str | None:
+    """The problem with its fix; None if the error is a bug in this program."""
     if isinstance(error, FileExistsError) and error.errno is None:
-        return str(error)  # raised by this program, in words of its own
+        return str(error)  # raised by this program with a complete message
     if error.errno not in _FIXES:
         return None
     return f"{error.filename or 'a file'}: {error.strerror}; {_FIXES[error.errno]}"
 
 
-def _error(words: str) -> None:
-    err.print(f"[red]error[/red] {escape(words)}", highlight=False)
+def error_line(message: str) -> None:
+    """Prints an error message on standard error."""
+    err.print(f"[red]error[/red] {escape(message)}", highlight=False)

@@ -1,4 +1,4 @@
-"""`tenancy up`: a stack on the embedded platform, from its file to the proof that its promises hold."""
+"""`tenancy up`: deploys a stack to the embedded platform and verifies its guarantees."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,18 +26,18 @@ from gpu_tenancy.model.plan.shares import Tree
 Engine: TypeAlias = Literal["pulumi", "server-side apply"]
 
 ACTIONS: Final = ("created", "changed", "replaced", "pruned")
-"""What may become of an object, beside nothing."""
+"""What an apply can do to an object, other than leave it unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `up` did, and what there is now.
+    """The result of `up`.
 
     Attributes:
-        engine: who applied the objects.
-        changes: how many objects were created, changed, replaced, pruned; what is 0 is left out.
-        nodes: the same of the platform's nodes.
-        objects: how many the stack has.
+        engine: what applied the objects.
+        changes: number of objects that were created, changed, replaced and pruned; zeros are left out.
+        nodes: the same for the platform's nodes.
+        objects: number of objects in the stack.
         kubeconfig: of the platform.
     """
 
@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether every promise held."""
+        """Whether every check of the guarantees passed."""
         return all(proof.holds for proof in self.proofs) and not self.summary.astray
 
 
@@ -66,22 +66,22 @@ def up(
     *,
     foreshow: Callable[[Preview], None] = lambda _: None,
 ) -> Outcome:
-    """Brings a stack of a project up on a platform, and puts its promises to the test.
+    """Deploys a stack to a platform and verifies its guarantees.
 
-    Nothing is touched where the stack is wrong.
+    Nothing is changed if the stack is invalid.
 
     Args:
         name: of the stack.
-        platform: where it is brought up.
-        report: told of each stage.
+        platform: the embedded platform.
+        report: receives a line for each stage.
         project: folder of `Pulumi.yaml`, the program and its stacks.
-        foreshow: called with the stack's preview where the platform's programs are not there yet, so that there is
-            something to read while they are downloaded or built.
+        foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
+            the user can read the preview meanwhile.
 
     Raises:
-        StackError: with everything that is wrong in the stack.
-        RenderError: what it declares cannot be deployed.
-        ConsoleError: the platform does not come up, or refuses an object.
+        StackError: the stack file is invalid; it has every problem.
+        RenderError: the rendered resources cannot be deployed.
+        ConsoleError: the platform does not start or rejects an object.
     """
     report(f"reading stack {name}")
     found = preview(name, project, onto=platform.kubeconfig)
@@ -89,19 +89,19 @@ def up(
     _same_stack(platform, name)
     if not platform.prepared:
         foreshow(found)
-    # First whatever needs a network, in seconds: nobody should learn after minutes of building that there is none.
+    # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
     definitions = fetch(needed(read_pins(), api_groups(found.objects)), platform.cache, report)
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
-        report("making the pools' nodes")
+        report("creating the nodes of the pools")
         nodes = bring_nodes(cluster, node_shapes(found.stack))
         engine = _engine(platform, name)
-        report(f"bringing up {len(found.objects)} objects by {engine}")
+        report(f"applying {len(found.objects)} objects with {engine}")
         changes = _apply(cluster, platform, found, engine, project)
-        report("waiting for controllers and scheduler")
+        report("waiting for the controllers and the scheduler")
         settle(cluster, planned)
-        report("putting the promises to the test")
+        report("verifying the guarantees")
         proofs = prove(cluster, planned, tree)
         summary = summarise(cluster, planned, tree)
         return Outcome(
@@ -119,8 +119,8 @@ def up(
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
-    """The API groups of a stack's objects; the core group is empty."""
-    return {str(found.manifest["apiVersion"]).rpartition("/")[0] for found in objects}
+    """The API groups of a stack's objects; the core group is the empty string."""
+    return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
 
 
 def _listed(counts: Counter[str]) -> dict[str, int]:
@@ -130,11 +130,11 @@ def _listed(counts: Counter[str]) -> dict[str, int]:
 def _same_stack(platform: Platform, name: str) -> None:
     carried = platform.carried()
     if carried and carried[0] != name:
-        raise ConsoleError(f"the embedded platform carries stack {carried[0]}, not {name}", "run `tenancy down` first")
+        raise ConsoleError(f"the embedded platform runs stack {carried[0]}, not {name}", "run `tenancy down` first")
 
 
 def _engine(platform: Platform, name: str) -> Engine:
-    """The engine of the first `up`, which alone knows what is there; at first Pulumi, where there is one."""
+    """The engine of the first `up`, whose state has the objects; for the first `up`, Pulumi if it is on the PATH."""
     carried = platform.carried()
     engine: Engine = "pulumi" if (carried[1] == "pulumi" if carried else find_pulumi()) else "server-side apply"
     platform.carry(name, engine)
@@ -146,11 +146,11 @@ def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine,
         program = find_pulumi()
         if program is None:
             raise ConsoleError(
-                "this platform was brought up by Pulumi, which is no longer on the PATH",
-                "put it there, or run `tenancy down` first",
+                "this platform was deployed with Pulumi, but pulumi is not on the PATH",
+                "add it to the PATH, or run `tenancy down` first",
             )
         cli = PulumiCli(program, platform.places.home / "pulumi", project)
         return Counter(cli.up(found.name, platform.kubeconfig))
-    manifests = [[dict(each.manifest) for each in wave] for wave in waves(found.objects)]
+    manifests = [[dict(item.manifest) for item in wave] for wave in waves(found.objects)]
     changes = apply(cluster, manifests, platform.places.home / "applied.json")
     return Counter(change.action for change in changes)

@@ -1,5 +1,6 @@
-"""From a stack's source to a typed stack, with everything that is wrong in its shape."""
+"""Loads a stack: from its source to typed data, with every problem found in it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gpu_tenancy.model.checks import coherence_problems
-from gpu_tenancy.model.problems import ANY, Path, Problem, StackError, dotted, nearest
+from gpu_tenancy.model.problems import ANY, Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
@@ -20,12 +21,12 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True)
 class Draft:
-    """A stack as far as it could be read.
+    """The valid part of a stack, and the problems of the rest.
 
     Attributes:
-        stack: what is well formed; None where not even the rest makes a stack.
-        problems: what is not, each once.
-        unsure: places left out of `stack`, about which nothing can be concluded.
+        stack: the valid part; None where that is not enough for a stack.
+        problems: what is invalid, each problem once.
+        unsure: places left out of `stack`; problems that depend on them are not reported.
     """
 
     stack: Stack | None
@@ -33,14 +34,14 @@ class Draft:
     unsure: frozenset[Path]
 
     def sure(self, problem: Problem) -> bool:
-        """Whether none of what the problem is about was left out."""
+        """Whether the problem depends on no place that was left out."""
         return not any(_touch(place, left) for place in (problem.path, *problem.about) for left in self.unsure)
 
 
 def draft(source: Source) -> Draft:
-    """Reads what can be read: what is malformed is reported, left out, and the rest read again.
+    """Reads the valid part: invalid places are reported and removed, then the rest is read again.
 
-    So one misspelt key does not hide that another team is promised too much.
+    So one misspelt key does not hide other problems, such as a guarantee that exceeds the supply.
     """
     data = _in_order(source.sections)
     problems: list[Problem] = []
@@ -50,7 +51,7 @@ def draft(source: Source) -> Draft:
             return Draft(Stack.model_validate(data), tuple(problems), frozenset(unsure))
         except ValidationError as error:
             details = error.errors()
-        # All places first: taking one out would move the ground under the next.
+        # Collect all places first: removing one may change the path of the next.
         places = [_place(detail, data) for detail in details]
         for detail, place in zip(details, places, strict=True):
             if not any(_touch(place, left) for left in unsure) and not _is_unread(place, source):
@@ -61,25 +62,25 @@ def draft(source: Source) -> Draft:
         unsure.update(
             places,
             left_out,
-            (meant for detail, place in zip(details, places, strict=True) for meant in _meant(detail, place)),
+            (key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place)),
         )
 
 
 def _in_order(data: Any) -> Any:
-    """A copy with all keys sorted: Pulumi's engine hands them over so, and a stack must mean the same either way."""
+    """A copy with sorted keys: Pulumi's engine sorts them, and the result must not depend on who read the file."""
     if isinstance(data, dict):
-        found = cast("dict[str, Any]", data)
-        return {key: _in_order(found[key]) for key in sorted(found)}
-    return [_in_order(each) for each in cast("list[Any]", data)] if isinstance(data, list) else data
+        mapping = cast("dict[str, Any]", data)
+        return {key: _in_order(mapping[key]) for key in sorted(mapping)}
+    return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
 def _touch(one: Path, other: Path) -> bool:
-    """Whether one place is the other, or around it; `ANY` stands for each key."""
+    """Whether the places are the same, or one contains the other; `ANY` matches each key."""
     return all(a == b or ANY in {a, b} for a, b in zip(one, other, strict=False))
 
 
-def _meant(detail: ErrorDetails, place: Path) -> list[Path]:
-    """The key that a misspelt one may stand for: what it says is as unknown as what a malformed one says."""
+def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
+    """The key that a misspelt key probably stands for: its value is not known either."""
     if detail["type"] != "extra_forbidden":
         return []
     return [(*place[:-1], key) for key in get_close_matches(str(place[-1]), known_keys(place[:-1]), n=1)]
@@ -106,7 +107,7 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
-    """The error's place in the data: without pydantic's names for the branches of a choice and for keys."""
+    """The error's place in the data, without pydantic's own names for union branches and keys."""
     place: Path = ()
     for part in detail["loc"]:
         if part == "[key]":
@@ -117,19 +118,19 @@ def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
 
 
 def _leave_out(place: Path, data: Any) -> Path:
-    """Takes the place out of the data so that the rest can be read; returns what went, `()` for all of it.
+    """Removes the place from the data so that the rest can be read; returns what was removed, `()` for everything.
 
-    A missing text gets a stand-in, so that what stands beside it is still judged. Where that does not fit either,
-    the section around it goes.
+    A missing key gets a placeholder, so that its neighbours are still checked. If the placeholder is invalid too, the
+    section around it is removed.
     """
     if not place:
         return ()
     around, key = _at(data, place[:-1]), place[-1]
     if not isinstance(around, list | dict):
-        return place  # It went with what was around it.
+        return place  # Already removed with the section around it.
     is_section = len(place) == 1
     if isinstance(around, list) or (_at(data, place) == UNREAD and not is_section):
-        # The neighbours in a list keep their positions, so the whole list goes.
+        # Removing one entry would change the positions of the others, so the whole list is removed.
         return _leave_out(place[:-1], data)
     section = cast("dict[str | int, Any]", around)
     if key in section:
@@ -139,67 +140,87 @@ def _leave_out(place: Path, data: Any) -> Path:
     return place
 
 
+_MAPPING: Final = "a mapping"
 _TYPES: Final = {
-    "int_type": "is no whole number",
-    "float_type": "is no number",
-    "string_type": "is no text",
-    "bool_type": "is neither true nor false",
-    "list_type": "is no list",
-    "dict_type": "is no mapping of keys",
-    "model_type": "is no mapping of keys",
-    "model_attributes_type": "is no mapping of keys",
-    "int_from_float": "is no whole number",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "int_from_float": "an integer",
 }
 _SPECIAL: Final = {
     "limits.nvidia.com/gpu": (
-        "is counted by no quota: extended resources take only the prefix requests., and limits. is ignored in silence",
-        "leave it out: requests.nvidia.com/gpu follows from the team's GPUs",
+        "a ResourceQuota ignores this key: for extended resources it supports only requests.<resource>",
+        "remove it: requests.nvidia.com/gpu is derived from the team's GPUs",
     ),
 }
+_KEYS_LISTING: Final = "tenancy schema"
+_MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
+"""Start of pydantic's messages about values."""
+
+
+_NAMES_ITS_VALUE: Final = frozenset(
+    {"missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"}
+)
+"""Types of errors whose rule shows the value already, or that have none."""
 
 
 def _problem(detail: ErrorDetails, place: Path) -> Problem:
-    rule, mend = _rule_and_mend(detail, place)
-    nothing_there = detail["type"] in {"missing", "extra_forbidden"}
-    return Problem(place, rule, mend, None if nothing_there else _short(detail["input"]))
+    rule, fix = _rule_and_fix(detail, place)
+    return Problem(place, rule, fix, None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"]))
 
 
-def _rule_and_mend(detail: ErrorDetails, place: Path) -> tuple[str, str]:
+def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
     context = detail.get("ctx", {})
-    what = meaning(place)
     if detail["type"] == "stack":
         return context["rule"], context["mend"]
+    if detail["type"] in {"extra_forbidden", "literal_error", "union_tag_invalid"}:
+        return _unknown(detail, place)
+    what = f": {description}" if (description := meaning(place)) else ""
+    if detail["type"] == "missing":
+        return "required key is missing", f"add it{what}"
+    if detail["type"] == "union_tag_not_found":
+        return f"required key {context['discriminator']} is missing", f"add it{what}"
+    if expected := _TYPES.get(detail["type"]):
+        # Many mappings have a shorthand, which their description names.
+        return f"is not {expected}", f"{'change it' if expected == _MAPPING else f'set {expected}'}{what}"
+    return _MUST.sub("must ", detail["msg"]).removesuffix("."), f"change it{what}"
+
+
+def _unknown(detail: ErrorDetails, place: Path) -> tuple[str, str]:
+    context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         key = str(place[-1])
-        return _SPECIAL.get(key) or ("is no key here", nearest(key, known_keys(place[:-1])))
-    if detail["type"] == "missing":
-        return "is missing", f"write it: {what}" if what else "write it"
+        return _SPECIAL.get(key) or unknown("key", key, known_keys(place[:-1]), _KEYS_LISTING)
     if detail["type"] == "literal_error":
-        return f"is none of {context['expected']}", nearest(str(detail["input"]), _options(context["expected"]))
-    rule = _TYPES.get(detail["type"]) or f"is not right: {_lower(detail['msg'])}"
-    return rule, f"it says: {what}" if what else "write one"
+        return unknown("value", _short(detail["input"]) or "(mapping)", _options(context["expected"]))
+    return unknown(context["discriminator"].strip("'"), str(context["tag"]), _options(context["expected_tags"]))
 
 
 def _options(expected: str) -> list[str]:
     return [word.strip().strip("'") for word in expected.replace(" or ", ",").split(",")]
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:].removesuffix(".")
-
-
 def _short(value: Any) -> str | None:
     if isinstance(value, Mapping | list):
         return None
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     text = "(secret)" if value == UNREAD else str(value)
-    return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - what a terminal's line takes
+    if not text or text != text.strip():
+        text = f'"{text}"'
+    return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - fits a line of a terminal
 
 
 def load(source: Source) -> Stack:
-    """The stack that a source says.
+    """Reads and checks a stack.
 
     Raises:
-        StackError: with everything that is wrong, in its shape and between its parts.
+        StackError: with every problem, of single values and between sections.
     """
     read = draft(source)
     problems = list(read.problems)

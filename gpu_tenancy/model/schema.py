@@ -1,4 +1,4 @@
-"""The JSON schema of a stack's file: for editors, and for the words of an error."""
+"""The JSON schema of a stack's file: for editors, and for the descriptions in errors."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,13 +13,13 @@ URI: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def file_schema() -> Schema:
-    """The schema of `stacks/Pulumi.<stack>.yaml`, which editors check and complete by."""
+    """The schema of `stacks/Pulumi.<stack>.yaml`, for validation and completion in editors."""
     sections = _sections()
     secret = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
     return {
         "$schema": URI,
         "title": "A stack of gpu-tenancy",
-        "description": "One environment: its GPU pools, who shares them, and what runs there.",
+        "description": "One environment: its cluster, its GPU pools, the teams that share them, and their workloads.",
         "type": "object",
         "required": ["config"],
         "properties": {
@@ -27,7 +27,7 @@ def file_schema() -> Schema:
                 "type": "object",
                 "required": [f"{NAMESPACE}:{key}" for key in sections["required"]],
                 "properties": {
-                    f"{NAMESPACE}:{key}": {"anyOf": [value, secret], **_words(value)}
+                    f"{NAMESPACE}:{key}": {"anyOf": [value, secret], **_description(value)}
                     for key, value in sections["properties"].items()
                 },
                 "patternProperties": {f"^(?!{NAMESPACE}:)": {}},
@@ -43,12 +43,12 @@ def _sections() -> Schema:
     return Stack.model_json_schema(by_alias=True)
 
 
-def _words(schema: Schema) -> Schema:
+def _description(schema: Schema) -> Schema:
     return {"description": schema["description"]} if "description" in schema else {}
 
 
 def _choices(schema: Schema) -> Iterator[Schema]:
-    """The schema itself with its reference followed, and each branch of a choice."""
+    """The schema with its reference resolved, and each branch of a union."""
     if "$ref" in schema:
         yield from _choices(_sections()["$defs"][schema["$ref"].rpartition("/")[2]])
     yield schema
@@ -66,19 +66,19 @@ def _children(around: Schema, part: str | int) -> Iterator[Schema]:
 
 
 def _at(path: Path) -> list[Schema]:
-    found = [_sections()]
+    schemas = [_sections()]
     for part in path:
-        found = [child for schema in found for child in _children(schema, part)]
-    return found
+        schemas = [child for schema in schemas for child in _children(schema, part)]
+    return schemas
 
 
 def known_keys(path: Path) -> list[str]:
-    """The keys that a place of a stack may have."""
+    """The valid keys at a place of a stack."""
     return sorted({key for schema in _at(path) for choice in _choices(schema) for key in choice.get("properties", {})})
 
 
 def meaning(path: Path) -> str:
-    """What a place of a stack says, in the first sentence of its description; empty where there is none."""
+    """The first sentence of the description of a place; empty where there is none."""
     for schema in _at(path):
         for choice in (schema, *_choices(schema)):
             if "description" in choice:

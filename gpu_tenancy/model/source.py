@@ -1,4 +1,4 @@
-"""A stack's file as data with positions, so that each error can name its line."""
+"""The source of a stack: its file or the Pulumi engine's config, as data with lines for errors."""
 
 import json
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
 
 @dataclass(frozen=True)
 class Source:
-    """What a stack says, before anyone judged it.
+    """The content of a stack, not checked yet.
 
     Attributes:
         sections: the project's config by key, without the namespace.
         file: the file as the reader would type it; empty where there is none.
         lines: line of each key and list entry, counted from 1.
-        unread: places of encrypted values, which hold `UNREAD`.
+        unread: places of encrypted values; their value is `UNREAD`.
     """
 
     sections: Data
@@ -29,39 +29,43 @@ class Source:
     unread: tuple[Path, ...] = ()
 
     def line(self, path: Path) -> int | None:
-        """The line of a place, or of the nearest one around it that the file has."""
+        """The line of a place, or of the nearest section around it that is in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
 
 def read_file(file: FilePath, shown: str | None = None) -> Source:
-    """Reads `stacks/Pulumi.<stack>.yaml` without Pulumi; `secure:` values stay unread.
+    """Reads `stacks/Pulumi.<stack>.yaml` without Pulumi; `secure:` values are not decrypted.
 
     Raises:
-        StackError: the file is missing, is no YAML, says a key twice, or has no config.
+        StackError: the file is missing or invalid YAML, or has duplicate keys or no config.
     """
     name = shown or str(file)
     try:
-        found = read_yaml(file, name, instead="name a stack that has a file")
+        content = read_yaml(file, name, instead="specify a stack that has a file")
     except UnreadableError as error:
         raise StackError([_of_file(name, error.line, error.rule, error.mend)]) from error
-    config = _config_of(found.data)
+    config = _config_of(content.data)
     if config is None:
         raise StackError(
-            [_of_file(name, None, "has no config", f"write the sections under config, as {NAMESPACE}:teams")]
+            [
+                _of_file(
+                    name, None, "required key is missing", f"add the sections under config, such as {NAMESPACE}:teams"
+                )
+            ]
         )
-    if found.problems:
-        raise StackError(replace(each, path=_shown(each.path)) for each in found.problems)
-    return _own_sections(config, found, name)
+    if content.problems:
+        raise StackError(replace(problem, path=_shown(problem.path)) for problem in content.problems)
+    return _own_sections(config, content, name)
 
 
 def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
-    """What the Pulumi engine hands to a program: full keys to text, JSON where the value is structured.
+    """Reads the config that the Pulumi engine gives to a program: strings by full key, JSON for structured values.
 
     Args:
-        config: keys such as `gpu-tenancy:pools`.
-        beside: the stack's own file, where it is at hand, for the lines of errors.
+        config: by keys such as `gpu-tenancy:pools`.
+        beside: the stack's file, if it is available, for the lines of errors.
     """
     sections = {
         key.removeprefix(f"{NAMESPACE}:"): _from_text(text)
@@ -70,13 +74,13 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
     }
     if beside is None:
         return Source(sections)
-    # The engine decrypts; where it has not, as in an offline preview, the value is as unread as it is in the file.
+    # The engine decrypts secrets; where it did not, as in an offline preview, the value is unread as in the file.
     unread = tuple(path for path in beside.unread if _holds(sections, path, UNREAD))
     return Source(sections, beside.file, beside.lines, unread)
 
 
 def to_config(source: Source) -> dict[str, str]:
-    """The reverse of `read_config`: what the engine would hand to the program for this source."""
+    """The reverse of `read_config`: the config that the engine would give to the program for this source."""
     return {
         f"{NAMESPACE}:{key}": value if isinstance(value, str) else json.dumps(value)
         for key, value in source.sections.items()
@@ -99,18 +103,18 @@ def _holds(data: Any, path: Path, value: str) -> bool:
 
 def _from_text(text: str) -> Any:
     if not text.startswith(("{", "[")):
-        return text  # `123` may be the name of an environment.
+        return text  # Not parsed: `123` may be the name of an environment.
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
 
 
-def _of_file(file: str, line: int | None, rule: str, mend: str) -> Problem:
-    return Problem(("config",), rule, mend, file=file, line=line)
+def _of_file(file: str, line: int | None, rule: str, fix: str) -> Problem:
+    return Problem(("config",), rule, fix, file=file, line=line)
 
 
-def _own_sections(config: Data, found: Written, file: str) -> Source:
+def _own_sections(config: Data, content: Written, file: str) -> Source:
     prefix = f"{NAMESPACE}:"
     sections = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
 
@@ -119,12 +123,12 @@ def _own_sections(config: Data, found: Written, file: str) -> Source:
             return None
         return (str(path[1]).removeprefix(prefix), *path[2:])
 
-    lines = {mine: line for path, line in found.lines.items() if (mine := own(path))}
-    return Source(sections, file, lines, tuple(mine for path in found.unread if (mine := own(path))))
+    lines = {mine: line for path, line in content.lines.items() if (mine := own(path))}
+    return Source(sections, file, lines, tuple(mine for path in content.unread if (mine := own(path))))
 
 
 def _shown(path: Path) -> Path:
-    """A place of the whole file as a stack's author knows it: without `config` and the namespace."""
+    """A place in the file as errors show it: without `config` and the namespace."""
     if len(path) > 1 and path[0] == "config":
         return (str(path[1]).removeprefix(f"{NAMESPACE}:"), *path[2:])
     return path

@@ -1,4 +1,4 @@
-"""A YAML file as data with the line of each place, so that each mistake in it can name its line."""
+"""YAML source: a file as data with the line of each place, so that errors can show the line."""
 
 import re
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ Data: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file says.
+    """The content of a file.
 
     Attributes:
         data: its root; None where the file is empty.
         lines: line of each key and list entry, counted from 1.
-        unread: places of encrypted values (`secure:`), which hold `UNREAD`.
-        problems: keys that are written twice.
+        unread: places of encrypted values (`secure:`); their value is `UNREAD`.
+        problems: duplicate keys.
     """
 
     data: Any
@@ -32,12 +32,12 @@ class Written:
 
 
 class UnreadableError(Exception):
-    """A file of which nothing can be read.
+    """A file that cannot be read at all.
 
     Attributes:
-        line: counted from 1; None where it is about the whole file.
+        line: counted from 1; None where the problem is not in one line.
         rule: what is wrong.
-        mend: what to do about it.
+        mend: the fix, in the imperative.
     """
 
     def __init__(self, line: int | None, rule: str, mend: str) -> None:
@@ -46,36 +46,36 @@ class UnreadableError(Exception):
 
 
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
-    """Reads a file with plain scalars as Pulumi takes them.
+    """Reads a file, with plain scalars typed as Pulumi types them.
 
     Args:
         file: to read.
         shown: its name in problems.
-        instead: what to do where it cannot be opened: `name a file of steps`.
+        instead: the fix where it cannot be opened, such as `specify a file of steps`.
 
     Raises:
-        UnreadableError: it cannot be opened, is no text in UTF-8, or is no YAML.
+        UnreadableError: the file cannot be opened, is not valid UTF-8, or is invalid YAML.
     """
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise UnreadableError(None, f"cannot be read: {error.strerror}", instead) from error
+        raise UnreadableError(None, f"cannot read the file: {error.strerror}", instead) from error
     except UnicodeDecodeError as error:
-        raise UnreadableError(None, "is no text in UTF-8", "save it as UTF-8") from error
+        raise UnreadableError(None, "is not valid UTF-8", "save the file as UTF-8") from error
     reader = _Reader(shown)
     try:
         root = yaml.compose(text, _Loader)
         data = reader.value(root, ()) if root else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise UnreadableError(line, f"is no YAML: {error.problem}", "mend the syntax at this line") from error
-    except yaml.YAMLError as error:  # A character that no YAML may hold, at no line.
-        raise UnreadableError(None, "is no YAML: it holds unprintable characters", "remove them") from error
+        raise UnreadableError(line, f"invalid YAML: {error.problem}", "fix the YAML syntax on this line") from error
+    except yaml.YAMLError as error:  # Raised for characters that YAML forbids, without a line.
+        raise UnreadableError(None, "invalid YAML: unprintable characters", "remove them") from error
     return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain scalars as Pulumi's own reader takes them: without YAML 1.1's `yes` and `on`, dates, and `10:30`."""
+    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings."""
 
 
 _FLOAT: Final = r"[-+]?([0-9][0-9_]*\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
@@ -86,7 +86,7 @@ _PLAIN: Final = (
     ("float", _FLOAT, tuple("-+0123456789.")),
     ("merge", r"<<", ("<",)),
 )
-setattr(  # noqa: B010 - its stub takes the class's own table for an instance's
+setattr(  # noqa: B010 - the stub declares this class attribute as one of the instance
     _Loader,
     "yaml_implicit_resolvers",
     {
@@ -99,7 +99,7 @@ setattr(  # noqa: B010 - its stub takes the class's own table for an instance's
 
 
 class _Reader:
-    """Turns YAML nodes into plain data, noting where each stands."""
+    """Turns YAML nodes into plain data and records their lines."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -113,29 +113,29 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, (*path, index)) for index, each in enumerate(node.value)]
-        return cast("Any", self._scalars).construct_object(node)  # its stub leaves the result open
+            return [self.value(entry, (*path, index)) for index, entry in enumerate(node.value)]
+        return cast("Any", self._scalars).construct_object(node)  # the stub does not type the result
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Any:
-        self._twice(node, path)
-        # What is merged in comes first, so what is written here goes before it.
+        self._report_duplicates(node, path)
+        # Merged keys (`<<`) come first, so that this mapping's own keys override them.
         self._scalars.flatten_mapping(node)
         keys = [key.value for key, _ in node.value]
         if keys == ["secure"]:
             self.unread.append(path)
             return UNREAD
-        found: Data = {}
+        data: Data = {}
         for key, value in node.value:
             here = (*path, str(key.value))
             self.lines[here] = key.start_mark.line + 1
-            found[here[-1]] = self.value(value, here)
-        return found
+            data[here[-1]] = self.value(value, here)
+        return data
 
-    def _twice(self, node: yaml.MappingNode, path: Path) -> None:
+    def _report_duplicates(self, node: yaml.MappingNode, path: Path) -> None:
         first: dict[str, int] = {}
         for key, _ in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if name in first:
-                rule = f"is written twice, first in line {first[name]}, and YAML keeps the last"
-                self.problems.append(Problem((*path, name), rule, "keep one of them", file=self._file, line=line))
+                rule = f"duplicate key, first set on line {first[name]} (YAML keeps the last)"
+                self.problems.append(Problem((*path, name), rule, "remove one of them", file=self._file, line=line))
             first.setdefault(name, line)

@@ -1,6 +1,6 @@
-"""What policy packs share: reading resources, judging them by rules, answering Pulumi's engine.
+"""The rule engine of the policy packs: reads resources, evaluates rules, implements Pulumi's analyzer protocol.
 
-Each pack has this folder by a link, so that it can be published alone: `pulumi policy publish` follows links.
+Each pack links this folder so that it can be published alone: `pulumi policy publish` follows links.
 """
 
 from pulumi_policy import EnforcementLevel, Severity

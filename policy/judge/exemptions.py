@@ -1,4 +1,4 @@
-"""Exemptions: a resource that may break a rule until a day, for a reason."""
+"""Exemptions: a resource that may violate a rule until a date, for a stated reason."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,31 +14,31 @@ from judge.rules import Rule, Settings
 
 NAME: Final = "exemptions-in-order"
 _FORM: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[\s_,;:-]+(\S.{3,})", re.DOTALL)
-_HOW: Final = "write a day and a reason, as in `2027-01-31 waits for the new driver`"
+_HOW: Final = "set an expiry date and a reason, such as `2027-01-31 waits for the new driver`"
 
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """Until which day (that day included) a rule does not bind, and why."""
+    """The last day of an exemption (inclusive) and its reason."""
 
     until: date
     reason: str
 
     @classmethod
     def of(cls, text: str) -> "Exemption | None":
-        """Reads `2027-01-31 why`; None where it says no day or no reason."""
-        found = _FORM.fullmatch(text.strip())
-        if found is None:
+        """Parses `2027-01-31 why`; None if the date or the reason is missing."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
             return None
         try:
-            return cls(date.fromisoformat(found[1]), found[2])
+            return cls(date.fromisoformat(match[1]), match[2])
         except ValueError:
             return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exempted:
-    """What one resource says of one rule."""
+    """An exemption from one rule, as written on a resource."""
 
     resource: Resource
     rule: str
@@ -46,56 +46,58 @@ class Exempted:
 
     @property
     def place(self) -> str:
-        """The resource, and the rule from which it wants to be exempted."""
+        """The resource, and the rule that it is exempted from."""
         return f"{self.resource.place}, exemption from {self.rule}"
 
 
 class ExemptionSettings(Settings):
-    """Bounds for exemptions."""
+    """Limits for exemptions."""
 
-    longest: int = Field(180, ge=1, description="Days that an exemption may last from today.")
-    never: list[str] = Field([], description="Rules from which nobody is exempted.")
-
-
-Says = Callable[[Resource], Mapping[str, str]]
-"""What a resource says of exemptions, by the name of the rule; may raise `CannotTellError`."""
+    longest: int = Field(180, ge=1, description="Maximum number of days from today until an exemption expires.")
+    never: list[str] = Field([], description="Rules that do not allow exemptions.")
 
 
-def exemption_rule(says: Says, rules: frozenset[str], today: Callable[[], date]) -> Rule[Exempted, ExemptionSettings]:
-    """The rule that exemptions themselves keep; one that breaks it exempts from nothing.
+ReadExemptions = Callable[[Resource], Mapping[str, str]]
+"""Reads the exemptions of a resource, keyed by rule name; may raise `CannotTellError`."""
+
+
+def exemption_rule(
+    read: ReadExemptions, rules: frozenset[str], today: Callable[[], date]
+) -> Rule[Exempted, ExemptionSettings]:
+    """The rule about exemptions themselves; an exemption that violates it has no effect.
 
     Args:
-        says: finds exemptions.
+        read: reads the exemptions of a resource.
         rules: names of all rules of the pack.
-        today: the day.
+        today: returns the current date.
     """
 
     def find(resource: Resource) -> Iterator[Exempted]:
-        for rule, text in says(resource).items():
+        for rule, text in read(resource).items():
             yield Exempted(resource, rule, text)
 
-    def judge(part: Exempted, settings: ExemptionSettings) -> Iterator[str]:
-        found = Exemption.of(part.text)
+    def check(part: Exempted, settings: ExemptionSettings) -> Iterator[str]:
+        exemption = Exemption.of(part.text)
         if part.rule not in rules:
-            yield "there is no such rule in this pack; mend the name, or take the exemption out"
-        elif found is None:
-            yield f"{part.text!r} is no exemption; {_HOW}"
+            yield "unknown rule of this pack; correct the name, or remove the exemption"
+        elif exemption is None:
+            yield f"{part.text!r} is not a valid exemption; {_HOW}"
         elif part.rule in (NAME, *settings.never):
-            yield "nobody is exempted from this rule; mend the resource and take the exemption out"
-        elif found.until < today():
-            yield f"it ended on {found.until}; mend the resource and take the exemption out"
-        elif (found.until - today()).days > settings.longest:
-            yield f"{found.until} is more than {settings.longest} days away; choose an earlier day"
+            yield "this rule does not allow exemptions; fix the resource and remove the exemption"
+        elif exemption.until < today():
+            yield f"expired on {exemption.until}; fix the resource and remove the exemption"
+        elif (exemption.until - today()).days > settings.longest:
+            yield f"{exemption.until} is more than {settings.longest} days away; set an earlier date"
 
     return Rule(
         name=NAME,
-        says="An exemption names a rule of this pack, a day that is not too far away, and a reason.",
-        why="An exemption without an end is a rule that nobody has.",
-        mend=f"{_HOW[0].upper()}{_HOW[1:]}.",
+        title="An exemption must name a rule of this pack, an expiry date within the allowed period, and a reason.",
+        rationale="An exemption without an expiry date disables the rule permanently.",
+        fix=f"{_HOW[0].upper()}{_HOW[1:]}.",
         link="https://www.pulumi.com/docs/insights/policy/",
         severity=Severity.MEDIUM,
         level=EnforcementLevel.MANDATORY,
         on=Subject("exemptions", lambda _: True, find),
-        judge=judge,
+        check=check,
         settings=ExemptionSettings,
     )

@@ -1,4 +1,4 @@
-"""Properties as they go over the wire, for remedies: found at the places where rules read them."""
+"""Properties in the protocol's JSON form, for remedies: found by the paths that rules use."""
 
 from typing import Any, cast
 
@@ -10,23 +10,23 @@ from judge.resources import Resource, read
 
 
 def resource_of(type_: str, props: dict[str, Any]) -> Resource:
-    """The resource that these properties are, for a rule to judge."""
+    """A resource with these properties, for a rule to check."""
     struct = Struct()
     struct.update(props)
     return read(analyzer_pb2.AnalyzeRequest(type=type_, properties=struct))
 
 
 def found_at(props: dict[str, Any], path: Path) -> Any:
-    """What is at a place, to be changed; None where nothing is.
+    """The value at a path, to be changed in place; None if there is none.
 
-    Marks of secrets and of outputs are looked through, and stay around what is changed in them.
+    Wrappers of secrets and outputs are skipped, and stay around the changed value.
     """
-    found: Any = _unmarked(props)
+    value: Any = _unmarked(props)
     for key in path:
-        found = _unmarked(_below(found, key))
-        if found is None:
+        value = _unmarked(_below(value, key))
+        if value is None:
             return None
-    return found
+    return value
 
 
 def _below(value: Any, key: str) -> Any:
@@ -36,10 +36,10 @@ def _below(value: Any, key: str) -> Any:
 
 
 def _unmarked(value: Any) -> Any:
-    found = value
-    while _is_marked(found):
-        found = found["value"]
-    return found
+    inner = value
+    while _is_marked(inner):
+        inner = inner["value"]
+    return inner
 
 
 def _is_marked(value: object) -> bool:

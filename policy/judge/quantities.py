@@ -6,7 +6,7 @@ from typing import Final
 
 _FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d{1,2})?")
 _LONGEST: Final = 64
-"""Characters: a longer one is no quantity that anybody has, and arithmetic with it would not end."""
+"""Maximum number of characters: real quantities are shorter, and arithmetic with longer ones is slow."""
 _UNITS: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -17,21 +17,21 @@ _UNITS: Final = {
 
 
 def quantity(text: str) -> Decimal | None:
-    """The number in its base unit (cores, bytes, pieces); None where the text is none."""
-    found = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if found is None:
+    """The number in its base unit (cores, bytes, pieces); None if the text is not a quantity."""
+    match = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None:
         return None
-    number, unit = found[1], found[2] or ""
+    number, unit = match[1], match[2] or ""
     if unit[:1] in {"e", "E"} and unit not in _UNITS:
         return Decimal(number + unit)
     return Decimal(number) * _UNITS[unit]
 
 
 def shown(number: Decimal) -> str:
-    """A number as people write it: `8`, `0.5`, never `8.0`."""
+    """A number for messages: `8`, `0.5`, not `8.0`."""
     return str(int(number)) if number == number.to_integral_value() else str(number.normalize())
 
 
 def written(number: float) -> str:
-    """A number of a program as people write it: whole ones, which come as floats, without a point."""
+    """A number from a program for messages: whole numbers, which arrive as floats, without a decimal point."""
     return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)

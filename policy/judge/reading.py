@@ -1,4 +1,4 @@
-"""A resource's properties as rules read them: plain values, with the place of each and what cannot be known."""
+"""A resource's properties as rules read them: plain values with their paths, and unknown values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from judge.secrets import Secrets
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that is there and cannot be read.
+    """A value that exists but cannot be read.
 
     Attributes:
-        why: the reason, as the end of a sentence that begins with its place.
+        why: the reason, which messages put after the path.
     """
 
-    why: str = "is not known before it is deployed"
+    why: str = "is unknown until deployment"
 
 
 Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"
@@ -31,7 +31,7 @@ SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 _UNKNOWN: Final = Unknown()
-_FILE: Final = Unknown("is a file, an archive or a reference to a resource, which no rule reads")
+_FILE: Final = Unknown("is a file, an archive or a resource reference, which policies cannot read")
 UNKNOWNS: Final = frozenset(
     {
         proxy.UNKNOWN_ARCHIVE_VALUE,
@@ -46,11 +46,11 @@ UNKNOWNS: Final = frozenset(
 
 
 class CannotTellError(Exception):
-    """A rule needs a value that nobody knows yet, or that is not of the kind that its API wants.
+    """A rule needs a value that is not known yet, or that does not have the type that its API requires.
 
     Args:
-        path: where the value is in its resource's properties.
-        why: what is the matter with it, never the value itself.
+        path: the property path of the value.
+        why: the reason; never contains the value itself.
     """
 
     def __init__(self, path: Path, why: str) -> None:
@@ -60,10 +60,10 @@ class CannotTellError(Exception):
 
 
 class Reader:
-    """Makes a Struct plain, in one pass, and keeps the secrets it meets.
+    """Converts a Struct to plain values in one pass, and collects its secrets.
 
     Args:
-        secrets: where what no message may show is kept.
+        secrets: collects the values that messages must not show.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -72,10 +72,10 @@ class Reader:
     def read(self, struct: Struct) -> dict[str, Plain]:
         """Returns the properties; unknown values become `Unknown`, secrets their value."""
         value = self._value
-        return {key: value(each) for key, each in struct.fields.items()}
+        return {key: value(field) for key, field in struct.fields.items()}
 
     def _value(self, value: Value) -> Plain:
-        # In the order of how often each is met: this is where a pack spends its time.
+        # Most frequent kinds first: a pack spends most of its time here.
         kind = value.WhichOneof("kind")
         if kind == "string_value":
             text = value.string_value
@@ -96,18 +96,18 @@ class Reader:
             return self.read(struct)
         signature = fields[SIGNATURE].string_value
         if signature in {SECRET, _OUTPUT}:
-            found = self._value(fields["value"]) if "value" in fields else _UNKNOWN
+            inner = self._value(fields["value"]) if "value" in fields else _UNKNOWN
             if signature == SECRET or ("secret" in fields and fields["secret"].bool_value):
-                self._secrets.keep(found)
-            return found
+                self._secrets.keep(inner)
+            return inner
         return _FILE
 
 
 class View:
-    """One value and its place. What is not there reads as empty; what cannot be known raises.
+    """One value and its path. Missing values read as empty; unknown values raise.
 
-    All methods take the keys of the way down, and raise `CannotTellError` where something on that way is unknown or of
-    another kind.
+    All methods take the keys of the path below this value, and raise `CannotTellError` if a value on that path is
+    unknown or has another type.
 
     Example:
         >>> View({"spec": {"replicas": 3.0}}).number("spec", "replicas")
@@ -126,7 +126,7 @@ class View:
     __hash__ = None  # pyright: ignore[reportAssignmentType] - it holds dicts
 
     def at(self, *keys: str) -> "View":
-        """What is under these keys; a view of None where one of them is missing."""
+        """The value under these keys; a view of None if one of them is missing."""
         value, path = self.value, self.path
         for key in keys:
             mapping = _mapping(value, path)
@@ -136,14 +136,14 @@ class View:
         return View(value, path)
 
     def has(self, *keys: str) -> bool:
-        """Whether something is there, known or not."""
+        """Whether a value exists, known or unknown."""
         if not keys:
             return self.value is not None
         above = self.at(*keys[:-1])
         return _mapping(above.value, above.path).get(keys[-1]) is not None
 
     def text(self, *keys: str, default: str = "") -> str:
-        """A text; a number or a flag as it would be written."""
+        """A string; numbers and booleans are converted."""
         view = self.at(*keys)
         match view.value:
             case None:
@@ -155,10 +155,10 @@ class View:
             case float() | int():
                 return written(view.value)
             case _:
-                raise CannotTellError(view.path, "is no text")
+                raise CannotTellError(view.path, "is not a string")
 
     def flag(self, *keys: str, default: bool = False) -> bool:
-        """A truth value; the texts `true` and `false` are taken too."""
+        """A boolean; the strings `true` and `false` are accepted too."""
         view = self.at(*keys)
         match view.value:
             case None:
@@ -170,17 +170,17 @@ class View:
             case "false" | "False":
                 return False
             case _:
-                raise CannotTellError(view.path, "is neither true nor false")
+                raise CannotTellError(view.path, "is not a boolean")
 
     def number(self, *keys: str) -> Decimal | None:
-        """A number or a Kubernetes quantity (`500m`, `2Ti`), in its base unit; None where it is not there."""
+        """A number or a Kubernetes quantity (`500m`, `2Ti`), in its base unit; None if it is missing."""
         view = self.at(*keys)
         if view.value is None:
             return None
-        found = quantity(self.text(*keys)) if isinstance(view.value, (str, float, int)) else None
-        if found is None or isinstance(view.value, bool):
-            raise CannotTellError(view.path, "is no number")
-        return found
+        number = quantity(self.text(*keys)) if isinstance(view.value, (str, float, int)) else None
+        if number is None or isinstance(view.value, bool):
+            raise CannotTellError(view.path, "is not a number")
+        return number
 
     def items(self, *keys: str) -> list["View"]:
         """The items of a list."""
@@ -191,19 +191,19 @@ class View:
             case list():
                 return [View(item, (*view.path, str(index))) for index, item in enumerate(view.value)]
             case _:
-                raise CannotTellError(view.path, "is no list")
+                raise CannotTellError(view.path, "is not a list")
 
     def texts(self, *keys: str) -> list[str]:
-        """The items of a list of texts."""
+        """The items of a list of strings."""
         return [item.text() for item in self.items(*keys)]
 
     def entries(self, *keys: str) -> dict[str, "View"]:
-        """The entries of a map, by name: the wire keeps no order; each is read, and may be unknown, by itself."""
+        """The entries of a map, sorted by key because the protocol keeps no order; single entries may be unknown."""
         view = self.at(*keys)
         return {key: View(item, (*view.path, key)) for key, item in sorted(_mapping(view.value, view.path).items())}
 
     def words(self, *keys: str) -> dict[str, str]:
-        """The entries of a map of texts, such as labels."""
+        """The entries of a map of strings, such as labels."""
         return {key: item.text() for key, item in self.entries(*keys).items()}
 
 
@@ -216,4 +216,4 @@ def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:
         case Unknown():
             raise CannotTellError(path, value.why)
         case _:
-            raise CannotTellError(path, "is no map")
+            raise CannotTellError(path, "is not a map")

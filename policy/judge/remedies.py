@@ -1,4 +1,4 @@
-"""Remedies: resources mended by rules whose level is `remediate`."""
+"""Remedies: resources fixed by rules with the level `remediate`."""
 
 from copy import deepcopy
 from typing import Any
@@ -11,55 +11,63 @@ from judge.exemptions import Exemption
 from judge.reading import CannotTellError
 from judge.resources import read
 from judge.rules import AnyRule
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 
 
-def remedied(court: Court, request: wire.AnalyzeRequest) -> wire.RemediateResponse:
-    """Mends one resource, rule after rule; each remediation holds what all before it mended.
+def remedied(evaluator: Evaluator, request: wire.AnalyzeRequest) -> wire.RemediateResponse:
+    """Applies the remedies to one resource, rule after rule; each remediation includes the changes before it.
 
-    A resource that is exempted from a rule is left as it is, and so is one whose exemption cannot be told.
+    A resource that is exempted from a rule is not changed, nor is one whose exemption is unknown.
     """
     response = wire.RemediateResponse()
-    rules = [rule for rule in court.rules if court.configuration.level(rule) is EnforcementLevel.REMEDIATE]
+    rules = [rule for rule in evaluator.rules if evaluator.configuration.level(rule) is EnforcementLevel.REMEDIATE]
     if not rules:
         return response
     try:
         props: dict[str, Any] = json_format.MessageToDict(request.properties)
-    except ValueError:  # a number that JSON does not have (an infinite one): `Analyze` says what is wrong with it
+    except ValueError:  # a number that JSON cannot represent (infinity): `Analyze` reports it
         return response
     resource = read(request)
     for rule in rules:
         if rule.remedy is None:
             response.not_applicable.add(
-                policy_name=rule.name, reason="This rule has no remedy; its level should be mandatory."
+                policy_name=rule.name, reason="this rule has no remedy; set its level to mandatory"
             )
             continue
-        if isinstance(court.exemption(resource, rule), (Exemption, CannotTellError)):
-            response.not_applicable.add(policy_name=rule.name, reason="The resource is exempted from this rule.")
+        if isinstance(evaluator.exemption(resource, rule), (Exemption, CannotTellError)):
+            response.not_applicable.add(policy_name=rule.name, reason="the resource is exempted from this rule")
             continue
         tried = deepcopy(props)
         try:
-            changed, words = rule.remedy(request.type, tried, court.configuration.of(rule)), ""
+            changed, diagnostic = rule.remedy(request.type, tried, evaluator.configuration.of(rule)), ""
         except CannotTellError as error:
-            changed, words = False, str(error)
-        except Exception as error:  # noqa: BLE001 - no rule may end somebody's deployment
-            changed, words = False, f"rule {rule.name} has a mistake ({type(error).__name__}) and mended nothing"
+            changed, diagnostic = False, str(error)
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
+            changed, diagnostic = (
+                False,
+                (
+                    f"rule {rule.name}: internal error ({type(error).__name__}); remedy not applied. Report it to the"
+                    " pack owner"
+                ),
+            )
         props = tried if changed else props
-        if changed or words:
-            response.remediations.append(_remediation(court, rule, props if changed else None, words))
+        if changed or diagnostic:
+            response.remediations.append(_remediation(evaluator, rule, props if changed else None, diagnostic))
     return response
 
 
-def _remediation(court: Court, rule: AnyRule, props: dict[str, Any] | None, words: str) -> wire.Remediation:
-    found = wire.Remediation(
+def _remediation(
+    evaluator: Evaluator, rule: AnyRule, props: dict[str, Any] | None, diagnostic: str
+) -> wire.Remediation:
+    remediation = wire.Remediation(
         policyName=rule.name,
-        policyPackName=court.pack.name,
-        policyPackVersion=court.pack.version,
-        description=rule.says,
-        diagnostic=words,
+        policyPackName=evaluator.pack.name,
+        policyPackVersion=evaluator.pack.version,
+        description=rule.title,
+        diagnostic=diagnostic,
     )
     if props is not None:
         changed = struct_pb2.Struct()
         changed.update(props)
-        found.properties.CopyFrom(changed)
-    return found
+        remediation.properties.CopyFrom(changed)
+    return remediation

@@ -1,4 +1,4 @@
-"""What is judged: one resource of a Pulumi program, and a whole stack of them."""
+"""Resources of a Pulumi program, and the parts of them that rules are about."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ _HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
 
 
 class Placed(Protocol):
-    """What a rule judges: something of a resource that can say where it is."""
+    """A part of a resource that a rule checks, with its place."""
 
     @property
     def place(self) -> str:
-        """Words that name it to a person: `Job ml-research/nightly, container main`."""
+        """The place for messages: `Job ml-research/nightly, container main`."""
         ...
 
 
@@ -29,15 +29,15 @@ S = TypeVar("S", bound=Placed)
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """One resource, as Pulumi's engine hands it to a policy.
+    """One resource, as Pulumi's engine passes it to a policy.
 
     Attributes:
         type: its type token, `kubernetes:apps/v1:Deployment`.
         protect: whether Pulumi refuses to delete it.
-        ignored: properties whose changes Pulumi leaves alone.
-        secrets: what no message may show of what was read.
-        needs: for each property that the program gave, the URNs of resources that it comes from; empty where a resource
-            is judged by itself, since the engine says it only of a whole stack.
+        ignored: properties in `ignoreChanges`.
+        secrets: values of this resource that messages must not show.
+        needs: for each property that the program set, the URNs of the resources that it depends on; empty if a
+            resource is evaluated alone, because the engine sends this only for a whole stack.
     """
 
     type: str
@@ -53,17 +53,19 @@ class Resource:
 
     @property
     def props(self) -> View:
-        """Its inputs; of a whole stack, its outputs. Read once, when a rule first wants them.
+        """Its inputs; in a whole stack, its outputs. Read once, on first use.
 
-        What a preview of a stack does not know and the program did not give is left out: the cloud will fill it in.
+        Values that a preview of a stack does not know and the program did not set are left out: the cloud sets them.
         """
         if self._props is None:
-            found = Reader(self.secrets).read(self._struct) if self._struct is not None else {}
+            props = Reader(self.secrets).read(self._struct) if self._struct is not None else {}
             for key in _HIDDEN.get(self.type, ()):
-                self.secrets.keep(found.get(key), whole=True)
+                self.secrets.keep(props.get(key), whole=True)
             if self.needs:
-                found = {key: each for key, each in found.items() if key in self.needs or not isinstance(each, Unknown)}
-            self._props = View(found)
+                props = {
+                    key: value for key, value in props.items() if key in self.needs or not isinstance(value, Unknown)
+                }
+            self._props = View(props)
         return self._props
 
     @property
@@ -73,7 +75,7 @@ class Resource:
 
     @property
     def group(self) -> str:
-        """API group of a Kubernetes object (`core` for the nameless one); else empty."""
+        """API group of a Kubernetes object (`core` for the unnamed one); else empty."""
         if not self.type.startswith(_KUBERNETES):
             return ""
         return self.type.split(":")[1].split("/")[0]
@@ -94,22 +96,22 @@ class Resource:
         return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
 
     def parts(self, subject: "Subject[S]") -> list[S]:
-        """What of this resource a rule judges; found once for all rules of that subject.
+        """The parts of this resource that a rule checks; computed once for all rules with this subject.
 
         Raises:
-            CannotTellError: it cannot be known.
+            CannotTellError: they are unknown.
         """
         return self.once(subject, lambda: list(subject.find(self)) if subject.takes(self) else [])
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """What many rules want to know of it, found once; what cannot be known is remembered, too.
+        """A fact that several rules need, computed once; an unknown result is cached too.
 
         Args:
-            key: names it, among all that is asked of this resource.
-            find: finds it.
+            key: identifies the fact within this resource.
+            find: computes it.
 
         Raises:
-            CannotTellError: it cannot be known.
+            CannotTellError: it is unknown.
         """
         if key not in self._found:
             try:
@@ -124,12 +126,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject(Generic[S]):
-    """A sort of thing that rules are about, and how it is found in a resource.
+    """A kind of part that rules check, and how it is found in a resource.
 
     Attributes:
-        name: what documents call it: `containers`.
-        takes: whether a resource can hold any; it sees the type alone.
-        find: those of one resource; may raise `CannotTellError`.
+        name: its name in the documentation: `containers`.
+        takes: whether a resource can have such parts; reads only the type.
+        find: the parts of one resource; may raise `CannotTellError`.
     """
 
     name: str
@@ -138,16 +140,16 @@ class Subject(Generic[S]):
 
 
 def kubernetes(*kinds: str) -> Callable[[Resource], bool]:
-    """Takes Kubernetes objects of these kinds, each `group:Kind`, whatever their version.
+    """Selects Kubernetes objects of these kinds, each `group:Kind`, in any version.
 
-    Patches (`DeploymentPatch`) are left out: they say a part of an object, and nobody knows the rest.
+    Patches (`DeploymentPatch`) are excluded: they contain a part of an object, and the rest is unknown.
     """
     wanted = frozenset(kinds)
     return lambda resource: f"{resource.group}:{resource.kind}" in wanted
 
 
 def typed(*tokens: str) -> Callable[[Resource], bool]:
-    """Takes resources of these type tokens."""
+    """Selects resources with these type tokens."""
     wanted = frozenset(tokens)
     return lambda resource: resource.type in wanted
 
@@ -155,11 +157,11 @@ def typed(*tokens: str) -> Callable[[Resource], bool]:
 def read(
     request: analyzer_pb2.AnalyzeRequest | analyzer_pb2.AnalyzerResource, secrets: Secrets | None = None
 ) -> Resource:
-    """A resource of the analyzer protocol.
+    """Reads a resource of the analyzer protocol.
 
     Args:
-        request: what the engine sent.
-        secrets: kept together for all resources of a stack; left out, the resource has its own.
+        request: the engine's message.
+        secrets: shared by all resources of a stack; by default, the resource has its own.
     """
     options = request.options
     return Resource(
@@ -175,4 +177,4 @@ def read(
 
 
 def _needs(request: analyzer_pb2.AnalyzerResource) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(each.urns) for key, each in request.propertyDependencies.items()}
+    return {key: tuple(dependencies.urns) for key, dependencies in request.propertyDependencies.items()}

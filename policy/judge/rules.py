@@ -1,4 +1,4 @@
-"""Rules: what must hold of one sort of thing, why, and how to mend what does not."""
+"""Rules: a requirement for one kind of part, its rationale, and the fix for a violation."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from typing import Any, Generic, TypeVar
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from judge.resources import Placed, Resource, Subject
 from judge.stacks import Stack
 
 
 class Settings(BaseModel):
-    """What an organisation may set of a rule: each field with its default and a sentence."""
+    """The configurable settings of a rule: each field has a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,79 +27,81 @@ class Rule(Generic[S, C]):
     """One rule.
 
     Attributes:
-        name: what an organisation's configuration calls it: `gpu-request-equals-limit`.
-        says: what must hold, one sentence.
-        why: what happens where it does not.
-        mend: what to do then.
-        link: a page that says so.
-        severity: how bad it is.
-        level: how it is enforced where nobody says otherwise.
-        on: what it is about.
-        judge: yields a sentence for each thing that is wrong with a subject: what is there, and what to write. Its
-            place goes before the sentence. It may raise `CannotTellError`.
-        settings: what can be set.
-        whole: whether the judge needs the whole stack, which is known only when all resources are.
-        remedy: mends a resource's properties where that is safe: takes its type and the properties as they go over
-            the wire (JSON, unknown values and secrets marked), changes these in place, says whether it did. Used
-            where the level is `remediate`.
+        name: its id in configurations: `gpu-request-equals-limit`.
+        title: the requirement, in one sentence.
+        rationale: the consequence of a violation.
+        fix: how to fix a violation.
+        link: documentation of the requirement.
+        severity: the severity of a violation.
+        level: the default enforcement level.
+        on: the kind of part that it checks.
+        check: yields a message for each violation of a part, `VALUE problem; fix`, without the place. It may raise
+            `CannotTellError`.
+        settings: its settings.
+        whole: whether the check needs the whole stack, which is known only after all resources are.
+        remedy: fixes a resource's properties if that is safe: takes the type and the properties in the protocol's JSON
+            form (unknown values and secrets marked), changes these in place, and returns whether it changed them. Used
+            if the level is `remediate`.
     """
 
     name: str
-    says: str
-    why: str
-    mend: str
+    title: str
+    rationale: str
+    fix: str
     link: str
     severity: Severity
     level: EnforcementLevel
     on: Subject[S]
-    judge: "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]"
+    check: "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]"
     settings: type[C]
     whole: bool = False
     remedy: Callable[[str, dict[str, Any], C], bool] | None = None
 
     def sentences(self, part: S, settings: C, stack: Stack) -> Iterable[str]:
-        """What is wrong with one subject, one after the other.
+        """The violations of one part.
 
         Raises:
-            CannotTellError: what comes next cannot be known; what came before holds nevertheless.
+            CannotTellError: the next result is unknown; earlier violations remain valid.
         """
-        judge: Callable[..., Iterable[str]] = self.judge
-        return judge(part, settings, stack) if self.whole else judge(part, settings)
+        check: Callable[..., Iterable[str]] = self.check
+        return check(part, settings, stack) if self.whole else check(part, settings)
 
     def schema(self) -> dict[str, dict[str, Any]]:
-        """JSON schema of each setting, by name, as Pulumi wants it: without references."""
-        return {key: _flat(each) for key, each in self.settings.model_json_schema().get("properties", {}).items()}
+        """JSON schema of each setting, by name, without references, as Pulumi requires."""
+        return {key: _flat(schema) for key, schema in self.settings.model_json_schema().get("properties", {}).items()}
 
     def configured(self, given: Mapping[str, Any]) -> C:
-        """Its settings, some of them given by the organisation.
+        """Validates the given settings and adds defaults.
 
         Raises:
-            ConfigError: with all that is wrong in them.
+            ConfigError: with all errors in the settings.
         """
         try:
             return self.settings.model_validate(dict(given))
         except ValidationError as error:
-            wrong = [
-                f"{self.name}.{'.'.join(str(part) for part in each['loc'])}: {each['msg'][:1].lower()}{each['msg'][1:]}"
-                f" (it is {each['input']!r}); the rule's settings are {', '.join(self.settings.model_fields) or 'none'}"
-                for each in error.errors()
-            ]
-            raise ConfigError("\n".join(wrong)) from error
+            problems = [self._problem(problem) for problem in error.errors()]
+            raise ConfigError("\n".join(problems)) from error
+
+    def _problem(self, problem: ErrorDetails) -> str:
+        place = ".".join((self.name, *(str(part) for part in problem["loc"])))
+        if problem["type"] == "extra_forbidden":
+            return f"{place}: unknown setting; settings of this rule: {', '.join(self.settings.model_fields) or 'none'}"
+        return f"{place}: {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
 
 AnyRule = Rule[Any, Any]
 
 
 class ConfigError(ValueError):
-    """An organisation's configuration of a pack is wrong; the text names rule, setting, value and mend."""
+    """A pack's configuration is invalid; the text has rule, setting, value and fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A policy pack: its rules, and how resources are exempted from them.
+    """A policy pack: its rules, and how exemptions from them are read.
 
     Attributes:
-        exemptions: what a resource says of exemptions, by the name of the rule: `2027-01-31 why`.
+        exemptions: reads the exemptions of a resource, keyed by rule name: `2027-01-31 why`.
     """
 
     name: str
@@ -109,12 +112,12 @@ class Pack:
 
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            message = f"two rules of pack {self.name} are called {', '.join(twice)}"
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
             raise ValueError(message)
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A field's schema without pydantic's titles."""
+    """A field's schema without the title that pydantic adds."""
     return {key: value for key, value in schema.items() if key != "title"}

@@ -1,4 +1,4 @@
-"""What no message may show: the values that a program marked as secret, and the pieces of them."""
+"""Values that messages must not show: those that a program marked as secret, and pieces of them."""
 
 import re
 from typing import Final
@@ -6,18 +6,18 @@ from typing import Final
 from judge.quantities import quantity, shown, written
 
 _BOUNDS: Final = re.compile(r"[\s/:@=,;?&]+")
-"""Where a rule may cut a text: an image's registry and tag, a URL's host."""
+"""Where a rule can split a string: an image's registry and tag, a URL's host."""
 _PIECE: Final = 4
-"""Letters from which on a piece of a secret is kept back, and a whole secret wherever it is within a word."""
+"""Minimum characters for a piece of a secret to be hidden, and for a secret to be hidden within a word."""
 _CUT: Final = 1000
-"""Letters up to which a secret is cut: what is longer is a document, whose words are everybody's."""
+"""Maximum characters of a secret that is split: longer ones are documents, made of common words."""
 
 
 class Secrets:
-    """Values to keep back, as texts.
+    """Secret values as strings.
 
-    Numbers are kept as messages would write them; quantities (`2Ti`) as the number that they are, too.
-    The names of fields within a secret map are no values: without them no place in a chart's values could be named.
+    Numbers are stored as messages show them; quantities (`2Ti`) also as their number. Field names within a secret map
+    are not hidden: otherwise messages could not name a place in a chart's values.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Secrets:
         self._pattern: re.Pattern[str] | None = None
 
     def keep(self, value: object, *, whole: bool = False) -> None:
-        """Keeps back every text and number within a value.
+        """Hides every string and number within a value.
 
         Args:
             value: plain values, lists and maps of them.
-            whole: keep back texts as a whole alone, not their pieces.
+            whole: hide strings only as a whole, not their pieces.
         """
         self._pattern = None
         match value:
@@ -40,7 +40,7 @@ class Secrets:
             case float() | int():
                 self._texts.add(written(value))
             case list():
-                for item in value:  # pyright: ignore[reportUnknownVariableType] - whatever is in it is looked at
+                for item in value:  # pyright: ignore[reportUnknownVariableType] - items of any type are checked
                     self.keep(item, whole=whole)  # pyright: ignore[reportUnknownArgumentType] - as above
             case dict():
                 for item in value.values():  # pyright: ignore[reportUnknownVariableType] - as above
@@ -57,15 +57,17 @@ class Secrets:
             self._texts.add(shown(number))
 
     def hide(self, text: str) -> str:
-        """The text with `[secret]` in place of each of them, the longest first."""
+        """The text with `[secret]` in place of each secret, longest first."""
         if not self._texts:
             return text
         if self._pattern is None:
-            listed = sorted((each for each in self._texts if each.strip()), key=lambda each: (-len(each), each))
-            self._pattern = re.compile("|".join(_expression(each) for each in listed) or r"(?!)")
+            listed = sorted(
+                (secret for secret in self._texts if secret.strip()), key=lambda secret: (-len(secret), secret)
+            )
+            self._pattern = re.compile("|".join(_expression(secret) for secret in listed) or r"(?!)")
         return self._pattern.sub("[secret]", text)
 
 
 def _expression(text: str) -> str:
-    """A short secret, such as `8`, is hidden where it stands alone, or no message could be read any more."""
+    """A short secret, such as `8`, is hidden only as a separate word; otherwise messages would be unreadable."""
     return re.escape(text) if len(text) >= _PIECE else rf"(?<!\w){re.escape(text)}(?!\w)"

@@ -1,8 +1,8 @@
-"""A pack as a process that Pulumi's engine asks, by its public analyzer protocol.
+"""The gRPC server of a pack, for Pulumi's analyzer protocol.
 
-The SDK's own server (`pulumi_policy.PolicyPack`) reads a resource's properties anew for each rule, and all of a stack's
-for each rule that compares. Here they are read once: benchmarks/policies.py holds both against one another. The
-protocol: https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
+The SDK's server (`pulumi_policy.PolicyPack`) reads a resource's properties again for each rule, and all resources of a
+stack for each stack rule. This one reads them once: benchmarks/policies.py compares both. The protocol:
+ https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
 """
 
 import sys
@@ -22,12 +22,17 @@ from judge.resources import read
 from judge.rules import AnyRule, ConfigError, Pack
 from judge.secrets import Secrets
 from judge.stacks import Stack
-from judge.verdicts import Court, Finding
+from judge.verdicts import Evaluator, Finding
 
 _LARGEST: Final = 400 * 1024 * 1024
-"""Bytes of one message, as the SDK takes."""
+"""Maximum message size in bytes, as in the SDK."""
+OUTCOMES: Final = "gpu-rules-outcomes"
+"""Trailing metadata of `Analyze` and `AnalyzeStack`: the outcome of each diagnostic, comma-separated.
+
+The protocol has no field for it; clients that do not know the key ignore it.
+"""
 _GRACE: Final = 5.0
-"""Seconds for what was asked before the end."""
+"""Seconds for pending calls at shutdown."""
 LEVELS: Final = {
     EnforcementLevel.ADVISORY: wire.ADVISORY,
     EnforcementLevel.MANDATORY: wire.MANDATORY,
@@ -43,127 +48,129 @@ _SEVERITIES: Final = {
 
 
 class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
-    """Answers the engine for one pack."""
+    """The analyzer service of one pack."""
 
-    def __init__(self, court: Court, ended: threading.Event | None = None) -> None:
-        self.court = court
+    def __init__(self, evaluator: Evaluator, ended: threading.Event | None = None) -> None:
+        self.evaluator = evaluator
         self._ended = ended or threading.Event()
 
     def Handshake(  # noqa: N802 - the protocol's
         self,
-        request: wire.AnalyzerHandshakeRequest,  # noqa: ARG002 - nothing is asked of the engine
+        request: wire.AnalyzerHandshakeRequest,  # noqa: ARG002 - this pack does not call the engine
         context: grpc.ServicerContext,  # noqa: ARG002 - the protocol's
     ) -> wire.AnalyzerHandshakeResponse:
         """The engine's first call."""
         return wire.AnalyzerHandshakeResponse()
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802 - the protocol's
-        """Ends the process, once what it was asked before is answered."""
+        """Shuts down after pending calls."""
         self._ended.set()
         return empty_pb2.Empty()
 
     def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> wire.AnalyzerInfo:  # noqa: ARG002, N802 - the protocol's
-        """What the pack is, and all of its rules."""
-        pack = self.court.pack
+        """Name, version and rules of the pack."""
+        pack = self.evaluator.pack
         return wire.AnalyzerInfo(
             name=pack.name,
             version=pack.version,
             description=pack.description,
             supportsConfig=True,
-            policies=[_info(rule) for rule in self.court.rules],
+            policies=[_info(rule) for rule in self.evaluator.rules],
         )
 
     def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:  # noqa: ARG002, N802 - the protocol's
-        """The version of the SDK whose protocol this is."""
+        """The version of the SDK that this server implements."""
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802 - the protocol's
-        """Takes levels and settings; refuses what no rule understands.
+        """Applies levels and settings; rejects unknown rules and invalid settings.
 
-        The engine sends every rule, with its defaults where nobody set anything, and the word `all` if that was set,
-        which it has already applied: pkg/resource/analyzer/config.go in pulumi/pulumi.
+        The engine sends every rule, with defaults for values that are not set, and also `all` if it was set, which it
+        has already applied: pkg/resource/analyzer/config.go in pulumi/pulumi.
         """
-        back = {number: level for level, number in LEVELS.items()}
-        levels = {name: back[each.enforcementLevel] for name, each in request.policyConfig.items()}
-        settings = {name: json_format.MessageToDict(each.properties) for name, each in request.policyConfig.items()}
+        by_number = {number: level for level, number in LEVELS.items()}
+        configs = request.policyConfig.items()
+        levels = {name: by_number[config.enforcementLevel] for name, config in configs}
+        settings = {name: json_format.MessageToDict(config.properties) for name, config in configs}
         try:
-            self.court.configure(levels, settings)
+            self.evaluator.configure(levels, settings)
         except ConfigError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return empty_pb2.Empty()
 
     def ConfigureStack(  # noqa: N802 - the protocol's
         self,
-        request: wire.AnalyzerStackConfigureRequest,  # noqa: ARG002 - no rule is about a stack's tags
+        request: wire.AnalyzerStackConfigureRequest,  # noqa: ARG002 - no rule checks a stack's tags
         context: grpc.ServicerContext,  # noqa: ARG002 - the protocol's
     ) -> wire.AnalyzerStackConfigureResponse:
-        """Hears which stack comes."""
+        """Receives the stack's name; not used."""
         return wire.AnalyzerStackConfigureResponse()
 
-    def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: ARG002, N802 - the protocol's
-        """Judges one resource."""
-        if not self.court.about(request.type):
+    def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: N802 - the protocol's
+        """Evaluates one resource."""
+        if not self.evaluator.covers(request.type):
             return wire.AnalyzeResponse()
-        return self._answer(self.court.judge(read(request)))
+        return self._answer(self.evaluator.evaluate(read(request)), context)
 
-    def AnalyzeStack(self, request: wire.AnalyzeStackRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: ARG002, N802 - the protocol's
-        """Judges a whole stack."""
-        about = self.court.about
-        if not any(about(each.type) for each in request.resources):
+    def AnalyzeStack(self, request: wire.AnalyzeStackRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: N802 - the protocol's
+        """Evaluates a whole stack."""
+        covers = self.evaluator.covers
+        if not any(covers(resource.type) for resource in request.resources):
             return wire.AnalyzeResponse()
-        # All of them: a rule may look for what no rule is about. Each is read only if one does.
+        # All resources: a rule may look up resources that no rule checks. Each is read on first use only.
         secrets = Secrets()
-        stack = Stack(read(each, secrets) for each in request.resources)
-        return self._answer(self.court.judge_stack(stack))
+        stack = Stack(read(resource, secrets) for resource in request.resources)
+        return self._answer(self.evaluator.evaluate_stack(stack), context)
 
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:  # noqa: ARG002, N802 - the protocol's
-        """Mends one resource by the rules whose level is `remediate`, one after the other."""
-        return remedied(self.court, request)
+        """Applies the remedies of rules with the level `remediate` to one resource."""
+        return remedied(self.evaluator, request)
 
-    def _answer(self, findings: list[Finding]) -> wire.AnalyzeResponse:
-        pack = self.court.pack
+    def _answer(self, findings: list[Finding], context: grpc.ServicerContext) -> wire.AnalyzeResponse:
+        pack = self.evaluator.pack
+        context.set_trailing_metadata(((OUTCOMES, ",".join(finding.outcome for finding in findings)),))
         return wire.AnalyzeResponse(
             diagnostics=[
                 wire.AnalyzeDiagnostic(
-                    policyName=found.rule.name,
+                    policyName=finding.rule.name,
                     policyPackName=pack.name,
                     policyPackVersion=pack.version,
-                    description=found.rule.says,
-                    message=f"{found.rule.says}\n{found.message}",
-                    enforcementLevel=LEVELS[found.level],
-                    severity=_SEVERITIES[found.rule.severity],
-                    urn=found.urn,
+                    description=finding.rule.title,
+                    message=f"{finding.rule.title}\n{finding.message}",
+                    enforcementLevel=LEVELS[finding.level],
+                    severity=_SEVERITIES[finding.rule.severity],
+                    urn=finding.urn,
                 )
-                for found in findings
+                for finding in findings
             ]
         )
 
 
 def _info(rule: AnyRule) -> wire.PolicyInfo:
-    found = wire.PolicyInfo(
+    info = wire.PolicyInfo(
         name=rule.name,
         displayName=rule.name.replace("-", " ").capitalize(),
-        description=rule.says,
-        message=rule.why,
+        description=rule.title,
+        message=rule.rationale,
         enforcementLevel=LEVELS[rule.level],
         severity=_SEVERITIES[rule.severity],
         policy_type=wire.POLICY_TYPE_STACK if rule.whole else wire.POLICY_TYPE_RESOURCE,
-        remediation_steps=rule.mend,
+        remediation_steps=rule.fix,
         url=rule.link,
     )
     if schema := rule.schema():
-        found.configSchema.properties.update(schema)
-    return found
+        info.configSchema.properties.update(schema)
+    return info
 
 
 def serve(pack: Pack) -> None:
-    """Answers the engine until it ends this process; prints the port on which it listens, at loopback."""
+    """Serves the engine until it cancels; prints the port on which it listens on loopback."""
     ended = threading.Event()
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=1),
         options=[("grpc.max_receive_message_length", _LARGEST), ("grpc.max_send_message_length", _LARGEST)],
     )
-    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(Court(pack), ended), server)
+    analyzer_pb2_grpc.add_AnalyzerServicer_to_server(Analyzer(Evaluator(pack), ended), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     sys.stdout.write(f"{port}\n")

@@ -1,4 +1,4 @@
-"""A whole stack of resources, for rules that compare one with others."""
+"""All resources of a stack, for rules that compare resources."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,30 +10,30 @@ from judge.resources import Placed, Resource, Subject
 T = TypeVar("T")
 S = TypeVar("S", bound=Placed)
 Among: TypeAlias = tuple[Callable[[S], object], object]
-"""A key of parts, a function of its own name rather than a lambda, and the value that is looked for."""
+"""An index key of parts (a named function, not a lambda, so that the index is reused) and the wanted value."""
 
 
 class Stack:
-    """All resources of a stack, for rules that compare one with others."""
+    """All resources of a stack, indexed by subject and key."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(resources)
-        self._secrets = {id(each.secrets): each.secrets for each in self.resources}.values()
+        self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
         self._known: dict[object, tuple[list[object], list[CannotTellError]]] = {}
         self._sorted: dict[object, tuple[dict[object, list[object]], list[CannotTellError]]] = {}
         self._made: dict[object, object] = {}
 
     def hide(self, text: str) -> str:
-        """The text without any secret of what was read of the stack."""
+        """The text with all secrets of the stack hidden."""
         for secrets in self._secrets:
             text = secrets.hide(text)
         return text
 
     def all(self, subject: Subject[S]) -> list[S]:
-        """Everything of one sort.
+        """All parts of one subject.
 
         Raises:
-            CannotTellError: some of it cannot be known.
+            CannotTellError: some of them are unknown.
         """
         known, unknown = self._parts(subject)
         if unknown:
@@ -41,60 +41,60 @@ class Stack:
         return known
 
     def first(self, subject: Subject[S], is_it: Callable[[S], bool], among: "Among[S] | None" = None) -> S | None:
-        """One for which this is true; None where there is none.
+        """The first part for which the predicate is true; None if there is none.
 
-        What cannot be known matters only where no other one is it.
+        Unknown parts matter only if no known part matches.
 
         Args:
-            subject: its sort.
-            is_it: whether it is the one.
-            among: a key, and its value for those that come into question: in a large stack, all are sorted by it once.
+            subject: the kind of part.
+            is_it: the predicate.
+            among: an index key and the value to look up; in a large stack, the index is built once.
 
         Raises:
-            CannotTellError: none is it for certain, and one of them might be.
+            CannotTellError: no known part matches, and an unknown part may match.
         """
         return next(iter(self._matching(subject, is_it, among, first=True)), None)
 
     def matching(self, subject: Subject[S], is_it: Callable[[S], bool], among: "Among[S] | None" = None) -> list[S]:
-        """All for which this is true; the arguments are those of `first`.
+        """All parts for which the predicate is true; the arguments are those of `first`.
 
         Raises:
-            CannotTellError: of one it cannot be known.
+            CannotTellError: it is unknown for one of them.
         """
         return list(self._matching(subject, is_it, among, first=False))
 
     def once(self, name: object, make: Callable[[], T]) -> T:
-        """What is made for many parts of the stack alike, made once.
+        """A value that several parts of the stack share, computed once.
 
         Args:
-            name: by which it is found again.
-            make: makes it; a doubt that it raises is raised each time.
+            name: the cache key.
+            make: computes the value; a `CannotTellError` that it raises is raised each time.
         """
         if name not in self._made:
             try:
                 self._made[name] = make()
             except CannotTellError as error:
                 self._made[name] = error
-        found = self._made[name]
-        if isinstance(found, CannotTellError):
-            raise found
-        return found  # pyright: ignore[reportReturnType] - what was made under this name
+        made = self._made[name]
+        if isinstance(made, CannotTellError):
+            raise made
+        return made  # pyright: ignore[reportReturnType] - what was made under this name
 
     def told(self, subject: Subject[S], ask: Callable[[S], T]) -> Iterator[tuple[S, T]]:
-        """What this says of each of one sort of which it can be told.
+        """Each part of a subject with the value of a function; parts with unknown values are skipped.
 
-        For sums: a rule that uses it also says the doubt of each that is left out.
+        For sums: a rule that uses it also reports each skipped part as unknown.
         """
         known, _ = self._parts(subject)
-        for each in known:
+        for part in known:
             try:
-                found = ask(each)
+                value = ask(part)
             except CannotTellError:
                 continue
-            yield each, found
+            yield part, value
 
     def has(self, subject: Subject[S]) -> bool:
-        """Whether the stack makes any of this sort, known or not."""
+        """Whether the stack has any part of this subject, known or unknown."""
         known, unknown = self._parts(subject)
         return bool(known or unknown)
 
@@ -103,14 +103,14 @@ class Stack:
     ) -> Iterator[S]:
         known, unknown = self._parts(subject) if among is None else self._among(subject, among)
         doubts = list(unknown)
-        for each in known:
+        for part in known:
             try:
-                true = is_it(each)
+                matches = is_it(part)
             except CannotTellError as error:
-                doubts.append(_of(each, error))
+                doubts.append(_of(part, error))
                 continue
-            if true:
-                yield each
+            if matches:
+                yield part
                 if first:
                     return
         if doubts:
@@ -122,11 +122,11 @@ class Stack:
             known, unknown = self._parts(subject)
             groups: dict[object, list[object]] = {}
             doubts = list(unknown)
-            for each in known:
+            for part in known:
                 try:
-                    groups.setdefault(key(each), []).append(each)
+                    groups.setdefault(key(part), []).append(part)
                 except CannotTellError as error:
-                    doubts.append(_of(each, error))
+                    doubts.append(_of(part, error))
             self._sorted[subject, key] = (groups, doubts)
         groups, doubts = self._sorted[subject, key]
         return groups.get(wanted, []), doubts  # pyright: ignore[reportReturnType] - parts of this subject
@@ -146,10 +146,10 @@ class Stack:
 
 @contextmanager
 def elsewhere(part: Placed) -> Generator[None]:
-    """Names a part in what cannot be told of it: for values of another resource than the one that is judged.
+    """Adds a part's place to unknown values of a resource other than the evaluated one.
 
     Raises:
-        CannotTellError: as raised within, its path beginning with the part's place.
+        CannotTellError: as raised within, with the part's place before its path.
     """
     try:
         yield
@@ -158,7 +158,7 @@ def elsewhere(part: Placed) -> Generator[None]:
 
 
 def _of(part: Placed, error: CannotTellError) -> CannotTellError:
-    """The same doubt, with the place of the part that it is about; one that has a place keeps it."""
+    """The same error with the place of its part; an error that already has a place is unchanged."""
     if error.path and ": " in error.path[0]:
         return error
     try:

@@ -1,9 +1,10 @@
-"""Rules put to resources: what is wrong, what cannot be known, what is exempted."""
+"""Evaluates rules on resources: violations, exemptions, unknown values and internal errors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pulumi_policy import EnforcementLevel
@@ -14,22 +15,33 @@ from judge.resources import Resource
 from judge.rules import AnyRule, ConfigError, Pack, Settings
 from judge.stacks import Stack
 
-Outcome = Literal["broken", "exempted", "unknown", "mistake"]
+
+class Outcome(StrEnum):
+    """What a finding is about; only `BROKEN` is enforced, all others are advisory."""
+
+    BROKEN = "broken"
+    EXEMPTED = "exempted"
+    UNKNOWN = "unknown"
+    ERROR = "error"
+
+
 _EMPTY: Final = Stack(())
+_LISTED: Final = 5
+"""Maximum number of rule names in an error."""
 _ALL: Final = "all"
-"""In place of a rule's name: all of them; the engine has applied it already."""
+"""Instead of a rule's name: all rules. The engine has applied it already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about one resource.
+    """One message about one resource.
 
     Attributes:
-        rule: the rule that says it.
-        outcome: broken; broken but exempted; cannot be known; or the rule itself failed.
-        level: how it is enforced. All but `broken` is advice.
+        rule: the rule that reports it.
+        outcome: violation, exempted violation, unknown value, or internal error of the rule.
+        level: the enforcement level; advisory unless the outcome is `BROKEN`.
         urn: of the resource.
-        message: place, value and mend; no secret is in it.
+        message: `PLACE: VALUE problem; fix`, with secrets hidden.
     """
 
     rule: AnyRule
@@ -41,37 +53,37 @@ class Finding:
 
 @dataclass(slots=True)
 class Configuration:
-    """How an organisation configured a pack: for each rule its level and its settings."""
+    """An organisation's configuration of a pack: level and settings of each rule."""
 
     levels: dict[str, EnforcementLevel] = field(default_factory=dict[str, EnforcementLevel])
     settings: dict[str, Settings] = field(default_factory=dict[str, Settings])
 
     def level(self, rule: AnyRule) -> EnforcementLevel:
-        """How a rule is enforced."""
+        """The enforcement level of a rule."""
         return self.levels.get(rule.name, rule.level)
 
     def of(self, rule: AnyRule) -> Settings:
-        """Its settings, defaults where nobody set them."""
+        """The settings of a rule, with defaults for those not set."""
         if rule.name not in self.settings:
             self.settings[rule.name] = rule.configured({})
         return self.settings[rule.name]
 
 
-class Court:
-    """A pack's rules, configured, ready to judge.
+class Evaluator:
+    """Evaluates the configured rules of a pack.
 
-    Rules are chosen by a resource's type once for each type; a resource is read once for all of them. Nothing that a
-    rule does ends the judgement of others: a value that cannot be known, and a mistake in a rule, become advice.
+    Rules are selected once per resource type, and a resource is read once for all rules. A failing rule does not stop
+    the others: unknown values and internal errors become advisory findings.
 
     Args:
         pack: the rules.
-        today: the day, by which exemptions end.
+        today: the date for exemptions; by default the current date.
     """
 
     def __init__(self, pack: Pack, today: date | None = None) -> None:
         self.pack = pack
         self._today = today
-        exemptions = exemption_rule(pack.exemptions, frozenset(rule.name for rule in pack.rules) | {NAME}, self._day)
+        exemptions = exemption_rule(pack.exemptions, frozenset(rule.name for rule in pack.rules) | {NAME}, self._date)
         self.rules: tuple[AnyRule, ...] = (*pack.rules, exemptions)
         self.by_name = {rule.name: rule for rule in self.rules}
         self._exemptions = exemptions
@@ -79,36 +91,36 @@ class Court:
         self.configuration = Configuration()
 
     def configure(self, levels: Mapping[str, EnforcementLevel], settings: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes an organisation's configuration; what it does not name goes back to the defaults.
+        """Applies an organisation's configuration; rules and settings that it does not name get their defaults.
 
         Raises:
-            ConfigError: a rule or a setting is wrong.
+            ConfigError: a rule or a setting is invalid.
         """
-        wrong = [_no_rule(name, self.by_name) for name in sorted({*levels, *settings} - {_ALL, *self.by_name})]
-        if wrong:
-            raise ConfigError("\n".join(wrong))
+        unknown = sorted({*levels, *settings} - {_ALL, *self.by_name})
+        if unknown:
+            raise ConfigError("\n".join(_unknown_rule(name, self.by_name) for name in unknown))
         given: dict[str, Settings] = {
-            name: self.by_name[name].configured(each) for name, each in settings.items() if name != _ALL
+            name: self.by_name[name].configured(values) for name, values in settings.items() if name != _ALL
         }
         self.configuration = Configuration(dict(levels), given)
 
-    def about(self, type_: str) -> bool:
-        """Whether any rule, for a resource or for a stack, is about resources of this type."""
+    def covers(self, type_: str) -> bool:
+        """Whether any rule, for a resource or for a stack, checks resources of this type."""
         return bool(self._rules(Resource(type_)))
 
-    def judge(self, resource: Resource) -> list[Finding]:
-        """What rules about single resources say of one."""
+    def evaluate(self, resource: Resource) -> list[Finding]:
+        """The findings of rules that check single resources."""
         rules = [rule for rule in self._rules(resource) if not rule.whole]
-        return [found for rule in rules for found in self._judged(rule, resource, _EMPTY)]
+        return [finding for rule in rules for finding in self.findings(rule, resource, _EMPTY)]
 
-    def judge_stack(self, stack: Stack) -> list[Finding]:
-        """What rules that compare resources say of all of them."""
+    def evaluate_stack(self, stack: Stack) -> list[Finding]:
+        """The findings of rules that compare resources."""
         return [
-            found
+            finding
             for resource in stack.resources
             for rule in self._rules(resource)
             if rule.whole
-            for found in self._judged(rule, resource, stack)
+            for finding in self.findings(rule, resource, stack)
         ]
 
     def _rules(self, resource: Resource) -> tuple[AnyRule, ...]:
@@ -117,72 +129,86 @@ class Court:
             self._by_type[resource.type] = (*specific, self._exemptions) if specific else ()
         return self._by_type[resource.type]
 
-    def _judged(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Finding]:
+    def findings(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Finding]:
+        """The findings of one rule about one resource, at the configured level.
+
+        Args:
+            rule: the rule.
+            resource: the resource.
+            stack: all resources; empty for a rule that checks single resources.
+        """
         level = self.configuration.level(rule)
         if level is EnforcementLevel.DISABLED:
             return
         if level is EnforcementLevel.REMEDIATE:
             level = EnforcementLevel.MANDATORY
         exemption: Exemption | CannotTellError | Literal["unread"] | None = "unread"
-        for outcome, sentence in self._sentences(rule, resource, stack):
-            if outcome == "broken" and exemption == "unread":
+        for outcome, sentence in self._messages(rule, resource, stack):
+            broken = outcome is Outcome.BROKEN
+            if broken and exemption == "unread":
                 exemption = self.exemption(resource, rule)
-            words, as_found, enforced = sentence, outcome, level if outcome == "broken" else EnforcementLevel.ADVISORY
-            if outcome == "broken" and isinstance(exemption, Exemption):
-                as_found, enforced = "exempted", EnforcementLevel.ADVISORY
-                words = f"exempted until {exemption.until} ({exemption.reason}): {sentence}"
-            elif outcome == "broken" and isinstance(exemption, CannotTellError):
-                words = f"{sentence} (whether it is exempted cannot be told: {exemption})"
-            yield Finding(rule, as_found, enforced, resource.urn, stack.hide(resource.secrets.hide(words)))
+            message, reported, enforced = sentence, outcome, level if broken else EnforcementLevel.ADVISORY
+            if broken and isinstance(exemption, Exemption):
+                reported, enforced = Outcome.EXEMPTED, EnforcementLevel.ADVISORY
+                message = f"exempted until {exemption.until} ({exemption.reason}): {sentence}"
+            elif broken and isinstance(exemption, CannotTellError):
+                message = f"{sentence} (exemption not evaluated: {exemption})"
+            yield Finding(rule, reported, enforced, resource.urn, stack.hide(resource.secrets.hide(message)))
 
-    def _sentences(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
+    def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
         try:
             parts = resource.parts(rule.on)
         except CannotTellError as error:
-            yield "unknown", _unknown(resource.place, error)
+            yield Outcome.UNKNOWN, _unknown(resource.place, error)
             return
-        except Exception as error:  # noqa: BLE001 - no rule may end somebody's deployment
-            yield "mistake", _mistake(rule, resource.place, error)
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
+            yield Outcome.ERROR, _internal_error(rule, resource.place, error)
             return
         for part in parts:
             place = resource.place
             try:
                 place = part.place
                 for sentence in rule.sentences(part, self.configuration.of(rule), stack):
-                    yield "broken", f"{place}: {sentence}"
+                    yield Outcome.BROKEN, f"{place}: {sentence}"
             except CannotTellError as error:
-                yield "unknown", _unknown(place, error)
+                yield Outcome.UNKNOWN, _unknown(place, error)
             except Exception as error:  # noqa: BLE001 - as above
-                yield "mistake", _mistake(rule, place, error)
+                yield Outcome.ERROR, _internal_error(rule, place, error)
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | CannotTellError | None:
-        """The exemption of a resource from a rule, if it says one that is in order."""
+        """The exemption of a resource from a rule, if it has a valid one."""
         try:
             text = self.pack.exemptions(resource).get(rule.name)
         except CannotTellError as error:
             return error
-        except Exception:  # noqa: BLE001 - as above; the rule about exemptions says that it has a mistake
+        except Exception:  # noqa: BLE001 - as above; the rule about exemptions reports the internal error
             return None
         if text is None or rule is self._exemptions:
             return None
         settings = self.configuration.of(self._exemptions)
-        assert isinstance(settings, ExemptionSettings)  # noqa: S101 - what its rule made
-        wrong = any(self._exemptions.sentences(Exempted(resource, rule.name, text), settings, _EMPTY))
-        return None if wrong else Exemption.of(text)
+        assert isinstance(settings, ExemptionSettings)  # noqa: S101 - the type of its rule
+        invalid = any(self._exemptions.sentences(Exempted(resource, rule.name, text), settings, _EMPTY))
+        return None if invalid else Exemption.of(text)
 
-    def _day(self) -> date:
-        return self._today or date.today()  # noqa: DTZ011 - the day where it is judged
+    def _date(self) -> date:
+        return self._today or date.today()  # noqa: DTZ011 - the local date of the evaluation
 
 
 def _unknown(place: str, error: CannotTellError) -> str:
-    return f"{place}: cannot be told, since {error}; look at it again when it is deployed, or write the value down"
+    return f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
 
 
-def _mistake(rule: AnyRule, place: str, error: Exception) -> str:
-    return f"{place}: rule {rule.name} has a mistake ({type(error).__name__}) and was not judged; tell its owners"
+def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:
+    return (
+        f"{place}: rule {rule.name}: internal error ({type(error).__name__}); not evaluated. Report it to the pack"
+        " owner"
+    )
 
 
-def _no_rule(name: str, known: Mapping[str, AnyRule]) -> str:
+def _unknown_rule(name: str, known: Mapping[str, AnyRule]) -> str:
     near = get_close_matches(name, known, n=1)
-    mend = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-    return f"there is no rule {name} in this pack; {mend}"
+    if near:
+        return f"unknown rule {name!r} (did you mean {near[0]!r}?)"
+    first = sorted(known)[:_LISTED]
+    more = ", …" if len(known) > _LISTED else ""
+    return f"unknown rule {name!r}; rules of this pack: {', '.join(first)}{more}"

@@ -92,7 +92,7 @@ def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
         in words
     )
     (said,) = errors(with_team(compute={f"limits.{GPU}": 8}))
-    assert "is counted by no quota" in said
+    assert "a ResourceQuota ignores this key" in said
 
 
 def _used(cluster: Cluster, quota: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
         words = refusal(lambda other=other: admitted(cluster, other))
         assert "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0" in words
     (said,) = errors(with_team(priority=LOW, compute={"priorities": [HIGH]}, training={"j": job()}))
-    assert f"{LOW} is none of {HIGH}, and the namespace admits no other" in said
+    assert f"{LOW} is not among the priority classes that the namespace allows ({HIGH})" in said
 
 
 def test_our_bounds_of_containers_give_nobody_gpus_unasked_and_without_their_defaults_they_would(
@@ -170,7 +170,7 @@ def test_gpus_of_our_workloads_are_whole_and_request_and_limit_alike_as_the_serv
 @pytest.mark.parametrize("gpus", [0.5, "500m", "1"])
 def test_a_stack_cannot_say_part_of_a_gpu(gpus: object) -> None:
     (said,) = errors(with_team(training={"j": job(gpus=gpus)}))
-    assert said.startswith(f"teams.a.training.j.gpus: {gpus} is no whole number")
+    assert said.startswith(f"teams.a.training.j.gpus: {gpus} is not an integer")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_what_only_kueues_own_webhook_refuses_is_refused_by_our_plan_before(
     root["spec"] = {"resourceGroups": queue["spec"]["resourceGroups"]}
     cluster.apply(root, dry_run=True)
     borrows = (FlavorQuota("h100", (ResourceLine(GPU, 8, 8),)),)
-    with pytest.raises(ValueError, match="a borrowingLimit on a root cohort"):
+    with pytest.raises(ValueError, match="Kueue rejects a borrowingLimit for a root cohort"):
         CohortQueue("org", None, borrows)
 
 
@@ -275,7 +275,7 @@ def test_an_autoscaler_of_nothing_is_accepted_in_silence_and_ours_names_its_depl
     scaler["spec"]["metrics"] = [{"type": "Pods", "pods": metric}]
     cluster.create(scaler, dry_run=True)
     (said,) = errors(with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})}))
-    assert "is a custom metric that no adapter serves" in said
+    assert "needs a latency metric, but the stack defines none" in said
 
 
 def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_not(
@@ -295,7 +295,7 @@ def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_no
     fixed = {**deployment, "spec": {**deployment["spec"], "replicas": 1}}
     assert after_scaling_and_deploying_again(fixed) == 1
     (said,) = errors(with_team(serving={"s": server(replicas=3, scaleOn={"cpu": 70})}))
-    assert "each deployment would reset it" in said
+    assert "each deployment would override the autoscaler" in said
 
 
 def test_an_image_that_moves_is_accepted_in_silence_but_by_us(cluster: Cluster, home: str) -> None:
@@ -303,7 +303,7 @@ def test_an_image_that_moves_is_accepted_in_silence_but_by_us(cluster: Cluster, 
     pod["spec"]["containers"][0]["image"] = "registry.example.com/train:latest"
     admitted(cluster, pod)
     (said,) = errors(with_team(training={"j": job(image="registry.example.com/train:latest")}))
-    assert "names no fixed version of the image" in said
+    assert "has no fixed tag" in said
 
 
 def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
@@ -314,4 +314,4 @@ def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
         line["nominalQuota"] = "1000"
     cluster.apply(queue, dry_run=True)
     (said,) = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 400}})}))
-    assert "400 is more than the 16 h100 that its pools can have" in said
+    assert "400 exceeds the 16 h100 GPUs of the pools" in said

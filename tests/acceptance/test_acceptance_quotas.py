@@ -1,4 +1,4 @@
-"""The promises of the stack `local`, put to the test on nodes that carry its pools' GPUs; and that a test can fail."""
+"""Proofs of the stack `local` on nodes with its pools' GPUs, including proofs that must fail."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -57,17 +57,15 @@ def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster,
     assert [f"{proof.promise}: {proof.seen}" for proof in found if not proof.holds] == []
     promises = {proof.promise for proof in found}
     assert promises >= {
-        f"{team.namespace.name} gets no more than its {most} {GPU}"
+        f"{team.namespace.name} cannot use more than its {most} {GPU}"
         for team, most in zip(local.plan.teams, (8, 16, 36, 50), strict=True)
     }
-    assert promises >= {
-        f"a pod that asks for {flavor} lands on a node of that model" for flavor in ("a100", "h100", "l4")
-    }
-    assert "ml-critical pushes ml-low off a full node" in promises
-    assert "a pod that does not tolerate the GPU's taint stays off a100" in promises
-    assert all("exceeded quota: budget" in proof.seen for proof in found if "no more than" in proof.promise)
+    assert promises >= {f"pods that request {flavor} run on {flavor} nodes only" for flavor in ("a100", "h100", "l4")}
+    assert "ml-critical preempts ml-low on a full node" in promises
+    assert "pods without a toleration for the GPU taint do not run on a100 nodes" in promises
+    assert all("exceeded quota: budget" in proof.seen for proof in found if "cannot use more" in proof.promise)
     assert cluster.list("v1", "Node", labels=PROOF) == ()
-    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # It was told to go, and nobody waited for it.
+    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `prove` does not wait for the deletion.
 
 
 def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
@@ -80,8 +78,8 @@ def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
         found = prove(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
     finally:
         cluster.create({key: quota[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name(quota)})
-    assert broken(found) == {f"ml-research gets no more than its 0 {GPU}"}
-    assert [proof.seen for proof in found if not proof.holds] == ["0 used; one of 1: was admitted"]
+    assert broken(found) == {f"ml-research cannot use more than its 0 {GPU}"}
+    assert [proof.seen for proof in found if not proof.holds] == ["0 used; a pod with 1 is admitted"]
 
 
 def _name(manifest: Any) -> Any:
@@ -101,9 +99,9 @@ def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_
     monkeypatch.setattr(proofs, "add_node", add)
     found = prove(cluster, replace(local.without_teams, priorities=()), local.tree)
     assert broken(found) == {
-        "a pod that asks for h100 lands on a node of that model",
-        "a pod that asks for l4 lands on a node of that model",
-        "a pod that does not tolerate the GPU's taint stays off a100",
+        "pods that request h100 run on h100 nodes only",
+        "pods that request l4 run on l4 nodes only",
+        "pods without a toleration for the GPU taint do not run on a100 nodes",
     }
 
 
@@ -127,8 +125,8 @@ def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     finally:
         cluster.delete(name)
         cluster.create(meek)
-    assert broken(found) == {"ml-critical pushes ml-low off a full node"}
-    assert "got none, ml-low still runs" in found[-1].seen
+    assert broken(found) == {"ml-critical preempts ml-low on a full node"}
+    assert "is not scheduled, ml-low is still running" in found[-1].seen
 
 
 def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than_the_most(
@@ -148,7 +146,10 @@ def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than
 
 def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Cluster, local: Tenancy) -> None:
     found = summarise(cluster, local.plan, local.tree)
-    rows = {(one.team, one.flavor, one.queue): (one.guaranteed, one.limit, one.lends) for one in found.holdings}
+    rows = {
+        (holding.team, holding.flavor, holding.queue): (holding.guaranteed, holding.limit, holding.lends)
+        for holding in found.holdings
+    }
     assert rows == {
         ("ml-experiments", "a100", "Kueue"): (0, 8, True),
         ("ml-production", "h100", "Kueue"): (16, 16, False),
@@ -156,10 +157,10 @@ def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Clust
         ("ml-serving", "l4", "Kueue"): (50, 50, False),
         ("ml-research", "l4", "Volcano"): (4, 4, False),
     }
-    used = {(one.team, one.flavor): one.used for one in found.holdings if one.queue == "Kueue"}
+    used = {(holding.team, holding.flavor): holding.used for holding in found.holdings if holding.queue == "Kueue"}
     assert used["ml-production", "h100"] == 4
     assert used["ml-serving", "l4"] == 3
-    assert {one.flavor: (one.nodes, one.gpus) for one in found.supply} == {
+    assert {supply.flavor: (supply.nodes, supply.gpus) for supply in found.supply} == {
         "a100": (4, 32),
         "h100": (2, 16),
         "l4": (16, 64),
@@ -168,7 +169,7 @@ def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Clust
 
 
 def test_a_pod_on_a_node_of_another_model_is_told(cluster: Cluster, local: Tenancy) -> None:
-    (lost, *_) = (one for one in cluster.list("v1", "Pod", namespace="ml-serving") if at_node(one))
+    (lost, *_) = (pod for pod in cluster.list("v1", "Pod", namespace="ml-serving") if at_node(pod))
     node: Any = cluster.get("v1", "Node", at_node(lost))
     label = "nvidia.com/gpu.product"
     other: Any = {"metadata": {"labels": {label: "NVIDIA-A100-SXM4-80GB"}}}

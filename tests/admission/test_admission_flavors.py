@@ -90,9 +90,7 @@ def test_a_flavor_that_does_not_suit_the_pods_is_passed_over() -> None:
     picky = Workload("one", "a", (PodSet({GPU: 1}, flavors=frozenset({"f2"})),))
     assert flavors(after(two(2, 2), picky)) == {"one": "f2"}
     found = after(two(2, 0), picky)
-    assert waiting(found) == {
-        "one": f"flavor f1 does not suit its pods; 1 {GPU} of f2 is more than 0, the most the queue can ever have"
-    }
+    assert waiting(found) == {"one": f"insufficient quota for {GPU} in flavor f2, request > maximum capacity (1 > 0)"}
 
 
 def test_pod_sets_may_have_flavors_of_their_own() -> None:

@@ -30,7 +30,9 @@ def test_what_is_placed_may_use_more_than_there_is() -> None:
     found.place(work("old", "a", 6), A100, -1)
     found.submit(work("new", "a", 1))
     found.rest()
-    assert waiting(found.settled())["new"].startswith("1 nvidia.com/gpu of a100 is missing")
+    assert waiting(found.settled())["new"].startswith(
+        "insufficient unused quota for nvidia.com/gpu in flavor a100, 1 more needed"
+    )
     found.finish("old")
     found.rest()
     assert running(found.settled()) == ["new"]

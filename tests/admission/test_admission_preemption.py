@@ -24,7 +24,9 @@ def test_a_higher_priority_preempts_a_lower_one_in_its_queue() -> None:
     )
     assert running(found) == ["high"]
     assert evicted(found) == [("low", "high", "InClusterQueue")]
-    assert waiting(found) == {"low": f"4 {GPU} of a100 is missing, and whoever holds it may not be preempted for it"}
+    assert waiting(found) == {
+        "low": f"insufficient unused quota for {GPU} in flavor a100, 4 more needed; no workload may be preempted for it"
+    }
 
 
 def test_an_equal_priority_is_left_alone_unless_the_policy_takes_newer_ones() -> None:
@@ -112,7 +114,10 @@ def test_an_evicted_workload_keeps_its_age_and_runs_again_before_younger_ones() 
 def test_what_waits_says_whom_it_waits_for() -> None:
     tenancy = Tenancy((queue("a", 4), queue("b", 0)))
     found = after(tenancy, work("lent", "b", 4), work("mine", "a", 4))
-    assert waiting(found) == {"mine": f"4 {GPU} of a100 is missing, and whoever holds it may not be preempted for it"}
+    assert waiting(found) == {
+        "mine": f"insufficient unused quota for {GPU} in flavor a100, 4 more needed; no"
+        " workload may be preempted for it"
+    }
 
 
 def test_the_newest_reservation_counts_not_the_newest_workload() -> None:
@@ -133,4 +138,6 @@ def test_equals_of_a_workload_that_found_nothing_wait_for_the_same_reason() -> N
     assert waiting(found)["two"] == waiting(found)["one"]
     together = settle(tenancy, [work("huge", "a", 3), work("as huge", "a", 3)])
     assert waiting(together)["as huge"] == waiting(together)["huge"]
-    assert waiting(together)["huge"] == f"3 {GPU} of a100 is more than 2, the most the queue can ever have"
+    assert (
+        waiting(together)["huge"] == f"insufficient quota for {GPU} in flavor a100, request > maximum capacity (3 > 2)"
+    )

@@ -33,7 +33,9 @@ def test_a_queue_without_a_cohort_admits_its_own_quota_and_no_more() -> None:
         Tenancy((queue("a", 8, cohort=None),)), work("one", "a", 5), work("two", "a", 4), work("three", "a", 3)
     )
     assert running(found) == ["one", "three"]
-    assert waiting(found) == {"two": f"4 {GPU} of a100 is missing, and whoever holds it may not be preempted for it"}
+    assert waiting(found) == {
+        "two": f"insufficient unused quota for {GPU} in flavor a100, 4 more needed; no workload may be preempted for it"
+    }
 
 
 def test_a_queue_borrows_what_its_cohort_does_not_use() -> None:
@@ -46,8 +48,9 @@ def test_a_queue_borrows_up_to_its_limit() -> None:
     found = after(tenancy, work("five", "a", 5), work("one", "a", 1), work("six", "a", 6))
     assert running(found) == ["five"]
     assert waiting(found) == {
-        "one": f"1 {GPU} of a100 is missing, and whoever holds it may not be preempted for it",
-        "six": f"6 {GPU} of a100 is more than 5, the most the queue can ever have",
+        "one": f"insufficient unused quota for {GPU} in flavor a100, 1 more needed; "
+        "no workload may be preempted for it",
+        "six": f"insufficient quota for {GPU} in flavor a100, request > maximum capacity (6 > 5)",
     }
 
 
@@ -86,7 +89,9 @@ def test_every_pod_of_every_pod_set_is_admitted_or_none() -> None:
     assert running(after(Tenancy((queue("a", 8),)), gang)) == ["gang"]
     found = after(Tenancy((queue("a", 7),)), gang)
     assert running(found) == []
-    assert waiting(found) == {"gang": f"8 {GPU} of a100 is more than 7, the most the queue can ever have"}
+    assert waiting(found) == {
+        "gang": f"insufficient quota for {GPU} in flavor a100, request > maximum capacity (8 > 7)"
+    }
 
 
 def test_pods_count_where_a_queue_has_a_quota_of_pods() -> None:
@@ -99,7 +104,7 @@ def test_pods_count_where_a_queue_has_a_quota_of_pods() -> None:
 def test_a_resource_that_no_group_covers_is_never_admitted() -> None:
     tenancy = Tenancy((queue("a", 8),))
     found = after(tenancy, Workload("one", "a", (PodSet({GPU: 1, "rdma/ib": 1}),)))
-    assert waiting(found) == {"one": "no resource group of the queue covers rdma/ib"}
+    assert waiting(found) == {"one": "resource rdma/ib unavailable in ClusterQueue"}
 
 
 def test_a_strict_queue_waits_behind_a_head_that_can_never_fit() -> None:
@@ -107,8 +112,8 @@ def test_a_strict_queue_waits_behind_a_head_that_can_never_fit() -> None:
     found = after(tenancy, work("huge", "a", 9), work("small", "a", 1))
     assert running(found) == []
     assert waiting(found)["small"] == (
-        f"waits behind huge, the head of a StrictFIFO queue: 9 {GPU} of a100 is more than 8, "
-        "the most the queue can ever have"
+        f"behind huge, the head of a StrictFIFO queue: insufficient quota for {GPU} in flavor a100, "
+        "request > maximum capacity (9 > 8)"
     )
 
 

@@ -113,7 +113,7 @@ def test_the_command_writes_a_line_for_each_scenario(tmp_path: Path) -> None:
         ("{}", "AT/scenarios.jsonl:1: missing key 'clusterQueues'; add the key to the scenario"),
         (
             json.dumps(MINIMAL).replace('"queue": "a"', '"queue": "b"'),
-            "AT/scenarios.jsonl:1: invalid scenario: workload 'one': ClusterQueue 'b' does not exist; correct the scenario",
+            "invalid scenario: workload 'one': ClusterQueue 'b' does not exist; correct the scenario",
         ),
     ],
 )

@@ -33,5 +33,6 @@ def test_other_jobs_are_left_to_the_usual_scheduler() -> None:
 def test_only_an_ordinary_job_can(fields: Data) -> None:
     found = errors(sections(together=True, **fields))
     assert found[0] == (
-        "teams.a.training.pair: starts together by other means, or cannot; write together for an ordinary Job alone"
+        "teams.a.training.pair: sets together, which only applies to framework: job with scheduler: kueue;"
+        " remove together"
     )

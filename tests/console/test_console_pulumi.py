@@ -100,7 +100,7 @@ def test_what_pulumi_refuses_is_told_in_its_own_words(project: Project, tmp_path
     nowhere.write_text("no kubeconfig\n")
     with pytest.raises(ConsoleError, match="pulumi up failed") as refused:
         PulumiCli(program, tmp_path / "pulumi", project.folder).up("good", nowhere)
-    assert "mend this and run again" in str(refused.value)
+    assert "fix the error and run the same command again" in str(refused.value)
 
 
 def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:

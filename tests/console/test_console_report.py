@@ -1,4 +1,4 @@
-"""The report: one page that says everything by itself."""
+"""The report of `tenancy up`: one self-contained page."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -26,7 +26,7 @@ SUMMARY = Summary(
     waiting=1,
     astray=(),
 )
-PROOFS = (Proof("ml-research gets no more than its 36", "refused: limits[nvidia.com/gpu] <b>&", holds=True),)
+PROOFS = (Proof("ml-research cannot use more than its 36", "refused: limits[nvidia.com/gpu] <b>&", holds=True),)
 VOID = {"meta", "rect", "br", "link", "img", "input"}
 
 
@@ -48,7 +48,7 @@ def outcome() -> Outcome:
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page, which must nest as it should."""
+    """The parsed page; its elements must be nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def test_every_number_of_the_summary_is_on_the_page(outcome: Outcome, tmp_path: 
         assert {str(holding.guaranteed), str(holding.limit), str(holding.used)} <= set(texts)
     for supply in SUMMARY.supply:
         assert {str(supply.nodes), str(supply.gpus), str(supply.used), supply.product} <= set(texts)
-        promised = next(each.guaranteed for each in SUMMARY.holdings if each.flavor == supply.flavor)
+        promised = next(holding.guaranteed for holding in SUMMARY.holdings if holding.flavor == supply.flavor)
         assert str(supply.gpus - promised) in texts
     assert {"requests.memory", "237Gi", "258Gi", "prod-001", "rd-001"} <= set(texts)
     assert any("71 created" in text for text in texts)
@@ -120,10 +120,12 @@ def test_what_the_cluster_said_is_shown_as_it_was_said(outcome: Outcome, tmp_pat
 
 
 def test_a_broken_promise_is_what_the_page_says_first(outcome: Outcome, tmp_path: Path) -> None:
-    assert "Every promise holds" in Page(page(outcome, tmp_path)).texts
+    assert "All checks passed" in Page(page(outcome, tmp_path)).texts
     broken = replace(outcome, proofs=(replace(PROOFS[0], holds=False),))
     texts = Page(page(broken, tmp_path)).texts
-    assert "A promise is broken" in texts
-    assert "Every promise holds" not in texts
+    assert "Checks failed" in texts
+    assert "All checks passed" not in texts
     astray = replace(outcome, summary=replace(SUMMARY, astray=("ml-serving/p",)))
-    assert any("ml-serving/p runs on a node of another model" in text for text in Page(page(astray, tmp_path)).texts)
+    assert any(
+        "ml-serving/p runs on a node with a different GPU model" in text for text in Page(page(astray, tmp_path)).texts
+    )

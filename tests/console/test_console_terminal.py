@@ -10,7 +10,7 @@ from gpu_tenancy.console.errors import ConsoleError
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (ConsoleError("x is not a folder", "name one"), 1, "error x is not a folder; name one"),
+        (ConsoleError("x is not a folder", "specify one"), 1, "error x is not a folder; specify one"),
         (OSError(errno.EACCES, "Permission denied", "/x"), 1, f"error /x: Permission denied; {terminal.WRITABLE}"),
         (OSError(errno.ENOSPC, "No space left"), 1, f"error a file: No space left; {terminal.SPACE}"),
         (FileExistsError("x is not ours; move it"), 1, "error x is not ours; move it"),

@@ -33,13 +33,13 @@ def row(seen: Result, team: str) -> list[str]:
 def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> None:
     seen = whatif(project, "--first", "third")
     assert (seen.exit_code, seen.stderr) == (0, "")
-    assert seen.stdout.startswith("everyone busy, third came first\n")
+    assert seen.stdout.startswith("everyone busy, third first\n")
     assert row(seen, "speech")[:6] == ["speech", "l4", "2", "4", "2", "2"]
     assert row(seen, "third")[:6] == ["third", "l4", "0", "4", "2", "2"]
     assert set(row(seen, "speech")[6]) == {"█", "·"}
     assert set(row(seen, "third")[6]) == {"▒", "·"}
-    assert "↩ third-l4-4 gave way to speech-l4-1 (speech): InCohortReclamation" in seen.stdout
-    assert "InCohortReclamation: what it used was borrowed, and whoever it is guaranteed to" in seen.stdout
+    assert "↩ third-l4-4 preempted by speech-l4-1 (speech): InCohortReclamation" in seen.stdout
+    assert "InCohortReclamation: its quota was borrowed, and the team or group" in seen.stdout
 
 
 def test_a_team_alone_has_all_that_it_may(project: Project) -> None:
@@ -54,9 +54,9 @@ def test_jobs_over_time_are_named_with_the_reason_why_they_wait(project: Project
     )
     seen = whatif(project, "--workloads", file)
     assert seen.exit_code == 0
-    assert "1. big comes" in seen.stdout
-    assert "● big runs with 4 l4 (speech)" in seen.stdout
-    assert "○ late waits for 2 (third): " in seen.stdout
+    assert "1. submit big" in seen.stdout
+    assert "● big (speech) running with 4 l4 GPUs" in seen.stdout
+    assert "○ late (third) pending for 2 l4 GPUs: " in seen.stdout
 
 
 def test_each_step_tells_only_what_is_other_and_the_table_comes_at_the_end(project: Project, tmp_path: Path) -> None:
@@ -68,13 +68,15 @@ def test_each_step_tells_only_what_is_other_and_the_table_comes_at_the_end(proje
         encoding="utf-8",
     )
     seen = whatif(project, "--workloads", file).stdout.splitlines()
-    assert seen[0] == "1. all at once 4 run, 8 wait"
-    assert seen[1:5] == [f"● j{number} runs with 1 l4 (third)" for number in range(4)]
-    assert seen[5].startswith("○ j4 waits for 1 (third): 1 nvidia.com/gpu of l4 is missing")
-    second = seen.index("2. own comes 4 run, 9 wait")
+    assert seen[0] == "1. all at once 4 running, 8 pending"
+    assert seen[1:5] == [f"● j{number} (third) running with 1 l4 GPU" for number in range(4)]
+    assert seen[5].startswith(
+        "○ j4 (third) pending for 1 l4 GPU: insufficient unused quota for nvidia.com/gpu in flavor l4, 1 more needed"
+    )
+    second = seen.index("2. submit own 4 running, 9 pending")
     assert second == 13
     assert [line.split()[:2] for line in seen[second + 1 :][:3]] == [["●", "own"], ["○", "j3"], ["↩", "j3"]]
-    assert seen[second + 4] == "at the end"
+    assert seen[second + 4] == "state at the end"
     assert sum(line.startswith("team ") for line in seen) == 1
 
 
@@ -86,7 +88,7 @@ def test_other_programs_read_the_same(project: Project) -> None:
     assert {(each["by_team"], each["team"], each["reason"]) for each in moment["evicted"]} == {
         ("speech", "third", "InCohortReclamation")
     }
-    assert moment["evicted"][0]["means"].startswith("what it used was borrowed")
+    assert moment["evicted"][0]["means"].startswith("its quota was borrowed")
     assert [each for each in moment["teams"] if each["flavor"] == "l4"] == [
         {"team": "speech", "flavor": "l4", "guaranteed": 2, "limit": 4, "runs": 2, "waits": 2},
         {"team": "third", "flavor": "l4", "guaranteed": 0, "limit": 4, "runs": 2, "waits": 2},
@@ -110,9 +112,12 @@ def test_all_that_is_wrong_in_a_story_is_said_and_no_page_is_written(project: Pr
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr.splitlines() == [
-        f"{file}:2: steps[0].finish[0]: x is no job that is there; there are none yet",
-        f"{file}:3: steps[1].submit[0].team: spech is no team; did you mean 'speech'? Known: speech, third, vision",
-        f"2 problems in {file}; nothing was touched",
+        f"{file}:2: steps[0].finish[0]: x is not a running or pending job; none exist",
+        (
+            f"{file}:3: steps[1].submit[0].team: spech is not a known team; did you mean 'speech'?"
+            " Known: speech, third, vision"
+        ),
+        f"2 problems in {file}; nothing was changed",
     ]
     assert not (tmp_path / "out").exists()
 
@@ -120,9 +125,9 @@ def test_all_that_is_wrong_in_a_story_is_said_and_no_page_is_written(project: Pr
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--team", "speach"), "there is no team speach; did you mean 'speech'?"),
-        (("--team", "speech", "--first", "third"), "--team and --first or --last are two questions; ask one at a time"),
-        (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file or directory"),
+        (("--team", "speach"), "team speach not found; did you mean 'speech'?"),
+        (("--team", "speech", "--first", "third"), "--team and --first or --last cannot be combined; use one of them"),
+        (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot read the file: No such file or directory"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_an_error(

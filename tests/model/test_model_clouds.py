@@ -72,7 +72,7 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
     found = errors(sections)
     rule = clouds()[cloud].capacity[kind]
     if rule.refused:
-        assert found == [f"pools.h100.capacity: {kind} is not there: {rule.refused}; {rule.instead}"]
+        assert found == [f"pools.h100.capacity: {kind} is not available: {rule.refused}; {rule.instead}"]
     else:
         assert found == []
 
@@ -95,90 +95,92 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
         "a reservation of another cloud": (
             on("aws", capacity={"kind": "reserved", "reservation": "ml-h100"}),
             (
-                "pools.h100.capacity.reservation: ml-h100 names no reservation of EKS;"
-                " write the id of an EC2 capacity reservation, such as cr-0123456789abcdef0"
+                "pools.h100.capacity.reservation: ml-h100 is not a reservation of EKS; set the id of an EC2"
+                " capacity reservation, such as cr-0123456789abcdef0"
             ),
         ),
         "a capacity block without its zone": (
             on("aws", capacity={"kind": "capacity-block", "reservation": RESERVATIONS["aws"]}),
             (
-                "pools.h100.capacity: capacity-block is bought in 1 zone, and the pool names no zone;"
-                " write the reservation's zone under pools.h100.zones"
+                "pools.h100.capacity: capacity-block needs exactly 1 zone, but the pool has no zones; set the"
+                " reservation's zone under pools.h100.zones"
             ),
         ),
         "nodes that are always there of a flexible start": (
             on("gcp", capacity={"kind": "flex-start", "maxRun": "7d"}),
             (
-                "pools.h100.nodes.min: 2 nodes are always there, and flex-start brings nodes only when they are asked"
-                " for;"
-                " write 0"
+                "pools.h100.nodes.min: 2 must be 0 with capacity flex-start, which provisions nodes only on"
+                " demand; set 0"
             ),
         ),
         "a flexible start beyond its longest": (
             on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "8d"}),
-            "pools.h100.capacity.maxRun: 8d is longer than a node of flex-start may live on GKE; write 7d or less",
+            (
+                "pools.h100.capacity.maxRun: 8d exceeds the maximum lifetime of flex-start nodes on GKE (7d);"
+                " set 7d or less"
+            ),
         ),
         "a zone without a subnet": (
             on("aws", zones=["eu-central-1c"]),
             (
-                "pools.h100.zones[0]: eu-central-1c is no zone of cluster.subnets;"
-                " give it a subnet there, or choose of eu-central-1a, eu-central-1b"
+                "pools.h100.zones[0]: eu-central-1c has no subnet under cluster.subnets; add a subnet, or use"
+                " one of: eu-central-1a, eu-central-1b"
             ),
         ),
         "a zone of another region": (
             on("gcp", zones=["europe-west4-a"]),
-            "pools.h100.zones[0]: europe-west4-a is no zone of us-central1; write one such as us-central1-a",
+            "pools.h100.zones[0]: europe-west4-a is not a zone of us-central1; set a zone such as us-central1-a",
         ),
         "a zone that Azure does not count": (
             on("azure", zones=["eastus-1"]),
-            'pools.h100.zones[0]: eastus-1 is no zone of Azure; write "1", "2" or "3"',
+            'pools.h100.zones[0]: eastus-1 is not an Azure zone; set "1", "2" or "3"',
         ),
         "a driver mode of another cloud": (
             on("azure", driver="bottlerocket"),
-            "pools.h100.driver: bottlerocket is no way to bring the driver on AKS; choose managed: "
+            "pools.h100.driver: bottlerocket is not a driver mode of AKS; use one of: managed ("
             + clouds()["azure"].drivers["managed"].means
-            + "; operator: "
+            + "); operator ("
             + clouds()["azure"].drivers["operator"].means,
         ),
         "partitions where the device plugin is in the image": (
             on("aws", teams={}, driver="bottlerocket", sharing=SEVENTHS),
-            "pools.h100.sharing.mig: cannot be had on EKS where "
+            "pools.h100.sharing.mig: is not supported on EKS with this driver mode ("
             + clouds()["aws"].drivers["bottlerocket"].means
-            + "; use driver image",
+            + "); set driver: image",
         ),
         "another number of partitions than the GPU is cut into": (
             on("aws", teams={}, sharing={"mig": {"profile": "1g.10gb", "partitions": 5}}),
             (
-                "pools.h100.sharing.mig.partitions: 5 partitions are not what a h100-80gb is cut into, which is 7 of"
-                " 1g.10gb; leave it out"
+                "pools.h100.sharing.mig.partitions: 5 partitions do not match h100-80gb, which has 7 partitions"
+                " of 1g.10gb; remove it"
             ),
         ),
         "a boot disk too small for images": (
             on("aws", disk={"size": "20Gi"}),
             (
-                "pools.h100.disk.size: 20Gi is too small for the images of GPU work, whose pods would be evicted;"
-                " give it at least 50Gi"
+                "pools.h100.disk.size: 20Gi is too small for GPU images: pods would be evicted because of disk"
+                " pressure; set 50Gi or more"
             ),
         ),
         "nodes close to each other in a reservation": (
             on("aws", compact=True, capacity={"kind": "reserved", "reservation": RESERVATIONS["aws"]}),
             (
-                "pools.h100.compact: asks for nodes close to each other, which EKS does not promise with reserved;"
-                " leave it out; it goes with on-demand, spot"
+                "pools.h100.compact: EKS does not support compact placement with capacity reserved; remove it,"
+                " or set capacity to one of: on-demand, spot"
             ),
         ),
         "nodes close to each other in several zones": (
             on("gcp", compact=True),
             (
-                "pools.h100.compact: asks for nodes close to each other, which GKE takes for one zone alone;"
-                " write it under pools.h100.zones"
+                "pools.h100.compact: GKE supports compact placement only in one zone; set one zone under"
+                " pools.h100.zones"
             ),
         ),
         "a network between GPUs without the cluster's networks for it": (
             on("gcp", fabric=True),
             (
-                "pools.h100.fabric: needs 4 networks beside the node's own, and cluster.fabricNetworks has 0 for"
-                " gpudirect-tcpx; add the others there, or leave fabric out"
+                "pools.h100.fabric: needs 4 additional networks, but cluster.fabricNetworks has 0 for"
+                " gpudirect-tcpx; add the missing networks there, or remove fabric"
             ),
         ),
         "GPUs whose name in the cloud nobody says": (
@@ -188,104 +190,108 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
                 "machines": {"a9-mega": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb", "gpus": 8}},
             },
             (
-                "pools.h100.machine: a9-mega has GPUs for which GKE has a name of its own, and nothing says it;"
-                " write accelerator under machines.a9-mega, such as nvidia-h100-80gb"
+                "pools.h100.machine: a9-mega has GPUs, but no accelerator type, which GKE needs; set"
+                " machines.a9-mega.accelerator, such as nvidia-h100-80gb"
             ),
         ),
         "a reservation of machines that Azure does not reserve": (
             on("azure", capacity={"kind": "reserved", "reservation": RESERVATIONS["azure"]}),
             (
-                "pools.h100.capacity: reserved cannot be had for Standard_ND96isr_H100_v5 on AKS;"
-                " use on-demand, or another machine"
+                "pools.h100.capacity: reserved is not available for Standard_ND96isr_H100_v5 on AKS; use"
+                " on-demand, or another machine type"
             ),
         ),
         "partitions that AKS does not cut": (
             on("azure", teams={}, sharing={"mig": {"profile": "1g.20gb"}}),
             (
-                "pools.h100.sharing.mig.profile: 1g.20gb is no profile that the cloud cuts a h100-80gb into: of as many"
-                " slices it has only 1g.10gb; write 1g.10gb, or driver: operator"
+                "pools.h100.sharing.mig.profile: 1g.20gb is not supported by the cloud for h100-80gb: its only"
+                " profile with 1g is 1g.10gb; set 1g.10gb, or set driver: operator"
             ),
         ),
         "partitions that AKS's autoscaler does not add": (
             on("azure", teams={}, nodes={"min": 0, "max": 2}, sharing=SEVENTHS),
             (
-                "pools.h100.nodes: 0 to 2 nodes are cut GPUs whose nodes no autoscaler of AKS adds;"
-                " write one number of nodes, such as 2, or driver: operator"
+                "pools.h100.nodes: 0 to 2 nodes must be a fixed number: the autoscaler of AKS does not add nodes"
+                " with MIG partitions; set one number of nodes, such as 2, or set driver: operator"
             ),
         ),
         "a key for the disks of one pool on AKS": (
             on("azure", disk={"key": "https://ml.vault.azure.net/keys/disks/1"}),
             (
-                "pools.h100.disk.key: https://ml.vault.azure.net/keys/disks/1 is a key of one pool's disks, and AKS has"
-                " one for the whole cluster; leave it out, and give the cluster its key"
+                "pools.h100.disk.key: https://ml.vault.azure.net/keys/disks/1 is a disk key of one pool, but AKS"
+                " supports only one key for the whole cluster; remove it, and set the key of the cluster"
+                " (cluster.create.diskEncryptionSet)"
             ),
         ),
         "a label that is the cloud's own": (
             on("gcp", labels={"cloud.google.com/gke-spot": "true"}),
             (
-                "pools.h100.labels.cloud.google.com/gke-spot: has a key under cloud.google.com/, which no node of GKE"
-                " may be given by its pool; choose a domain of your own, such as example.com/"
+                "pools.h100.labels.cloud.google.com/gke-spot: uses the reserved domain cloud.google.com/, which"
+                " GKE rejects for node pools; use your own domain, such as example.com/"
             ),
         ),
         "a taint that is Kubernetes' own": (
             on("aws", taints=[{"key": "node-role.kubernetes.io/gpu"}]),
             (
-                "pools.h100.taints[0]: has a key under node-role.kubernetes.io/, which no node of EKS may be given by"
-                " its pool; choose a domain of your own, such as example.com/"
+                "pools.h100.taints[0]: uses the reserved domain node-role.kubernetes.io/, which EKS rejects for"
+                " node pools; use your own domain, such as example.com/"
             ),
         ),
         "a label without a value on EKS": (
             on("aws", labels={"example.com/gpus": ""}),
-            'pools.h100.labels.example.com/gpus: has no value, which EKS does not take; write one, such as "true"',
+            'pools.h100.labels.example.com/gpus: has no value, which EKS requires; set a value, such as "true"',
         ),
         "turns on GPUs that karpenter brings": (
             on("aws", sharing={"timeSlicing": 4}) | {"cluster": {**AWS, "autoscaler": "karpenter"}},
             (
-                "pools.h100.sharing.timeSlicing: is not known to karpenter, which would bring too many nodes;"
-                " use cluster-autoscaler, or mig"
+                "pools.h100.sharing.timeSlicing: is not supported by karpenter, which would add too many nodes;"
+                " set cluster.autoscaler: cluster-autoscaler, or use mig"
             ),
         ),
         "a service that nobody knows": (
             stack(cluster={"cloud": "existing", "provider": "asw"}),
-            "cluster.provider: asw is no service whose ways are known; did you mean 'aws'? Known: aws, azure, gcp",
+            "cluster.provider: unknown provider 'asw' (did you mean 'aws'?); use one of: aws, azure, gcp",
         ),
         "a price of no machine": (
             on("aws") | {"prices": {"p5.48xlage": {"onDemand": 30.0}}},
-            "prices.p5.48xlage: is the price of no machine; did you mean 'p5.48xlarge'? Known: ",
+            (
+                "prices.p5.48xlage: unknown machine type 'p5.48xlage' (did you mean 'p5.48xlarge'?);"
+                " use one of: p5.48xlarge, "
+            ),
         ),
         "zones of nodes that are somebody else's": (
             stack(pools={"h100": pool(zones=["eu-central-1a"])}),
             (
-                "pools.h100.zones: says how nodes are made, and the nodes of an existing cluster are somebody else's;"
-                " leave it out, or name the cloud under cluster.cloud"
+                "pools.h100.zones: has no effect: the nodes of an existing cluster are not created here; remove"
+                " it, or set cluster.cloud to the cloud"
             ),
         ),
         "a machine described twice": (
             on("aws", cpu=190),
             (
-                "pools.h100: says what p5.48xlarge has, beside the machine itself;"
-                " leave cpu and memory out, or describe the machine under machines"
+                "pools.h100: sets cpu or memory, which machine type p5.48xlarge determines; remove cpu and"
+                " memory, or override the machine type under machines"
             ),
         ),
         "a network that the machine does not have": (
             stack(cluster=AWS, pools={"h100": pool("g6.xlarge", fabric=True)}, teams={}),
             (
-                "pools.h100.fabric: asks for a network between GPUs that g6.xlarge does not have;"
-                " leave it out, or choose a machine that has one"
+                "pools.h100.fabric: machine type g6.xlarge has no network between GPUs; remove it, or use a"
+                " machine type with one"
             ),
         ),
         "a cluster open to everyone": (
             on("aws") | {"cluster": {**AWS, "create": {"version": "1.35", "allowFrom": ["0.0.0.0/0"]}}},
             (
-                "cluster.create.allowFrom[0]: 0.0.0.0/0 opens the API server to everyone;"
-                " name the networks that need it, such as 203.0.113.0/24"
+                "cluster.create.allowFrom[0]: 0.0.0.0/0 opens the API server to the whole internet; list the"
+                " networks that need access, such as 203.0.113.0/24"
             ),
         ),
         "GPUs under the cluster's own pods": (
             on("aws") | {"cluster": {**AWS, "create": {"version": "1.35", "system": {"machine": "g6.xlarge"}}}},
             (
-                "cluster.create.system.machine: g6.xlarge has GPUs, which the cluster's own pods would only block;"
-                " choose one without: "
+                "cluster.create.system.machine: g6.xlarge has GPUs, which system nodes do not need;"
+                " use a machine type without GPUs: "
             ),
         ),
     }.values(),
@@ -301,7 +307,8 @@ def test_a_machine_of_another_cloud_is_refused(cloud: str) -> None:
         (found,) = errors(sections)
         title, theirs = clouds()[cloud].title, clouds()[other].title
         assert found.startswith(
-            f"pools.h100.machine: {H100[other]} is a machine of {theirs}, and the cluster is one of {title}; "
+            f"pools.h100.machine: {H100[other]} is a machine type of {theirs}, but the cluster is on {title}; use a"
+            f" machine type of {title}, such as "
         )
 
 
@@ -311,8 +318,8 @@ def test_a_pool_that_is_to_be_made_names_its_machine() -> None:
     }
     assert errors(sections) == [
         (
-            "pools.h100: is to be made on GKE, and does not say of which machine;"
-            " write machine, and describe it under machines if the catalogue lacks it"
+            "pools.h100: has no machine type, which GKE needs to create the pool; set machine; if it is not in"
+            " the catalogue, add it under machines"
         )
     ]
 
@@ -320,15 +327,15 @@ def test_a_pool_that_is_to_be_made_names_its_machine() -> None:
 def test_a_pools_name_is_one_that_its_cloud_takes() -> None:
     sections = on("azure", teams={}) | {"pools": {"gpu-h100": pool(H100["azure"])}}
     assert errors(sections) == [
-        "pools.gpu-h100: is no name that AKS takes for a pool; use at most 12 small letters and digits, a letter first"
+        "pools.gpu-h100: is not a valid pool name on AKS; use at most 12 small letters and digits, a letter first"
     ]
 
 
 def test_drivers_that_exclude_each_other_cannot_be_in_one_cluster() -> None:
     pools = {"a": pool(H100["azure"]), "b": pool("Standard_ND96asr_v4", driver="operator")}
     (found,) = errors(stack(cluster=AZURE, pools=pools, teams={}))
-    assert found.startswith("pools.b.driver: operator wants other values of the GPU Operator than managed of pool a")
-    assert "; give both pools one driver" in found
+    assert found.startswith("pools.b.driver: operator needs other GPU Operator values than driver managed of pool a,")
+    assert "; set the same driver for both pools" in found
 
 
 def test_drivers_that_agree_on_the_operator_can_be_in_one_cluster() -> None:
@@ -341,15 +348,16 @@ def test_another_driver_than_the_usual_is_approved_by_a_second_word() -> None:
     assert errors(sections) == []
     assert errors(sections | {"operators": {}}) == [
         (
-            "pools.h100.driver: operator sets the GPU Operator up otherwise than managed, which takes the driver off"
-            " nodes that run so; approve the change: write operators.driver: operator; drain the nodes first"
+            "pools.h100.driver: operator needs other GPU Operator values than managed, and the change removes"
+            " the driver from running nodes; drain the nodes, then set operators.driver: operator to confirm the"
+            " change"
         )
     ]
 
 
 def test_the_way_back_is_approved_too() -> None:
     (found,) = errors(on("azure") | {"operators": {"driver": "operator"}})
-    assert found.startswith("pools.h100.driver: managed sets the GPU Operator up otherwise than operator")
+    assert found.startswith("pools.h100.driver: managed needs other GPU Operator values than operator,")
 
 
 def test_modes_that_want_the_same_of_the_operator_need_no_approval() -> None:
@@ -362,7 +370,7 @@ def test_whoever_installs_the_operator_elsewhere_approves_there() -> None:
 
 def test_what_is_approved_is_a_mode_of_the_cloud() -> None:
     assert errors(on("azure") | {"operators": {"driver": "bottlerocket"}}) == [
-        "operators.driver: bottlerocket is no way to bring the driver on AKS; known: managed, operator"
+        "operators.driver: unknown AKS driver mode 'bottlerocket'; use one of: managed, operator"
     ]
 
 
@@ -452,8 +460,8 @@ SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h
 def test_teams_take_turns_on_a_gpu_only_where_the_stack_says_that_they_trust_each_other() -> None:
     assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": 4})) == [
         (
-            "pools.h100.sharing.timeSlicing: pods of a and b take turns on one GPU without any isolation of its memory;"
-            " cut it by mig, give the flavor to one team, or say that they trust each other: trusting: [a, b]"
+            "pools.h100.sharing.timeSlicing: pods of a and b share a GPU without memory isolation; use mig, give"
+            " the flavor to one team, or confirm that the teams trust each other with trusting: [a, b]"
         )
     ]
     assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a", "b"]}})) == []
@@ -470,7 +478,7 @@ def test_a_stranger_among_those_who_trust_each_other_is_refused() -> None:
 
 def test_who_is_trusted_is_a_team() -> None:
     found = errors(on("aws", sharing={"timeSlicing": {"turns": 4, "trusting": ["ab"]}}))
-    assert found == ["pools.h100.sharing.timeSlicing.trusting[0]: ab is no team; did you mean 'a'? Known: a"]
+    assert found == ["pools.h100.sharing.timeSlicing.trusting[0]: unknown team 'ab' (did you mean 'a'?); use a"]
 
 
 # What goes on the nodes.
@@ -558,7 +566,7 @@ def test_a_flavor_is_asked_for_by_the_queue_as_a_whole_or_not() -> None:
     sections["pools"]["more"] = pool(H100["gcp"], flavor="gpus")
     sections["teams"] = {}
     (found,) = errors(sections)
-    assert found.startswith("pools.more.capacity: on-demand is bought otherwise than pool h100 (queued)")
+    assert found.startswith("pools.more.capacity: on-demand differs from pool h100 (queued)")
 
 
 # Machines and prices of a stack's own.
@@ -581,7 +589,7 @@ def test_a_stack_may_add_a_machine_and_its_price() -> None:
 
 def test_a_machine_says_both_halves_of_its_gpus() -> None:
     sections = on("aws") | {"machines": {"p9.metal": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb"}}}
-    assert errors(sections) == ["machines.p9.metal: says half of its GPUs; write both gpu and gpus, or neither"]
+    assert errors(sections) == ["machines.p9.metal: sets only one of gpu and gpus; set both or remove both"]
 
 
 # The table itself.

@@ -1,6 +1,8 @@
 import pytest
 from builders import Data, errors, job, pool, server, stack, team
 
+from gpu_tenancy.model.problems import listed, nearest, unknown
+
 
 def one(sections: Data) -> str:
     """The only error: a second one would be a consequence of the first."""
@@ -16,97 +18,93 @@ SHAPES: dict[str, tuple[Data, str]] = {
     "a misspelt key": (
         stack(teams={"a": team(teir="critical")}),
         (
-            "teams.a.teir: is no key here; did you mean 'tier'? Known: claims, cohort, compute, containers,"
-            " costCenter, gangs, gpus, lends, network, objects, owner, podSecurity, preemption, priority, queue,"
-            " quota, serving, tier, training, weight"
+            "teams.a.teir: unknown key 'teir' (did you mean 'tier'?); use one of: tier, owner, costCenter,"
+            " containers, weight, … (20 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing key": (
         stack(teams={"a": {"owner": "x"}}),
-        "teams.a.costCenter: is missing; write it: Who pays, in label `cost-center`",
+        "teams.a.costCenter: required key is missing; add it: Cost center that pays, in label `cost-center`",
     ),
     "an unknown section": (
         stack(team={}),
         (
-            "team: is no key here; did you mean 'teams'? Known: cluster, cohorts, datasets, environment,"
-            " fairness, guards, machines, metrics, operators, pools, prices, priorities, teams"
+            "team: unknown key 'team' (did you mean 'teams'?); use one of: teams, cluster, operators,"
+            " priorities, environment, … (13 in total; list them with: tenancy schema)"
         ),
     ),
-    "a missing section": ({"teams": {}}, "pools: is missing; write it: Node pools by name"),
+    "a missing section": ({"teams": {}}, "pools: required key is missing; add it: Node pools by name"),
     "a number that is a word": (
         stack(pools={"h100": pool(nodes={"min": 0, "max": "four"})}),
-        "pools.h100.nodes.max: four is no whole number; it says: Nodes that an autoscaler may grow to",
+        "pools.h100.nodes.max: four is not an integer; set an integer: Maximum number of nodes with an autoscaler",
     ),
     "a fractional GPU": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 0.5}})}),
-        (
-            "teams.a.gpus.h100.guaranteed: 0.5 is no whole number; it says: Always there, taken back from"
-            " borrowers at once"
-        ),
+        "teams.a.gpus.h100.guaranteed: 0.5 is not an integer; set an integer: Number of guaranteed GPUs",
     ),
     "a truth value where a number belongs": (
         stack(pools={"h100": pool(nodes=True)}),
-        "pools.h100.nodes: True is no mapping of keys; it says: A number of nodes, or `{min, max}`",
+        "pools.h100.nodes: true is not a mapping; change it: Number of nodes, or `{min, max}`",
     ),
     "a text where a mapping belongs": (
         stack(teams={"a": "research"}),
         (
-            "teams.a: research is no mapping of keys; it says: One namespace with its guarantee and limit of"
-            " every flavor, its budgets, and its workloads"
+            "teams.a: research is not a mapping; change it: A team: a namespace with its guarantee and limit for"
+            " each flavor, its budgets, and its workloads"
         ),
     ),
     "a name that Kubernetes does not take": (
         stack(teams={"ML_Research": team()}),
         (
-            "teams.ML_Research: ML_Research is no name that Kubernetes takes; use small letters, digits and '-',"
-            " at most 63, a letter or digit first and last"
+            "teams.ML_Research: ML_Research is not a valid Kubernetes name; use at most 63 lowercase letters,"
+            " digits and '-'; start and end with a letter or digit"
         ),
     ),
     "a server's name that no Service can carry": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"1st": server()})}),
         (
-            "teams.a.serving.1st: 1st is no name that a Service and the pods of a job can carry; use small"
-            " letters, digits and '-', at most 50, a letter first"
+            "teams.a.serving.1st: 1st is not a valid workload name: a Service and the pods of a job get this"
+            " name; use at most 50 lowercase letters, digits and '-'; start with a letter"
         ),
     ),
     "one of a few words": (
         stack(fairness="evn"),
-        "fairness: evn is none of 'hierarchical' or 'even'; did you mean 'even'? Known: even, hierarchical",
+        "fairness: unknown value 'evn' (did you mean 'even'?); use one of: even, hierarchical",
     ),
     "min above max": (
         stack(pools={"h100": pool(nodes={"min": 3, "max": 2})}),
-        "pools.h100.nodes: max 2 is below min 3; raise max to 3 or lower min",
+        "pools.h100.nodes: max 2 is less than min 3; raise max to 3 or lower min",
     ),
     "an amount without sense": (
         stack(teams={"a": team(compute={"requests": {"memory": "lots"}})}),
         (
-            "teams.a.compute.requests.memory: lots is no amount of memory or storage; write bytes such as 512Mi,"
-            " 64Gi or 2Ti"
+            "teams.a.compute.requests.memory: lots is not an amount of memory or storage; set bytes such as"
+            " 512Mi, 64Gi or 2Ti"
         ),
     ),
     "a duration without its unit": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 1}}, training={"j": job(deadline=30)})}),
         (
-            "teams.a.training.j.deadline: 30 is no length of time with its unit; write for example 100ms, 30s,"
+            "teams.a.training.j.deadline: 30 is not a duration with a unit; set a duration such as 100ms, 30s,"
             " 10m, 6h or 7d"
         ),
     ),
     "a hole that is no CIDR": (
         stack(teams={"a": team(network={"egress": ["10.0.0.0/8", "999.0.0.0/8"]})}),
-        "teams.a.network.egress[1]: 999.0.0.0/8 is no CIDR; write for example 10.0.0.0/8 or 0.0.0.0/0",
+        ("teams.a.network.egress[1]: 999.0.0.0/8 is not a CIDR; use ADDRESS/PREFIX, such as 10.0.0.0/8 or 0.0.0.0/0"),
     ),
     "a GPU resource without a domain": (
         stack(pools={"h100": pool(resource="gpu")}, teams={}),
         (
-            "pools.h100.resource: gpu is no extended resource; write domain/name as the device plugin does, such"
-            " as amd.com/gpu"
+            "pools.h100.resource: gpu is not an extended resource; use the DOMAIN/NAME that the device plugin"
+            " advertises, such as amd.com/gpu"
         ),
     ),
     "limits without requests, which could refuse what the queue admits": (
         stack(teams={"a": team(compute={"limits": {"cpu": 8}})}),
         (
-            "teams.a.compute: bounds limits.cpu alone, which could refuse pods that the queue admits by their"
-            " requests; write requests.cpu beside it, or leave it out"
+            "teams.a.compute: sets limits.cpu without requests.cpu, so the quota could reject pods that the"
+            " queue admits by their requests; set requests.cpu too, or remove limits.cpu"
         ),
     ),
     "a latency that rounds to nothing": (
@@ -120,16 +118,13 @@ SHAPES: dict[str, tuple[Data, str]] = {
             },
         ),
         (
-            "teams.a.serving.s.scaleOn.latencyP99: 0.1ms is not right: input should be greater than or equal to"
-            " 0.001; it says: Target for a pod's 99th percentile of latency, such as `100ms`"
+            "teams.a.serving.s.scaleOn.latencyP99: 0.1ms must be greater than or equal to 0.001; change it:"
+            " Target for the 99th percentile of a pod's latency, such as `100ms`"
         ),
     ),
     "a weight without bound": (
         stack(teams={"a": team(weight=float("inf"))}),
-        (
-            "teams.a.weight: inf is not right: input should be a finite number; it says: Its part when teams"
-            " compete under fair sharing"
-        ),
+        "teams.a.weight: inf must be a finite number; change it: Weight of the team under fair sharing",
     ),
 }
 
@@ -142,55 +137,58 @@ def test_a_malformed_stack_has_one_error_that_says_what_to_write(sections: Data,
 NAMES = {
     "a flavor": (
         stack(teams={"a": team(gpus={"h10": {"guaranteed": 1}})}),
-        "teams.a.gpus.h10: h10 is no flavor of pools; did you mean 'h100'? Known: a100, cpu, h100",
+        "teams.a.gpus.h10: unknown flavor 'h10' (did you mean 'h100'?); use one of: a100, cpu, h100",
     ),
     "a priority class": (
         stack(priorities={"ml-high": 5}, teams={"a": team(priority="ml-hihg")}),
-        "teams.a.priority: ml-hihg is no priority class of priorities; did you mean 'ml-high'? Known: ml-high",
+        "teams.a.priority: unknown priority class 'ml-hihg' (did you mean 'ml-high'?); use ml-high",
     ),
     "a cohort": (
         stack(cohorts={"org": {}}, teams={"a": team(cohort="research")}),
-        "teams.a.cohort: research is no cohort of cohorts; known: org",
+        "teams.a.cohort: unknown cohort 'research'; use org",
     ),
     "a cohort where there are none": (
         stack(teams={"a": team(cohort="research")}),
-        "teams.a.cohort: research is no cohort: the stack has none but the root; add it under cohorts",
+        "teams.a.cohort: unknown cohort 'research': the stack defines no cohorts; define it under cohorts",
     ),
     "a parent": (
         stack(cohorts={"org": {}, "b": {"parent": "ogr"}}),
-        "cohorts.b.parent: ogr is no cohort of cohorts; did you mean 'org'? Known: b, org",
+        "cohorts.b.parent: unknown cohort 'ogr' (did you mean 'org'?); use one of: b, org",
     ),
     "another's queue": (
         stack(teams={"a": team(queue="a")}),
-        "teams.a.queue: a is no other team of teams; there are none yet",
+        "teams.a.queue: a is the team itself; remove queue, or set it to another team",
     ),
     "a dataset's team": (
         stack(datasets={"d": {"bucket": "s3://b", "teams": ["b"]}}),
-        "datasets.d.teams[0]: b is no team of teams; known: a",
+        "datasets.d.teams[0]: unknown team 'b'; use a",
     ),
     "a workload's flavor": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"j": job(flavor="h1000")})}),
-        "teams.a.training.j.flavor: h1000 is no flavor of pools; did you mean 'h100'? Known: a100, cpu, h100",
+        "teams.a.training.j.flavor: unknown flavor 'h1000' (did you mean 'h100'?); use one of: a100, cpu, h100",
     ),
     "a gang's flavor": (
         stack(teams={"a": team(gangs={"h200": {"guaranteed": 1}})}),
-        "teams.a.gangs.h200: h200 is no flavor of pools; did you mean 'h100'? Known: a100, cpu, h100",
+        "teams.a.gangs.h200: unknown flavor 'h200' (did you mean 'h100'?); use one of: a100, cpu, h100",
     ),
     "a priority class of a budget": (
         stack(priorities={"hi": 5}, teams={"a": team(compute={"priorities": ["high"]})}),
-        "teams.a.compute.priorities[0]: high is no priority class of priorities; did you mean 'hi'? Known: hi",
+        "teams.a.compute.priorities[0]: unknown priority class 'high' (did you mean 'hi'?); use hi",
     ),
     "a second root": (
         stack(cohorts={"org": {}, "b": {}}),
-        "cohorts.org: is a second root beside b, and nobody could borrow across; write parent: b",
+        (
+            "cohorts.org: has no parent, but b is the root already, and quota cannot be borrowed between roots;"
+            " set parent: b"
+        ),
     ),
     "a namespace of Kubernetes' own": (
         stack(teams={"kube-system": team()}),
-        "teams.kube-system: kube-system is a namespace of Kubernetes' own; name the team otherwise",
+        "teams.kube-system: kube-system is a reserved namespace of Kubernetes; rename the team",
     ),
     "a machine that nobody knows": (
         stack(pools={"h100": {"cpu": 8, "memory": "8Gi", "gpu": "x", "nodes": 1}}),
-        "pools.h100: says half of its GPUs; write both gpu and gpusPerNode, or neither for a pool of CPUs",
+        "pools.h100: sets only one of gpu and gpusPerNode; set both, or remove both for a CPU pool",
     ),
 }
 
@@ -203,8 +201,8 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(sections: Dat
 def test_a_cycle_of_cohorts_which_kueue_accepts_in_silence_is_refused() -> None:
     found = errors(stack(cohorts={"org": {}, "b": {"parent": "c"}, "c": {"parent": "b"}}))
     assert found == [
-        f"cohorts.{name}.parent: {parent} leads back to the cohort itself, which Kueue accepts in silence and never"
-        " admits from; name a parent nearer to the root"
+        f"cohorts.{name}.parent: {parent} creates a cycle of cohorts, in which Kueue admits no workloads;"
+        " set a parent that is closer to the root"
         for name, parent in (("b", "c"), ("c", "b"))
     ]
 
@@ -228,6 +226,55 @@ def test_all_errors_come_at_once_of_shape_and_of_coherence_in_every_section() ->
         "teams.b.ownr",
         "teams.b.priority",
     ]
+
+
+def test_a_short_list_of_names_is_complete_and_a_long_one_is_cut_to_the_nearest_five() -> None:
+    flavors = [f"flavor-{letter}" for letter in "abcdefgh"]
+    assert listed("flavor-h", flavors) == ", ".join(flavors)
+    assert unknown("flavor", "flavour-h", flavors) == (
+        "unknown flavor 'flavour-h' (did you mean 'flavor-h'?)",
+        f"use one of: {', '.join(flavors)}",
+    )
+    many = [f"m{number}" for number in range(130)]
+    shown, _, rest = listed("m77", many, "tenancy machines").partition(", …")
+    assert shown.split(", ")[0] == "m77"
+    assert len(shown.split(", ")) == 5
+    assert rest == " (130 in total; list them with: tenancy machines)"
+    assert listed("m77", many).endswith(", … (130 in total)")
+    assert nearest("m777", many).startswith("did you mean 'm77'? Known: m77, ")
+
+
+def test_an_unknown_name_among_none_says_so() -> None:
+    assert nearest("a", []) == "none exist"
+    assert unknown("team", "a", []) == ("unknown team 'a'", "remove it: no team is defined")
+    assert nearest("x", ["a100", "h100"]) == "known: a100, h100"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "command"), [("aws", "tenancy machines --cloud aws"), (None, "tenancy machines")], ids=["aws", "existing"]
+)
+def test_an_unknown_machine_type_lists_the_nearest_and_the_command_for_all(cloud: str | None, command: str) -> None:
+    cluster = {"cloud": "existing", "provider": cloud} if cloud else {"cloud": "existing"}
+    message = one(stack(cluster=cluster, pools={"h100": pool("p5.48xlarg")}, teams={}))
+    assert message.startswith("pools.h100.machine: unknown machine type 'p5.48xlarg' (did you mean 'p5.48xlarge'?); ")
+    assert message.endswith(f"; list them with: {command}), or add it under machines")
+    assert len(message) < 300
+
+
+def test_an_unknown_kind_of_a_choice_lists_the_kinds() -> None:
+    assert one(stack(pools={"h100": pool(capacity="sport")}, teams={})) == (
+        "pools.h100.capacity: unknown kind 'sport' (did you mean 'spot'?); use one of: capacity-block, flex-start,"
+        " on-demand, queued, reserved, spot"
+    )
+    assert one(stack(cluster={"name": "ml"})) == (
+        "cluster: required key 'cloud' is missing; add it: The cluster: created here, or an existing one"
+    )
+
+
+def test_an_empty_value_is_shown_in_quotes() -> None:
+    assert one(stack(operators={"kueue": {"install": "here", "version": ""}})).startswith(
+        'operators.kueue.version: "" '
+    )
 
 
 GPUS = {"h100": {"guaranteed": 8}}

@@ -1,4 +1,4 @@
-"""Where a team's numbers come from, in the words that `tenancy explain` prints."""
+"""Origin of a team's numbers, as `tenancy explain` prints it."""
 
 from builders import Data, job, pool, server, stack, team
 
@@ -10,23 +10,23 @@ from gpu_tenancy.model.source import Source
 
 def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
     found = explain(Tree(load(Source(sections))), name)
-    assert len({(each.object, each.field) for each in found}) == len(found)
-    return {(each.object, each.field): each for each in found}
+    assert len({(reason.object, reason.field) for reason in found}) == len(found)
+    return {(reason.object, reason.field): reason for reason in found}
 
 
 def test_a_guarantee_and_what_may_be_borrowed_come_from_the_teams_share() -> None:
     found = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
     nominal = found["ClusterQueue a", "h100 nvidia.com/gpu nominalQuota"]
-    assert (nominal.value, nominal.because) == ("8", "said by the stack")
+    assert (nominal.value, nominal.because) == ("8", "set in the stack")
     assert nominal.paths == (("teams", "a", "gpus", "h100"),)
     borrowed = found["ClusterQueue a", "h100 nvidia.com/gpu borrowingLimit"]
-    assert (borrowed.value, borrowed.because) == ("4", "limit 12 less guaranteed 8; said by the stack")
+    assert (borrowed.value, borrowed.because) == ("4", "limit 12 minus guaranteed 8; set in the stack")
 
 
 def test_cpu_that_follows_gpus_names_the_machines_part_and_the_pool() -> None:
     found = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
     cpu = found["ClusterQueue a", "h100 cpu nominalQuota"]
-    assert cpu.because.startswith("8 GPUs, each with ")
+    assert cpu.because.startswith("8 GPUs, ")
     assert ("pools", "h100") in cpu.paths
 
 
@@ -36,7 +36,7 @@ def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
     )
     quota = reasons(stack(teams={"a": own}))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
     assert quota.value == "18"
-    assert quota.because == "the most that its queues admit: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
+    assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
 
 
 def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
@@ -48,7 +48,7 @@ def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
     )
     found = reasons(stack(teams={"a": own}))
     cpu = found["ResourceQuota a/budget", "requests.cpu"]
-    assert (cpu.value, cpu.because) == ("16", "said by the stack")
+    assert (cpu.value, cpu.because) == ("16", "set in the stack")
     assert cpu.paths == (("teams", "a", "compute", "requests", "cpu"),)
     assert found["ResourceQuota a/budget", "limits.cpu"].value == "32"
     assert found["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
@@ -57,9 +57,9 @@ def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
 def test_who_never_lends_is_told_why() -> None:
     serving = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()})
     kept = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
-    assert (kept.value, kept.because) == ("0", "it serves, and servers keep their GPUs")
-    said = team(gpus={"h100": {"guaranteed": 8}}, lends=False)
-    kept = reasons(stack(teams={"a": said}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
+    assert (kept.value, kept.because) == ("0", "set for teams with inference servers, which keep their guaranteed GPUs")
+    own = team(gpus={"h100": {"guaranteed": 8}}, lends=False)
+    kept = reasons(stack(teams={"a": own}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
     assert (kept.because, kept.paths) == ("lends: false", (("teams", "a", "lends"),))
 
 
@@ -74,6 +74,6 @@ def test_who_uses_anothers_queue_is_told_whose() -> None:
 def test_container_defaults_say_whether_the_stack_gave_them() -> None:
     own = team(gpus={"h100": {"guaranteed": 8}}, containers={"default": {"cpu": 4, "memory": "16Gi"}})
     found = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
-    assert found["LimitRange a/containers", "cpu default"].because == "said by the stack"
+    assert found["LimitRange a/containers", "cpu default"].because == "set in the stack"
     unsaid = found["LimitRange a/containers", "cpu defaultRequest"]
-    assert unsaid.because == "what this program gives, within the budget's ratio"
+    assert unsaid.because == "default, within the limit-to-request ratio of the budget"

@@ -29,24 +29,25 @@ def test_production_denies_and_others_warn_unless_the_stack_says_otherwise(secti
 
 @pytest.mark.parametrize("account", ["", " ci", "system:*"])
 def test_an_exemption_that_names_no_account_is_refused(account: str) -> None:
-    (said,) = errors(stack(guards={"exempt": [account]}))
-    assert "names no account; write a user, a group or a service account as the API server calls it" in said
+    (error,) = errors(stack(guards={"exempt": [account]}))
+    assert "is not an account name; set a user, group or service account by its API server name" in error
 
 
 @pytest.mark.parametrize("account", ["system:authenticated", "system:serviceaccounts", "system:unauthenticated"])
 def test_an_exemption_of_everybody_is_refused(account: str) -> None:
-    (said,) = errors(stack(guards={"exempt": ["ci", account]}))
-    assert said == (
-        f"guards.exempt[1]: {account} is everybody; name the accounts that must not be judged, or write action: off"
+    (error,) = errors(stack(guards={"exempt": ["ci", account]}))
+    assert error == (
+        f"guards.exempt[1]: {account} would exempt everyone;"
+        " list only the accounts to exempt, or set guards.action: off"
     )
 
 
 @pytest.mark.parametrize("account", ["system:serviceaccounts:a", "system:serviceaccount:a:builder"])
 def test_an_exemption_of_a_tenants_own_accounts_is_refused(account: str) -> None:
-    (said,) = errors(stack(guards={"exempt": [account]}))
-    assert said == (
-        f"guards.exempt[0]: {account} is in the namespace of team a, as which whoever may edit it can act; exempt an"
-        " account of a namespace that no team has"
+    (error,) = errors(stack(guards={"exempt": [account]}))
+    assert error == (
+        f"guards.exempt[0]: {account} is in the namespace of team a: anyone who can edit that namespace can use it;"
+        " exempt an account in a namespace that belongs to no team"
     )
 
 

@@ -131,57 +131,57 @@ WRONG: Mapping[str, tuple[Data, str]] = {
     "a histogram whose name does not say its unit": (
         measured({"histogram": "inference_latency"}),
         (
-            "metrics.histogram: inference_latency does not say its unit, and a latency target of 100ms is compared with"
-            " whatever it counts; measure seconds under a name that ends in _seconds, such as inference_latency_seconds"
+            "metrics.histogram: inference_latency does not end in _seconds, so its unit is unknown and a latency"
+            " target cannot be compared with it; measure seconds, with a name such as inference_latency_seconds"
         ),
     ),
     "a histogram in milliseconds": (
         measured({"histogram": "inference_latency_milliseconds"}),
         (
-            "metrics.histogram: inference_latency_milliseconds does not say its unit, and a latency target of 100ms is"
-            " compared with whatever it counts; measure seconds under a name that ends in _seconds, such as"
+            "metrics.histogram: inference_latency_milliseconds does not end in _seconds, so its unit is unknown"
+            " and a latency target cannot be compared with it; measure seconds, with a name such as"
             " inference_latency_seconds"
         ),
     ),
     "a histogram that is no metric's name": (
         measured({"histogram": "inference-latency_seconds"}),
         (
-            "metrics.histogram: inference-latency_seconds is no name of a Prometheus metric; use letters, digits, '_'"
-            " and ':', no digit first"
+            "metrics.histogram: inference-latency_seconds is not a valid metric name; use letters, digits, '_'"
+            " and ':'; do not start with a digit"
         ),
     ),
     "somebody who brings nothing": (
         measured({"latencyP99": "p99_seconds", "by": "keda"}),
         (
-            "metrics: says by without a histogram, so nothing is measured; name the histogram that your servers expose,"
-            " such as histogram: inference_latency_seconds, or leave by out"
+            "metrics: sets by without histogram, so nothing is measured; set histogram to the one that your"
+            " servers expose, such as inference_latency_seconds, or remove by"
         ),
     ),
     "a Prometheus that scrapes nothing": (
         measured({"latencyP99": "p99_seconds", "prometheus": {"release": "kps"}}),
         (
-            "metrics: says prometheus without a histogram, so nothing is measured; name the histogram that your servers"
-            " expose, such as histogram: inference_latency_seconds, or leave prometheus out"
+            "metrics: sets prometheus without histogram, so nothing is measured; set histogram to the one that"
+            " your servers expose, such as inference_latency_seconds, or remove prometheus"
         ),
     ),
     "a target without any source": (
         measured({}),
         (
-            "teams.a.serving.s.scaleOn.latencyP99: 0.1s is a custom metric that no adapter serves, so the autoscaler"
-            " would never act on it; name the histogram in seconds that your servers expose as metrics.histogram, or"
-            " the pod metric in seconds that your adapter serves as metrics.latencyP99"
+            "teams.a.serving.s.scaleOn.latencyP99: 0.1s needs a latency metric, but the stack defines none, so"
+            " the autoscaler would never scale; set metrics.histogram to the histogram (in seconds) that your"
+            " servers expose, or metrics.latencyP99 to the pod metric (in seconds) that your adapter serves"
         ),
     ),
     "a port of metrics that an adapter's metric leaves unread": (
         measured({"latencyP99": "p99_seconds"}, s=server(**SCALED, metricsPort=9400)),
         (
-            "teams.a.serving.s.metricsPort: 9400 is scraped by nothing: the stack names no histogram; name what your"
-            " servers expose as metrics.histogram, or leave it out"
+            "teams.a.serving.s.metricsPort: 9400 has no effect: metrics.histogram is not set; set"
+            " metrics.histogram to what your servers expose, or remove it"
         ),
     ),
     "a port of metrics of a server that scales on cpu": (
         measured({"histogram": HISTOGRAM}, s=server(replicas={"min": 1, "max": 2}, metricsPort=9400)),
-        "teams.a.serving.s.metricsPort: 9400 is scraped by nothing: the server scales on no latency; leave it out",
+        "teams.a.serving.s.metricsPort: 9400 has no effect: the server does not scale on latency; remove it",
     ),
 }
 
@@ -192,7 +192,7 @@ def test_what_could_never_be_measured_is_refused(sections: Data, said: str) -> N
 
 
 def test_a_query_without_a_target_is_no_plan() -> None:
-    with pytest.raises(ValueError, match="a query for a latency that has no target"):
+    with pytest.raises(ValueError, match="the autoscaler has a latency query, but no latency target"):
         Scaling(1, 2, 70, None, Query("http://prometheus:9090", "avg(x)"))
 
 

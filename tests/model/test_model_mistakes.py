@@ -25,130 +25,135 @@ IN_A_STACK = {
     "limits of an extended resource in a quota, which nothing counts": (
         with_team(compute={"limits.nvidia.com/gpu": 8}),
         (
-            "teams.a.compute.limits.nvidia.com/gpu: is counted by no quota: extended resources take only the"
-            " prefix requests., and limits. is ignored in silence; leave it out: requests.nvidia.com/gpu follows"
-            " from the team's GPUs"
+            "teams.a.compute.limits.nvidia.com/gpu: a ResourceQuota ignores this key: for extended resources it"
+            " supports only requests.<resource>; remove it: requests.nvidia.com/gpu is derived from the team's"
+            " GPUs"
         ),
     ),
     "a workload of a priority class that is not there": (
         with_team(serving={"s": server(priority="high")}),
-        "teams.a.serving.s.priority: high is no priority class of priorities; did you mean 'hi'? Known: hi, lo",
+        "teams.a.serving.s.priority: unknown priority class 'high' (did you mean 'hi'?); use one of: hi, lo",
     ),
     "a workload of a class that its namespace does not admit": (
         with_team(priority="lo", compute={"priorities": ["hi"]}, training={"j": job()}),
         (
-            "teams.a.training.j.priority: lo is none of hi, and the namespace admits no other; name one of them,"
-            " or add it to teams.a.compute.priorities"
+            "teams.a.training.j.priority: lo is not among the priority classes that the namespace allows (hi);"
+            " set one of them, or add it to teams.a.compute.priorities"
         ),
     ),
     "an autoscaler on a metric that no adapter serves": (
         with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})}),
         (
-            "teams.a.serving.s.scaleOn.latencyP99: 0.1s is a custom metric that no adapter serves, so the"
-            " autoscaler would never act on it; name the histogram in seconds that your servers expose as"
-            " metrics.histogram, or the pod metric in seconds that your adapter serves as metrics.latencyP99"
+            "teams.a.serving.s.scaleOn.latencyP99: 0.1s needs a latency metric, but the stack defines none, so"
+            " the autoscaler would never scale; set metrics.histogram to the histogram (in seconds) that your"
+            " servers expose, or metrics.latencyP99 to the pod metric (in seconds) that your adapter serves"
         ),
     ),
     "a latency target whose unit nobody wrote down": (
         with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": 100})}),
         (
-            "teams.a.serving.s.scaleOn.latencyP99: 100 is no length of time with its unit; write for example"
+            "teams.a.serving.s.scaleOn.latencyP99: 100 is not a duration with a unit; set a duration such as"
             " 100ms, 30s, 10m, 6h or 7d"
         ),
     ),
     "a metric whose name does not say its unit": (
         stack(metrics={"latencyP99": "inference_latency_p99"}),
         (
-            "metrics.latencyP99: inference_latency_p99 does not say its unit, and a latency target of 100ms is"
-            " compared with whatever it counts; serve it in seconds under a name that ends in _seconds, such as"
+            "metrics.latencyP99: inference_latency_p99 does not end in _seconds, so its unit is unknown and a"
+            " latency target cannot be compared with it; serve the metric in seconds, with a name such as"
             " inference_latency_p99_seconds"
         ),
     ),
     "replicas under an autoscaler": (
         with_team(serving={"s": server(replicas=3, scaleOn={"cpu": 70})}),
         (
-            "teams.a.serving.s: has a fixed number of replicas (3) under an autoscaler, so each deployment would"
-            " reset it; write replicas: {min: …, max: …}, or leave scaleOn out"
+            "teams.a.serving.s: sets scaleOn with a fixed number of replicas (3), so each deployment would"
+            " override the autoscaler; set replicas: {min: …, max: …}, or remove scaleOn"
         ),
     ),
     "an image that moves": (
         with_team(training={"j": job(image="registry.example.com/train:latest")}),
         (
-            "teams.a.training.j.image: registry.example.com/train:latest names no fixed version of the image, so"
-            " two nodes may run two programs; pin it: a tag that is not 'latest', or a digest"
+            "teams.a.training.j.image: registry.example.com/train:latest has no fixed tag, so nodes may run"
+            " different versions; add a tag other than 'latest', or a digest"
         ),
     ),
     "an image without a tag": (
         with_team(training={"j": job(image="registry.example.com:5000/train")}),
         (
-            "teams.a.training.j.image: registry.example.com:5000/train names no fixed version of the image, so"
-            " two nodes may run two programs; pin it: a tag that is not 'latest', or a digest"
+            "teams.a.training.j.image: registry.example.com:5000/train has no fixed tag, so nodes may run"
+            " different versions; add a tag other than 'latest', or a digest"
         ),
     ),
     "a fraction of a GPU": (
         with_team(training={"j": job(gpus=0.5)}),
-        "teams.a.training.j.gpus: 0.5 is no whole number; it says: GPUs of each pod, request and limit alike",
+        "teams.a.training.j.gpus: 0.5 is not an integer; set an integer: GPUs per pod, as request and limit",
     ),
     "more GPUs than a node has": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 16}}, training={"j": job(gpus=16, cpu=1, memory="1Gi")})}),
         (
-            "teams.a.training.j.gpus: 16 is more than the 8 nvidia.com/gpu of a node of h100; lower it, and raise"
-            " workers where the work can be split"
+            "teams.a.training.j.gpus: 16 exceeds the 8 nvidia.com/gpu of a node of flavor h100; lower it, and"
+            " raise workers if the job can be distributed"
         ),
     ),
     "a guarantee of more GPUs than the pools can ever have": (
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}})}),
         (
-            "teams.a.gpus.h100.guaranteed: 24 is more than the 16 h100 that its pools can have (2 nodes of 8);"
-            " lower it or raise pools.h100.nodes.max"
+            "teams.a.gpus.h100.guaranteed: 24 exceeds the 16 h100 GPUs of the pools (2 nodes with 8 each); lower"
+            " it, or raise pools.h100.nodes.max"
         ),
     ),
     "a rollout whose surge the quota never admits": (
         with_team(serving={"s": server(replicas=8, surge=1)}),
         (
-            "teams.a.serving.s.replicas: the servers on h100 need 9 nvidia.com/gpu at their peak (s 8 + 1 surge"
-            " pods of 1), but the team's limit is 8, so the last pods would never start; lower replicas.max or"
-            " surge, or raise teams.a.gpus.h100.limit"
+            "teams.a.serving.s.replicas: the servers on flavor h100 need 9 nvidia.com/gpu at their peak (s: 8 +"
+            " 1 surge pods with 1 each), which exceeds the team's limit of 8: the last pods would stay pending;"
+            " lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
         ),
     ),
     "an autoscaler's maximum that the quota never admits": (
         with_team(serving={"s": server(replicas={"min": 1, "max": 9})}),
         (
-            "teams.a.serving.s.replicas: the servers on h100 need 9 nvidia.com/gpu at their peak (s 9 pods of 1),"
-            " but the team's limit is 8, so the last pods would never start; lower replicas.max or surge, or"
-            " raise teams.a.gpus.h100.limit"
+            "teams.a.serving.s.replicas: the servers on flavor h100 need 9 nvidia.com/gpu at their peak (s: 9"
+            " pods with 1 each), which exceeds the team's limit of 8: the last pods would stay pending; lower"
+            " replicas.max or surge, or raise teams.a.gpus.h100.limit"
         ),
     ),
     "a job that waits for ever": (
         with_team(training={"j": job(gpus=8, workers=2)}),
         (
-            "teams.a.training.j.workers: 2 need 16 nvidia.com/gpu of h100 at once (2 pods of 8), but the team's"
-            " limit is 8, so it would wait for ever; lower them, or gpus, or raise teams.a.gpus.h100.limit"
+            "teams.a.training.j.workers: 2 pods need 16 nvidia.com/gpu of flavor h100 at once (8 each), which"
+            " exceeds the team's limit of 8: the job would stay pending; lower the number of pods or gpus, or"
+            " raise teams.a.gpus.h100.limit"
         ),
     ),
     "a job within a limit that the pools never reach": (
         stack(teams={"a": team(gpus={"h100": {"limit": 64}}, training={"j": job(gpus=8, workers=4)})}),
         (
-            "teams.a.training.j.workers: 4 need 32 nvidia.com/gpu of h100 at once, but all that others leave the"
-            " team is 16, so it would wait for ever; lower them, or gpus, or raise what there is of h100"
+            "teams.a.training.j.workers: 4 pods need 32 nvidia.com/gpu of flavor h100 at once, but the team can"
+            " never get more than 16: the job would stay pending; lower the number of pods or gpus, or add nodes"
+            " of flavor h100"
         ),
     ),
     "a budget of services below its servers": (
         with_team(objects={"services": 0}, serving={"s": server()}),
-        "teams.a.objects.services: 0 is less than the 1 services of its servers and distributed jobs; raise it to 1",
+        (
+            "teams.a.objects.services: 0 is less than the number of Services of the team's servers and"
+            " distributed jobs (1); raise it to 1"
+        ),
     ),
     "a budget of pods below its servers": (
         with_team(objects={"pods": 3}, serving={"s": server(replicas=4)}),
         (
-            "teams.a.objects.pods: 3 is less than the 4 pods of its servers at their peak and its largest job;"
-            " raise it to 4"
+            "teams.a.objects.pods: 3 is less than the number of pods of the team's servers at their peak and its"
+            " largest job (4); raise it to 4"
         ),
     ),
     "a job of a server's name": (
         with_team(serving={"s": server()}, training={"s": job()}),
         (
-            "teams.a.training.s: s is a server's name too, whose Service would send its callers to the job's pods; name"
-            " one of them otherwise"
+            "teams.a.training.s: s is also the name of a server, whose Service would select the job's pods;"
+            " rename one of them"
         ),
     ),
     "two volumes of one name": (
@@ -156,49 +161,48 @@ IN_A_STACK = {
             teams={"ml": team(), "ml-a": team()},
             datasets={"a-b": {"bucket": "s3://b", "teams": ["ml"]}, "b": {"bucket": "s3://b", "teams": ["ml-a"]}},
         ),
-        "datasets.b: gives team ml-a a volume of the name ml-a-b, which team ml has already; rename one of them",
+        "datasets.b: the volume of team ml-a would be named ml-a-b, like one of team ml; rename one of them",
     ),
     "two flavors that nothing tells apart": (
         stack(pools={"h100": pool(), "spare": pool()}),
         (
-            "pools.spare: has the same node labels as flavor h100, so nothing tells their nodes apart; give it a"
-            " label of its own under pools.spare.labels, or the same flavor"
+            "pools.spare: has the same node labels as flavor h100, so their nodes cannot be distinguished; add a"
+            " distinct label under pools.spare.labels, or set the same flavor for both"
         ),
     ),
     "a flavor whose labels another's nodes have too": (
         stack(pools={"h100": pool(), "spot": pool(labels={"spot": "yes"})}),
         (
-            "pools.h100: has only node labels that nodes of flavor spot have too, so its pods would land there;"
-            " give it a label of its own under pools.h100.labels"
+            "pools.h100: has only node labels that nodes of flavor spot have too, so its pods could run there;"
+            " add a distinct label under pools.h100.labels"
         ),
     ),
     "more node labels than Kueue takes": (
         stack(pools={"h100": pool(labels={f"l{i}": "x" for i in range(8)})}),
         (
-            "pools.h100.labels: has 9 node labels, its GPU's model among them, and Kueue takes 8; leave out those"
-            " that no workload chooses its nodes by"
+            "pools.h100.labels: has 9 node labels (with the GPU model's), but Kueue supports 8; remove labels"
+            " that no workload selects nodes by"
         ),
     ),
     "the GPU's taint a second time": (
         stack(pools={"h100": pool(taints=[{"key": GPU, "value": "true"}])}),
         (
-            "pools.h100.taints: taints flavor h100 with nvidia.com/gpu:NoSchedule 2 times, and a node may have it"
-            " once; leave it out: GPU nodes have it already"
+            "pools.h100.taints: flavor h100 has taint nvidia.com/gpu:NoSchedule 2 times, but a node can have it"
+            " only once; remove it: GPU nodes have this taint already"
         ),
     ),
     "preempting to borrow without reclaiming": (
         with_team(preemption={"reclaimWithinCohort": "Never", "borrowWithinCohort": "LowerPriority"}),
         (
-            "teams.a.preemption: preempts to borrow but never to reclaim, which Kueue rejects; set"
-            " reclaimWithinCohort to LowerPriority or Any, or leave borrowWithinCohort out"
+            "teams.a.preemption: borrowWithinCohort is set but reclaimWithinCohort is Never, which Kueue"
+            " rejects; set reclaimWithinCohort to LowerPriority or Any, or remove borrowWithinCohort"
         ),
     ),
     "a GPU request with another limit, which no stack can say": (
         with_team(training={"j": job(gpuLimit=2)}),
         (
-            "teams.a.training.j.gpuLimit: is no key here; known: args, command, cpu, deadline, env, flavor,"
-            " framework, gpus, image, keep, memory, priority, retries, scheduler, sharedMemory, tasks, together,"
-            " workers"
+            "teams.a.training.j.gpuLimit: unknown key 'gpuLimit'; use one of: priority, gpus, cpu, image, keep,"
+            " … (18 in total; list them with: tenancy schema)"
         ),
     ),
 }
@@ -216,59 +220,59 @@ def queue(**changes: object) -> ClusterQueue:
 IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
     "limits of an extended resource in a quota": (
         lambda: ResourceQuota("b", {"limits.nvidia.com/gpu": 8}),
-        "quota b: limits.nvidia.com/gpu is never counted; write requests.nvidia.com/gpu",
+        "ResourceQuota b: limits.nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
     ),
     "an extended resource in a quota without its prefix": (
         lambda: ResourceQuota("b", {"nvidia.com/gpu": 8}),
-        "quota b: nvidia.com/gpu is never counted; write requests.nvidia.com/gpu",
+        "ResourceQuota b: nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
     ),
     "services under a priority scope": (
         lambda: ResourceQuota("b", {"services": 8}, PriorityScope("In", ("hi",))),
-        "quota b: services under a priority scope, which counts only pods and compute",
+        "ResourceQuota b: services is not supported with a PriorityClass scope; use only pods, cpu and memory",
     ),
     "storage under a priority scope": (
         lambda: ResourceQuota("b", {"requests.storage": 8}, PriorityScope("NotIn", ("hi",))),
-        "quota b: requests.storage under a priority scope, which counts only pods and compute",
+        "ResourceQuota b: requests.storage is not supported with a PriorityClass scope; use only pods, cpu and memory",
     ),
     "a GPU maximum without defaults of 0": (
         lambda: LimitRange(default={}, default_request={}, max={GPU: 8}),
-        f"{GPU} needs default and defaultRequest of 0, or each pod that asks for none gets some",
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
     ),
     "a GPU default": (
         lambda: LimitRange(default={GPU: 1}, default_request={GPU: 1}),
-        f"{GPU} needs default and defaultRequest of 0, or each pod that asks for none gets some",
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
     ),
     "a GPU minimum": (
         lambda: LimitRange(default={}, default_request={}, min={GPU: 1}),
-        f"{GPU} needs default and defaultRequest of 0, or each pod that asks for none gets some",
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
     ),
     "a cpu maximum without defaults": (
         lambda: LimitRange(default={}, default_request={}, max={"cpu": 32_000}),
-        "cpu has a max without default and defaultRequest, and each pod that names none gets all",
+        "LimitRange: pods without cpu would get its max; set default and defaultRequest",
     ),
     "a borrowing limit without a cohort": (
         lambda: queue(cohort=None, preemption=OTHER),
-        "queue a: a borrowingLimit without a cohort, which Kueue rejects; name its cohort",
+        "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort",
     ),
     "reclaiming without a cohort": (
         lambda: queue(cohort=None, quotas=()),
-        "queue a: reclaimWithinCohort without a cohort has nobody to take from; set it to Never",
+        "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never",
     ),
     "a borrowing limit on a root cohort": (
         lambda: CohortQueue("org", None, BORROWS),
-        "cohort org: a borrowingLimit on a root cohort, which Kueue rejects; leave it out",
+        "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it",
     ),
     "lending more than one has": (
         lambda: ResourceLine(GPU, 8, 0, 9),
-        f"{GPU}: lendingLimit 9 is above nominalQuota 8, which Kueue rejects",
+        f"{GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
     ),
     "an autoscaler without a target": (
         lambda: Scaling(1, 2, None, None),
-        "an autoscaler needs a target: cpu, latency or both",
+        "the autoscaler has no target; set cpu, latency or both",
     ),
     "a metric whose name does not say its unit": (
         lambda: Scaling(1, 2, None, ("latency", 0.1)),
-        "metric latency does not say its unit; serve it in seconds, as …_seconds",
+        "metric latency does not end in _seconds, so its unit is unknown; serve it in seconds",
     ),
 }
 
@@ -282,9 +286,9 @@ def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], 
 
 def test_a_fixed_number_of_replicas_and_an_autoscaler_exclude_each_other_in_a_plan() -> None:
     (made,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
-    with pytest.raises(ValueError, match="not both and not neither"):
+    with pytest.raises(ValueError, match="set exactly one"):
         replace(made, replicas=2)
-    with pytest.raises(ValueError, match="not both and not neither"):
+    with pytest.raises(ValueError, match="set exactly one"):
         replace(made, scaling=None)
 
 
@@ -350,9 +354,9 @@ def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() 
     shared = stack(teams={"a": owner, "b": team(queue="a", **each)})
     (found,) = errors(shared)
     assert found == (
-        "teams.a.serving.api.replicas: the servers on h100 need 10 nvidia.com/gpu at their peak (api 5 pods of 1, api 5"
-        " pods of 1), but the team's limit is 8, so the last pods would never start; lower replicas.max or surge, or"
-        " raise teams.a.gpus.h100.limit"
+        "teams.a.serving.api.replicas: the servers on flavor h100 need 10 nvidia.com/gpu at their peak (api: 5"
+        " pods with 1 each, api: 5 pods with 1 each), which exceeds the team's limit of 8: the last pods would"
+        " stay pending; lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
     )
 
 
@@ -361,6 +365,6 @@ def test_shared_memory_beyond_the_pods_memory_is_refused_and_within_it_is_not() 
     assert errors(fits) == []
     (found,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
     assert found == (
-        "teams.a.training.j.sharedMemory: 65Gi is part of the pod's memory, which is 64Gi, so a pod that filled it"
-        " would end; lower it, or raise memory"
+        "teams.a.training.j.sharedMemory: 65Gi exceeds the pod's memory (64Gi), so the pod could be OOM-killed;"
+        " lower it, or raise memory"
     )

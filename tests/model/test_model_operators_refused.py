@@ -1,131 +1,129 @@
-"""Operators of a stack that cannot be: each is refused with its place, the rule and the mend."""
+"""Errors of operators: each shows the place, the rule and the fix."""
 
 import pytest
 from builders import Data, errors, pool, server, stack, team
 from operators_builders import AMD_POOL, amd_made_here, made_here, names, with_gangs, with_jobs
 
-NO_VALUE = "and Helm would ignore it without a word"
-LACKS = "leaves nothing there for what the stack needs it for"
+from gpu_tenancy.model.catalogue.clouds import clouds
+
+NEEDED = "is not possible because the stack needs the operator"
+IGNORED = "which Helm would ignore silently"
 REFUSED: dict[str, tuple[Data, str]] = {
     "a branch for a version": (
         made_here(operators={"kueue": {"version": "v0.x-main"}}),
         (
-            "operators.kueue.version: v0.x-main is no fixed version of a chart, so two clusters of one stack may run"
-            " two programs; write one release whole, such as 1.2.3: no range, no 'latest', no branch"
+            "operators.kueue.version: v0.x-main is not a fixed chart version, so clusters may run different"
+            " versions; set one release, such as 1.2.3 (not a range, 'latest' or a branch)"
         ),
     ),
     "no word of ours": (
         made_here(operators={"kueue": "on"}),
-        "operators.kueue: on is none of 'here', 'installed' or 'off'; known: here, installed, off",
+        "operators.kueue: unknown value 'on'; use one of: here, installed, off",
     ),
     "an unknown operator": (
         made_here(operators={"kueu": "here"}),
         (
-            "operators.kueu: is no key here; did you mean 'kueue'? Known: amdGpuOperator, certManager, draDriver,"
-            " driver, fluid, gpuOperator, intelDevicePlugin, keda, kueue, prometheus, prometheusAdapter, trainer,"
-            " volcano"
+            "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, keda, prometheus,"
+            " gpuOperator, fluid, … (13 in total; list them with: tenancy schema)"
         ),
     ),
     "a misspelt value": (
         made_here(operators={"kueue": {"values": {"controllerManager": {"replica": 2}}}}),
         (
-            f"operators.kueue.values.controllerManager.replica: is no value of chart kueue, {NO_VALUE};"
+            f"operators.kueue.values.controllerManager.replica: unknown value of chart kueue, {IGNORED};"
             " did you mean 'replicas'?"
         ),
     ),
     "one value in place of a section": (
         made_here(operators={"keda": {"values": {"prometheus": True}}}),
-        f"operators.keda.values.prometheus: is no value of chart keda, {NO_VALUE}; it is a section: write its keys",
+        (
+            f"operators.keda.values.prometheus: unknown value of chart keda, {IGNORED};"
+            " set keys below it: it is a section of the chart's values"
+        ),
     ),
     "a section in place of one value": (
         made_here(operators={"kueue": {"values": {"enablePrometheus": {"enabled": True}}}}),
         (
-            f"operators.kueue.values.enablePrometheus: is no value of chart kueue, {NO_VALUE};"
-            " it takes one value, and no keys of its own"
+            f"operators.kueue.values.enablePrometheus: unknown value of chart kueue, {IGNORED};"
+            " set one value: the chart has no keys below it"
         ),
     ),
     "values of what somebody else installed": (
         stack(operators={"kueue": {"values": {"enablePrometheus": True}}}),
-        (
-            "operators.kueue.values: is for what is installed here, and kueue is installed by default;"
-            " write install: here, or leave it out"
-        ),
+        "operators.kueue.values: has no effect: kueue is installed by default; set install: here, or remove it",
     ),
     "a version of what is off": (
         made_here(operators={"fluid": {"install": "off", "version": "1.0.8"}}),
-        (
-            "operators.fluid.version: 1.0.8 is for what is installed here, and fluid is off;"
-            " write install: here, or leave it out"
-        ),
+        "operators.fluid.version: 1.0.8 has no effect: fluid is off; set install: here, or remove it",
     ),
     "no kueue for teams": (
         made_here(operators={"kueue": "off"}),
         (
-            f"operators.kueue: off {LACKS}: the teams' queues; write here (or installed, where somebody else did),"
-            " or leave kueue out"
+            f"operators.kueue: off {NEEDED}: teams need queues; set here (or installed, if it is installed already),"
+            " or remove kueue"
         ),
     ),
     "no volcano for gangs": (
         with_gangs(operators={"volcano": "off"}),
         (
-            f"operators.volcano: off {LACKS}: teams have gangs; write here (or installed, where somebody else did),"
-            " or leave volcano out"
+            f"operators.volcano: off {NEEDED}: teams have gangs; set here (or installed, if it is installed already),"
+            " or remove volcano"
         ),
     ),
     "no trainer for train jobs": (
         {**with_jobs(framework="pytorch"), "operators": {"trainer": "off"}},
         (
-            f"operators.trainer: off {LACKS}: jobs of framework pytorch are TrainJobs; write here (or installed, where"
-            " somebody else did), or leave trainer out"
+            f"operators.trainer: off {NEEDED}: jobs with framework: pytorch are TrainJobs; set here (or installed, if"
+            " it is installed already), or remove trainer"
         ),
     ),
     "no operator for the driver": (
         made_here(operators={"gpuOperator": "off"}),
         (
-            f"operators.gpuOperator: off {LACKS}: pool a100 has a driver whose device plugin it brings (driver and"
-            " container toolkit are in the AL2023 NVIDIA image, the GPU Operator brings the device plugin); write here"
-            " (or installed, where somebody else did), or leave gpuOperator out"
+            f"operators.gpuOperator: off {NEEDED}: it provides the device plugin of pool a100"
+            f" ({clouds()['aws'].drivers['image'].means}); set here (or installed, if it is installed already), or"
+            " remove gpuOperator"
         ),
     ),
     "no cert-manager for the webhooks of another": (
         amd_made_here(operators={"certManager": "off"}),
         (
-            f"operators.certManager: off {LACKS}: amdGpuOperator, installed here, has its webhooks' certificates from"
-            " it; write here (or installed, where somebody else did), or leave certManager out"
+            f"operators.certManager: off {NEEDED}: it issues the webhook certificates of amdGpuOperator; set here (or"
+            " installed, if it is installed already), or remove certManager"
         ),
     ),
     "a misspelt value of cert-manager": (
         amd_made_here(operators={"certManager": {"values": {"crds": {"enable": True}}}}),
         (
-            f"operators.certManager.values.crds.enable: is no value of chart cert-manager, {NO_VALUE};"
+            f"operators.certManager.values.crds.enable: unknown value of chart cert-manager, {IGNORED};"
             " did you mean 'enabled'?"
         ),
     ),
     "a misspelt value of a chart in the chart": (
         made_here(operators={"prometheus": {"values": {"grafana": {"persistance": {"enabled": True}}}}}),
         (
-            f"operators.prometheus.values.grafana.persistance: is no value of chart kube-prometheus-stack, {NO_VALUE};"
+            f"operators.prometheus.values.grafana.persistance: unknown value of chart kube-prometheus-stack, {IGNORED};"
             " did you mean 'persistence'?"
         ),
     ),
     "two servers of one metric": (
         made_here(operators={"keda": "here", "prometheusAdapter": "here"}),
         (
-            "operators.prometheusAdapter: here is installed beside keda, and two servers of one metric would scale one"
-            " Deployment against each other; keep the one that metrics.by names"
+            "operators.prometheusAdapter: here conflicts with keda: both would serve the same metric; install"
+            " only the one that metrics.by names"
         ),
     ),
     "two advertisers of whole GPUs": (
         made_here(operators={"draDriver": "here"}),
         (
-            "operators.draDriver: here offers whole GPUs beside the device plugin of gpuOperator, and each GPU would be"
-            " given away twice; write operators.gpuOperator.values.devicePlugin.enabled: false, or, for compute domains"
-            " alone, operators.draDriver.values.resources.gpus.enabled: false"
+            "operators.draDriver: here conflicts with the device plugin of gpuOperator: both would allocate the"
+            " same GPUs; set operators.gpuOperator.values.devicePlugin.enabled: false, or, if you need only"
+            " compute domains, set operators.draDriver.values.resources.gpus.enabled: false"
         ),
     ),
     "a team in an operator's namespace": (
         made_here(teams={"keda": team(gpus={"h100": {"guaranteed": 8}})}),
-        "teams.keda: keda is the namespace of keda; name the team otherwise",
+        "teams.keda: keda is the namespace of operator keda; rename the team",
     ),
 }
 
@@ -141,7 +139,7 @@ def test_what_cannot_be_is_refused_with_place_rule_and_mend(sections: Data, mess
 def test_only_a_whole_release_is_a_version(version: str) -> None:
     (error,) = errors(made_here(operators={"keda": {"version": version}}))
     assert error.startswith("operators.keda.version: ")
-    assert "is no fixed version of a chart" in error
+    assert "is not a fixed chart version" in error
 
 
 @pytest.mark.parametrize("version", ["1.2.3", "v26.3.3", "1.5.1-beta.0", "2.3.0-rc1"])
@@ -162,13 +160,13 @@ def test_a_latency_target_needs_something_that_serves_the_metric(by: str, operat
     assert errors(sections) == []
     (error,) = errors({**sections, "operators": {operator: "off"}})
     assert error.startswith(
-        f"operators.{operator}: off {LACKS}: teams.a.serving.api.scaleOn.latencyP99 wants a metric;"
+        f"operators.{operator}: off {NEEDED}: teams.a.serving.api.scaleOn.latencyP99 needs the metric;"
     )
 
 
 def test_the_adapter_is_no_choice_while_keda_brings_the_metric() -> None:
     (error,) = errors(made_here(metrics={"histogram": "inference_seconds"}, operators={"prometheusAdapter": "here"}))
-    assert error.startswith("operators.prometheusAdapter: here is installed beside keda")
+    assert error.startswith("operators.prometheusAdapter: here conflicts with keda: ")
 
 
 def test_the_dra_driver_for_compute_domains_alone_goes_beside_the_device_plugin() -> None:
@@ -184,7 +182,7 @@ def test_intels_plugin_wants_the_label_by_which_it_finds_its_nodes() -> None:
         "operators": {"intelDevicePlugin": "here"},
     }
     (error,) = errors(sections)
-    assert error.startswith("pools.flex.labels: lacks the node label intel.feature.node.kubernetes.io/gpu")
+    assert error.startswith("pools.flex.labels: does not have the node label intel.feature.node.kubernetes.io/gpu")
     sections["pools"]["flex"] = {**arc, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}}
     assert names(sections) == ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]
 
@@ -203,9 +201,9 @@ LATENCY: Data = {
 def test_a_metric_that_is_only_named_is_refused_where_nothing_serves_it() -> None:
     assert errors(made_here(**LATENCY)) == [
         (
-            "metrics.latencyP99: latency_p99_seconds is a metric that nothing here serves, so an autoscaler would never"
-            " act on it; write metrics.histogram in its place, or operators.prometheusAdapter: installed, where one"
-            " serves it"
+            "metrics.latencyP99: latency_p99_seconds is a metric that nothing serves, so the autoscaler would"
+            " never scale; set metrics.histogram instead, or set operators.prometheusAdapter: installed if an"
+            " adapter serves it"
         )
     ]
     assert errors(made_here(**LATENCY, operators={"prometheusAdapter": "installed"})) == []

@@ -1,4 +1,4 @@
-"""What a stack comes to: who gets what when all are busy, alone, and at which price."""
+"""The stack summary: GPUs of teams when everyone is busy and when alone, and costs."""
 
 from itertools import product
 
@@ -18,8 +18,10 @@ def seen(sections: Data) -> StackOutlook:
 
 
 def held(found: StackOutlook, team_name: str, flavor: str, scheduler: str = "Kueue") -> Holding:
-    (team_found,) = [each for each in found.teams if each.name == team_name]
-    (holding,) = [each for each in team_found.holdings if (each.flavor, each.scheduler) == (flavor, scheduler)]
+    (team_found,) = [team for team in found.teams if team.name == team_name]
+    (holding,) = [
+        holding for holding in team_found.holdings if (holding.flavor, holding.scheduler) == (flavor, scheduler)
+    ]
     return holding
 
 
@@ -54,7 +56,7 @@ def test_gangs_have_what_volcano_keeps_for_them_and_nothing_else() -> None:
     assert held(found, "b", "h100").busy == Span(10, 10)
 
 
-@pytest.mark.parametrize(("reclaim", "words"), [("Any", "at once"), ("Never", "when they end")])
+@pytest.mark.parametrize(("reclaim", "words"), [("Any", "immediately"), ("Never", "when borrowers finish")])
 def test_how_a_guarantee_comes_back_is_said(reclaim: str, words: str) -> None:
     lender = team(gpus=h100(8, 8), preemption={"reclaimWithinCohort": reclaim})
     assert held(seen(stack(teams={"a": lender})), "a", "h100").back == words
@@ -92,10 +94,13 @@ def test_when_all_are_busy_each_has_what_some_way_of_sharing_everything_gives_it
 
     def bound(group: str) -> Data:
         together = sum(shares[name]["limit"] for name in groups[group])
-        said = sections["cohorts"][group].get("gpus", {}).get("h100")
-        if said is None:
+        share = sections["cohorts"][group].get("gpus", {}).get("h100")
+        if share is None:
             return {"guaranteed": sum(shares[name]["guaranteed"] for name in groups[group]), "limit": together}
-        return {"guaranteed": min(said["guaranteed"], said["limit"], together), "limit": min(said["limit"], together)}
+        return {
+            "guaranteed": min(share["guaranteed"], share["limit"], together),
+            "limit": min(share["limit"], together),
+        }
 
     bounds = {group: bound(group) for group in groups}
 
@@ -123,7 +128,7 @@ def test_when_all_are_busy_each_has_what_some_way_of_sharing_everything_gives_it
 
 def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None:
     found = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100(2, 3))}))
-    (cost,) = [each.cost for each in found.teams]
+    (cost,) = [team.cost for team in found.teams]
     assert (cost.guaranteed, cost.limit) == (2 * 10 * 730, 3 * 10 * 730)
     assert found.cost_centers == {"rd-001": cost}
 
@@ -131,7 +136,7 @@ def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None
 def test_an_unknown_price_stays_unknown_and_nothing_costs_nothing() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
     found = seen({"pools": pools, "teams": {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}})
-    assert [(each.cost.guaranteed, each.cost.limit) for each in found.teams] == [(0.0, None), (None, None)]
+    assert [(team.cost.guaranteed, team.cost.limit) for team in found.teams] == [(0.0, None), (None, None)]
     assert found.cost_centers["rd-001"].guaranteed is None
 
 
@@ -147,13 +152,13 @@ def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
             "teams": {"a": team()},
         }
     )
-    assert [each.price for each in found.supply] == [pytest.approx((1 * 4 + 2 * 16) / (4 + 16))]
+    assert [supply.price for supply in found.supply] == [pytest.approx((1 * 4 + 2 * 16) / (4 + 16))]
 
 
 def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
     owner = team(gpus=h100(8, 8))
     found = seen(stack(teams={"a": owner, "b": team(queue="a", costCenter="rd-002")}))
-    costs = {each.name: each.cost.guaranteed for each in found.teams}
+    costs = {team.name: team.cost.guaranteed for team in found.teams}
     assert costs["b"] == 0.0
     assert (costs["a"] or 0) > 0
     assert held(found, "b", "h100").limit == 8

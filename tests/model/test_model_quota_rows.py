@@ -61,8 +61,8 @@ def test_row_nobodys_gpus_are_the_roots_own() -> None:
 def test_row_nobodys_gpus_below_0_are_an_error() -> None:
     teams = {name: team(gpus={"h100": {"guaranteed": 9}}) for name in ("a", "b")}
     assert one(stack(teams=teams)) == (
-        "pools.h100.nodes: guarantees of 18 are more than the 16 h100 that its pools can have (2 nodes of 8): a 9, b 9;"
-        " lower a guarantee or raise pools.h100.nodes.max"
+        "pools.h100.nodes: guarantees of 18 in total exceed the 16 h100 GPUs of the pools (2 nodes with 8 each):"
+        " a 9, b 9; lower a guarantee, or raise pools.h100.nodes.max"
     )
 
 
@@ -100,8 +100,8 @@ def test_row_group_guaranteed_less_than_its_children_is_an_error() -> None:
     found = errors(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
     assert found == [
         (
-            "cohorts.g.gpus.h100.guaranteed: 4 is less than the 8 h100 guaranteed below it: a 8; raise it to 8 or"
-            " lower one of them"
+            "cohorts.g.gpus.h100.guaranteed: 4 is less than the 8 h100 GPUs guaranteed to its children: a 8;"
+            " raise it to 8, or lower one of them"
         )
     ]
 
@@ -114,14 +114,14 @@ def test_row_group_of_a_teams_name_counts_beside_the_team() -> None:
 def test_row_group_bound_below_what_is_guaranteed_in_it_is_an_error() -> None:
     cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"limit": 4}}}}
     found = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
-    assert found.startswith("cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 guaranteed below it")
+    assert found.startswith("cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 GPUs guaranteed to its children")
 
 
 def test_row_group_bound_is_never_on_the_root() -> None:
     root = {"org": {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}}}
     assert one(stack(cohorts=root)) == (
-        "cohorts.org.gpus: says what the root has, which is what the pools have; leave it out, or write it at a group"
-        " below the root"
+        "cohorts.org.gpus: must not be set for the root cohort, whose quota is the supply of the pools; remove"
+        " it, or set it for a cohort below the root"
     )
 
 
@@ -215,8 +215,8 @@ def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> 
     sections = stack(pools={"h100": pool()})
     sections["teams"]["a"]["compute"] = {"requests": {"cpu": 100}}
     assert one(sections) == (
-        "teams.a.compute.requests.cpu: 100 is less than the 191 that the team's queues may admit (h100 191), and pods"
-        " beyond it would fail for ever; raise it to 191, or lower what the team may reach with"
+        "teams.a.compute.requests.cpu: 100 is less than the 191 cpu that the team's queues can admit (h100 191),"
+        " so the quota would reject admitted pods; raise it to 191, or lower the team's limit with"
         " teams.a.quota.<flavor>.cpu"
     )
 
@@ -250,9 +250,9 @@ def test_row_serving_peak_beyond_the_limit_is_an_error_surge_included() -> None:
 
     assert errors(serving(0)) == []
     assert one(serving(1)) == (
-        "teams.a.serving.s.replicas: the servers on h100 need 9 nvidia.com/gpu at their peak (s 8 + 1 surge pods of 1),"
-        " but the team's limit is 8, so the last pods would never start; lower replicas.max or surge, or raise"
-        " teams.a.gpus.h100.limit"
+        "teams.a.serving.s.replicas: the servers on flavor h100 need 9 nvidia.com/gpu at their peak (s: 8 + 1"
+        " surge pods with 1 each), which exceeds the team's limit of 8: the last pods would stay pending; lower"
+        " replicas.max or surge, or raise teams.a.gpus.h100.limit"
     )
 
 
@@ -266,8 +266,8 @@ def test_row_serving_peak_within_a_limit_that_others_never_leave_is_an_error() -
             ),
         },
     )
-    assert "teams.wants.serving.s.replicas: the servers on l4 need 20 nvidia.com/gpu" in one(sections)
-    assert "all that others leave the team is 14" in one(sections)
+    assert "teams.wants.serving.s.replicas: the servers on flavor l4 need 20 nvidia.com/gpu" in one(sections)
+    assert "the team can never get more than 14" in one(sections)
 
 
 def test_row_serving_pods_carry_the_queues_name_and_the_priority_of_the_team() -> None:
@@ -296,21 +296,21 @@ def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
 def test_row_volcano_leaves_less_to_promise() -> None:
     teams = {"a": team(gangs={"h100": {"guaranteed": 4}}), "b": team(gpus={"h100": {"guaranteed": 13}})}
     assert one(stack(teams=teams)) == (
-        "teams.b.gpus.h100.guaranteed: 13 is more than the 12 h100 that its pools can have (2 nodes of 8, less 4 that"
-        " Volcano's gangs have); lower it or raise pools.h100.nodes.max"
+        "teams.b.gpus.h100.guaranteed: 13 exceeds the 12 h100 GPUs of the pools (2 nodes with 8 each, minus 4"
+        " for Volcano gangs); lower it, or raise pools.h100.nodes.max"
     )
 
 
 def test_row_volcano_beyond_the_supply_is_an_error() -> None:
     assert one(stack(teams={"a": team(gangs={"h100": {"guaranteed": 20}})})) == (
-        "teams.a.gangs.h100: gangs of 20 are more than the 16 h100 that its pools can have (2 nodes of 8): a 20; lower"
-        " them or raise pools.h100.nodes.max"
+        "teams.a.gangs.h100: gangs with 20 in total exceed the 16 h100 GPUs of the pools (2 nodes with 8 each):"
+        " a 20; lower them, or raise pools.h100.nodes.max"
     )
 
 
 def test_row_volcano_has_no_gpus_of_a_pool_of_cpus() -> None:
     assert one(stack(teams={"a": team(gangs={"cpu": {"guaranteed": 4}})})) == (
-        "teams.a.gangs.cpu: promises GPUs of a pool that has none; leave guaranteed and limit out, and write its cpu"
+        "teams.a.gangs.cpu: sets GPUs of flavor cpu, which has none; remove guaranteed and limit, and set cpu"
         " and memory"
     )
 
@@ -327,8 +327,8 @@ def test_row_supply_is_the_nodes_that_are_always_there_where_none_does() -> None
     assert line(cohort_of(planned(stack(cluster=cluster, pools=SCALES)), "org"), "h100").nominal == 0
     too_many = {"a": team(gpus={"h100": {"guaranteed": 9}})}
     assert one(stack(cluster=cluster, pools=SCALES, teams=too_many)) == (
-        "teams.a.gpus.h100.guaranteed: 9 is more than the 8 h100 that its pools can have (1 nodes of 8); lower it or"
-        " raise pools.h100.nodes.min (without an autoscaler only nodes that are always there are promised)"
+        "teams.a.gpus.h100.guaranteed: 9 exceeds the 8 h100 GPUs of the pools (1 node with 8); lower it, or"
+        " raise pools.h100.nodes.min (without an autoscaler, only the minimum number of nodes can be guaranteed)"
     )
 
 
@@ -379,12 +379,12 @@ def test_fairness_even_refuses_a_groups_bound_that_nothing_would_enforce() -> No
 
     assert errors(grouped(guaranteed=2, limit=8)) == []
     assert (
-        "cohorts.g.gpus.h100.limit: 4 binds teams that may reach 8 together, and with fairness: even nothing would"
-        " enforce it; leave it out, or write fairness: hierarchical"
+        "cohorts.g.gpus.h100.limit: 4 is less than the sum of the teams' limits (8 h100 GPUs), but is not"
+        " enforced with fairness: even; remove it, or set fairness: hierarchical"
     ) in errors(grouped(guaranteed=2, limit=4))
     assert (
-        "cohorts.g.gpus.h100.guaranteed: 6 is 4 more than its children's, which with fairness: even would be lent to"
-        " everyone; leave it out, or write fairness: hierarchical"
+        "cohorts.g.gpus.h100.guaranteed: 6 exceeds its children's guarantees by 4 h100 GPUs, which all teams could"
+        " borrow with fairness: even; remove it, or set fairness: hierarchical"
     ) in errors(grouped(guaranteed=6, limit=8))
 
 

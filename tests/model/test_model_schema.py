@@ -83,5 +83,5 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 def test_the_words_of_an_error_come_from_the_schema() -> None:
     assert "gpus" in known_keys(("teams", "any"))
     assert known_keys(("teams", "any", "containers", "max")) == ["cpu", "gpu", "memory"]
-    assert meaning(("pools", "any", "nodes", "max")) == "Nodes that an autoscaler may grow to"
+    assert meaning(("pools", "any", "nodes", "max")) == "Maximum number of nodes with an autoscaler"
     assert meaning(("nothing", "there")) == ""

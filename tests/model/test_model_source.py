@@ -49,15 +49,15 @@ def test_each_key_and_list_entry_has_its_line_and_others_that_of_what_is_around_
 
 def test_an_error_names_file_and_line(tmp_path: Path) -> None:
     assert refused(tmp_path, STACK.replace("guaranteed: 8", "guaranteed: 24")) == (
-        "stacks/Pulumi.x.yaml:10: teams.a.gpus.h100.guaranteed: 24 is more than the 16 h100 that its pools can have"
-        " (2 nodes of 8); lower it or raise pools.h100.nodes.max"
+        "stacks/Pulumi.x.yaml:10: teams.a.gpus.h100.guaranteed: 24 exceeds the 16 h100 GPUs of the pools (2"
+        " nodes with 8 each); lower it, or raise pools.h100.nodes.max"
     )
 
 
 def test_a_key_written_twice_is_refused_at_its_second_line(tmp_path: Path) -> None:
     assert refused(tmp_path, STACK + "      owner: other\n") == (
-        "stacks/Pulumi.x.yaml:11: teams.a.owner: is written twice, first in line 8, and YAML keeps the last;"
-        " keep one of them"
+        "stacks/Pulumi.x.yaml:11: teams.a.owner: duplicate key, first set on line 8 (YAML keeps the last);"
+        " remove one of them"
     )
 
 
@@ -82,13 +82,13 @@ def test_plain_words_are_text_as_they_are_to_pulumi(tmp_path: Path, plain: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("config: [", "stacks/Pulumi.x.yaml:1: config: is no YAML: "),
-        ("config: {a: !unknown x}", "stacks/Pulumi.x.yaml:1: config: is no YAML: could not determine a constructor"),
-        ("config: *nothing", "stacks/Pulumi.x.yaml:1: config: is no YAML: found undefined alias"),
-        ("a: \x01", "stacks/Pulumi.x.yaml: config: is no YAML: it holds unprintable characters; remove them"),
-        ("", "stacks/Pulumi.x.yaml: config: has no config; write the sections under config"),
-        ("other: {}", "stacks/Pulumi.x.yaml: config: has no config"),
-        ("- a", "stacks/Pulumi.x.yaml: config: has no config"),
+        ("config: [", "stacks/Pulumi.x.yaml:1: config: invalid YAML: "),
+        ("config: {a: !unknown x}", "stacks/Pulumi.x.yaml:1: config: invalid YAML: could not determine a constructor"),
+        ("config: *nothing", "stacks/Pulumi.x.yaml:1: config: invalid YAML: found undefined alias"),
+        ("a: \x01", "stacks/Pulumi.x.yaml: config: invalid YAML: unprintable characters; remove them"),
+        ("", "stacks/Pulumi.x.yaml: config: required key is missing; add the sections under config"),
+        ("other: {}", "stacks/Pulumi.x.yaml: config: required key is missing"),
+        ("- a", "stacks/Pulumi.x.yaml: config: required key is missing"),
     ],
 )
 def test_a_file_that_is_no_stack_is_refused_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
@@ -96,10 +96,10 @@ def test_a_file_that_is_no_stack_is_refused_in_a_sentence(tmp_path: Path, text: 
 
 
 def test_a_missing_file_and_one_that_is_no_text_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="cannot be read: No such file"):
+    with pytest.raises(StackError, match="cannot read the file: No such file"):
         read_file(tmp_path / "nothing.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(StackError, match="is no text in UTF-8; save it as UTF-8"):
+    with pytest.raises(StackError, match="is not valid UTF-8; save the file as UTF-8"):
         read_file(tmp_path / "binary.yaml")
 
 
@@ -129,7 +129,7 @@ def test_what_stands_beside_a_secret_is_still_judged(tmp_path: Path) -> None:
 def test_a_decrypted_secret_is_judged_like_any_value(tmp_path: Path) -> None:
     source = read(tmp_path, SECRETS["a text"])
     config = to_config(source) | {"gpu-tenancy:teams": '{"a": {"owner": "o", "costCenter": "no good"}}'}
-    with pytest.raises(StackError, match=r"teams\.a\.costCenter: no good is no label value"):
+    with pytest.raises(StackError, match=r"teams\.a\.costCenter: no good is not a valid label value"):
         load(read_config(config, source))
 
 
@@ -156,5 +156,5 @@ def test_the_engine_and_the_file_give_the_same_stack_or_the_same_errors(tmp_path
 
 def test_without_the_file_the_engines_errors_have_no_place(tmp_path: Path) -> None:
     source = read(tmp_path, STACK.replace("guaranteed: 8", "guaranteed: 24"))
-    with pytest.raises(StackError, match=r"^teams\.a\.gpus\.h100\.guaranteed: 24 is more"):
+    with pytest.raises(StackError, match=r"^teams\.a\.gpus\.h100\.guaranteed: 24 exceeds"):
         load(read_config(to_config(source)))

@@ -58,7 +58,7 @@ steps:
     assert {each.workload: each.gpus for each in more.waiting} == {"one": 8, "two": 8}
     assert all("nvidia.com/gpu" in each.why for each in more.waiting)
     assert [each.workload for each in ended.running] == ["one"]
-    assert ended.label == "3. soon ends"
+    assert ended.label == "3. finish soon"
 
 
 def test_a_job_that_waits_may_end_and_its_name_is_free_again(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ steps:
 - submit: [{name: two, team: a, gpus: 8, priority: high}]
 """
     opens, ended, again = play(found, told(tmp_path, found, text))
-    assert [each.label for each in (opens, ended, again)] == ["1. the office opens", "2. two ends", "3. two comes"]
+    assert [each.label for each in (opens, ended, again)] == ["1. the office opens", "2. finish two", "3. submit two"]
     assert [each.workload for each in opens.waiting] == ["two"]
     assert ended.waiting == ()
     assert [each.workload for each in again.running] == ["two"]
@@ -82,9 +82,9 @@ def test_a_step_of_many_says_how_many(tmp_path: Path) -> None:
     jobs = [{"name": f"j{number}", "team": "a"} for number in range(4)]
     steps = [{"submit": jobs[:3]}, {"submit": jobs[3:], "finish": ["j0", "j1"]}, {}]
     labels = [label for label, _ in told(tmp_path, found, json.dumps({"steps": steps}))]
-    assert labels == ["1. j0, j1 and j2 come", "2. j0 and j1 end; j3 comes", "3. nothing happens"]
+    assert labels == ["1. submit j0, j1, j2", "2. finish j0, j1; submit j3", "3. no change"]
     four = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
-    assert four[0][0] == "1. 4 jobs come"
+    assert four[0][0] == "1. submit 4 jobs"
 
 
 def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> None:
@@ -111,39 +111,48 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
     ]
     (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     why = {each.workload: each.why for each in moment.waiting}
-    assert why["cpus"] == "500 cpu of h100 is more than 191, the most the queue can ever have"
-    assert why["bytes"] == "9Ti memory of h100 is more than 1911Gi, the most the queue can ever have"
-    assert why["gpus"] == "17 nvidia.com/gpu of h100 is more than 8, the most the queue can ever have"
+    assert why["cpus"] == "insufficient quota for cpu in flavor h100, request > maximum capacity (500 > 191)"
+    assert why["bytes"] == "insufficient quota for memory in flavor h100, request > maximum capacity (9Ti > 1911Gi)"
+    assert why["gpus"] == "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity (17 > 8)"
 
 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ({"finish": ["never"]}, "finish[0]: never is no job that is there; there are none yet"),
-        ({"submit": [{"name": "j", "team": "x"}]}, "submit[0].team: x is no team; known: a, b, c"),
+        ({"finish": ["never"]}, "finish[0]: never is not a running or pending job; none exist"),
+        ({"submit": [{"name": "j", "team": "x"}]}, "submit[0].team: x is not a known team; known: a, b, c"),
         (
             {"submit": [{"name": "j", "team": "c"}]},
-            "submit[0].flavor: is missing, and team c has a100 and h100; write ",
+            "submit[0].flavor: missing; team c has a100 and h100; set one of them",
         ),
         (
             {"submit": [{"name": "j", "team": "a", "flavor": "h10"}]},
-            "submit[0].flavor: h10 is no flavor; did you mean 'h100'? Known: a100, cpu, h100",
+            "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",
         ),
         (
             {"submit": [{"name": "j", "team": "a", "flavor": "cpu"}]},
-            "submit[0].flavor: cpu has no GPUs, and the job asks for 1; write gpus: 0",
+            "submit[0].flavor: cpu has no GPUs, but the job requests 1; set gpus to 0",
         ),
         (
             {"submit": [{"name": "j", "team": "a", "priority": "hi"}]},
-            "submit[0].priority: hi is no class; did you mean 'high'? Known: ",
+            "submit[0].priority: hi is not a known priority class; did you mean 'high'? Known: ",
         ),
-        ({"submit": [{"name": "j", "team": "a"}] * 2}, "submit[1].name: j is there already; finish it first, or take"),
-        ({"submit": [{"team": "a"}]}, "submit[0].name: is missing; write it: What it is called from now on"),
-        ({"submit": [{"name": "j", "team": "a", "gpus": "8"}]}, "submit[0].gpus: 8 is no whole number; it says: GPUs"),
-        ({"submit": [{"name": "j", "team": "a", "pods": 0}]}, "submit[0].pods: 0 is less than 1; it says: Pods that"),
-        ({"submit": [{"name": "j", "team": "a", "cpu": "x"}]}, "submit[0].cpu: x is no amount of cpu; write cpus such"),
-        ({"submits": []}, "submits: is no key here; did you mean 'submit'? Known: finish, label, submit"),
-        ({"finish": "j"}, "finish: j is no list; it says: Names of jobs that end"),
+        (
+            {"submit": [{"name": "j", "team": "a"}] * 2},
+            "submit[1].name: j is already the name of a job; finish that job first, or use",
+        ),
+        ({"submit": [{"team": "a"}]}, "submit[0].name: missing; set it: Name of the job"),
+        ({"submit": [{"name": "j", "team": "a", "gpus": "8"}]}, "submit[0].gpus: 8 must be an integer; gpus: GPUs"),
+        (
+            {"submit": [{"name": "j", "team": "a", "pods": 0}]},
+            "submit[0].pods: 0 must be at least 1; pods: Number of pods",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "cpu": "x"}]},
+            "submit[0].cpu: x is not an amount of CPU; set CPUs such",
+        ),
+        ({"submits": []}, "submits: unknown key; did you mean 'submit'? Known: finish, label, submit"),
+        ({"finish": "j"}, "finish: j must be a list; finish: Names of running or pending jobs that end"),
     ],
 )
 def test_what_is_wrong_in_a_story_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
@@ -170,23 +179,23 @@ step: []
     with pytest.raises(StoryError) as error:
         told(tmp_path, found, text)
     assert [line.partition("story.yaml:")[2] for line in error.value.lines] == [
-        "3: steps[0].submit[0].gpus: many is no whole number; it says: GPUs of each pod; 0 for work on CPUs",
-        "6: steps[0].submit[1].team: is written twice, first in line 5, and YAML keeps the last; keep one of them",
-        "6: steps[0].submit[1].team: e is no team; known: a, b, c",
-        "7: steps[1].finishes: is no key here; did you mean 'finish'? Known: finish, label, submit",
-        "8: steps[2].finish[2]: never is no job that is there; there are none yet",
-        "9: step: is no key here; did you mean 'steps'? Known: steps",
+        "3: steps[0].submit[0].gpus: many must be an integer; gpus: GPUs of each pod; 0 for CPU jobs",
+        "6: steps[0].submit[1].team: duplicate key, first set on line 5 (YAML keeps the last); remove one of them",
+        "6: steps[0].submit[1].team: e is not a known team; known: a, b, c",
+        "7: steps[1].finishes: unknown key; did you mean 'finish'? Known: finish, label, submit",
+        "8: steps[2].finish[2]: never is not a running or pending job; none exist",
+        "9: step: unknown key; did you mean 'steps'? Known: steps",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("steps: [", ":1: is no YAML: "),
-        ("- one", ": is no mapping of keys; write steps, each with submit and finish"),
-        ("", ": is no mapping of keys; write steps, each with submit and finish"),
-        ("{}", ":1: steps: is missing; write it: What happens, step by step"),
-        ("steps: \u0007", ": is no YAML: "),
+        ("steps: [", ":1: invalid YAML: "),
+        ("- one", ": must be a mapping; add steps, each with submit and finish"),
+        ("", ": must be a mapping; add steps, each with submit and finish"),
+        ("{}", ":1: steps: missing; set it: The steps, in order"),
+        ("steps: \u0007", ": invalid YAML: "),
     ],
 )
 def test_a_file_that_is_no_story_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
@@ -217,10 +226,10 @@ def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
             "hierarchical",
             (("a", 16, "low"), ("b", 4, "low")),
             "InCohortReclamation",
-            "what it used was borrowed, and who",
+            "its quota was borrowed, and the team or group",
         ),
         ("hierarchical", (("a", 16, "low"), ("b", 8, "high")), "InCohortReclaimWhileBorrowing", "of higher priority"),
-        ("even", (("a", 16, "low"), ("b", 8, "low")), "InCohortFairSharing", "its fair part by weight"),
+        ("even", (("a", 16, "low"), ("b", 8, "low")), "InCohortFairSharing", "its fair share by weight"),
     ],
 )
 def test_each_reason_of_kueue_comes_up_and_is_said_in_words(

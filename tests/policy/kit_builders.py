@@ -1,7 +1,7 @@
 """A small pack, asked as its process is."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -13,8 +13,8 @@ from pydantic import Field
 
 from judge import ADVICE, MUST, Pack, Resource, Rule, Settings, Severity, Stack, Subject, kubernetes
 from judge.reading import SECRET, SIGNATURE
-from judge.server import Analyzer
-from judge.verdicts import Court
+from judge.server import OUTCOMES, Analyzer
+from judge.verdicts import Evaluator
 
 PREFIX = "exempt.test/"
 
@@ -53,9 +53,11 @@ def has_account(resource: Resource, settings: Settings, stack: Stack) -> Iterato
         yield f"names account {wanted}, which is not there"
 
 
-def rule(name: str, judge: Any, settings: type[Any] = Settings, **more: Any) -> Rule[Resource, Any]:
+def rule(name: str, check: Any, settings: type[Any] = Settings, **more: Any) -> Rule[Resource, Any]:
     given: dict[str, Any] = {"severity": Severity.HIGH, "level": MUST, "on": DEPLOYMENTS, **more}
-    return Rule(name=name, says=f"It keeps {name}.", why="", mend="", link="", judge=judge, settings=settings, **given)
+    return Rule(
+        name=name, title=f"It keeps {name}.", rationale="", fix="", link="", check=check, settings=settings, **given
+    )
 
 
 def exemptions(resource: Resource) -> dict[str, str]:
@@ -83,20 +85,24 @@ def exempted(given: Given, name: str, text: str) -> Given:
 
 @dataclass
 class Refusal:
-    """Where a refusal of the protocol ends."""
+    """A call's context: what the server rejects, and its trailing metadata."""
 
     code: grpc.StatusCode | None = None
     words: str = ""
+    trailing: dict[str, str] = field(default_factory=dict[str, str])
 
     def abort(self, code: grpc.StatusCode, words: str) -> None:
         self.code, self.words = code, words
+
+    def set_trailing_metadata(self, metadata: Iterable[tuple[str, str]]) -> None:
+        self.trailing = dict(metadata)
 
 
 class Asked:
     """A pack, asked as its process is."""
 
     def __init__(self, *rules: Rule[Resource, Any], today: date = TODAY) -> None:
-        self.analyzer = Analyzer(Court(pack(*rules), today))
+        self.analyzer = Analyzer(Evaluator(pack(*rules), today))
         self.refusal = Refusal()
         self._context = cast("grpc.ServicerContext", self.refusal)
 
@@ -108,6 +114,11 @@ class Asked:
             config.properties.update(dict(settings))
         self.analyzer.Configure(request, self._context)
         return self.refusal.words
+
+    @property
+    def outcomes(self) -> list[str]:
+        """The outcomes of the last call's diagnostics."""
+        return [outcome for outcome in self.refusal.trailing.get(OUTCOMES, "").split(",") if outcome]
 
     def each(self, given: Given) -> list[tuple[str, int, str]]:
         return self._said(self.analyzer.Analyze(given.asked(), self._context))

@@ -13,7 +13,7 @@ from pulumi.runtime.proto import analyzer_pb2
 from judge.resources import Resource, read
 from judge.rules import AnyRule, Pack
 from judge.stacks import Stack
-from judge.verdicts import Court, Finding
+from judge.verdicts import Evaluator, Finding
 
 UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What Pulumi's engine sends for a text that a preview cannot know."""
@@ -156,10 +156,14 @@ def findings(
     rule: AnyRule, given: Mapping[str, Given], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
 ) -> list[Finding]:
     """What one rule finds in resources, judged as the pack's process does."""
-    court = Court(pack or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
-    court.configure({}, {rule.name: settings or {}})
+    evaluator = Evaluator(pack or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
+    evaluator.configure({}, {rule.name: settings or {}})
     resources = [each.resource() for each in given.values()]
-    found = court.judge_stack(Stack(resources)) if rule.whole else [f for each in resources for f in court.judge(each)]
+    found = (
+        evaluator.evaluate_stack(Stack(resources))
+        if rule.whole
+        else [f for each in resources for f in evaluator.evaluate(each)]
+    )
     return [each for each in found if each.rule.name == rule.name]
 
 
@@ -168,9 +172,9 @@ def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
     return tuple(each.message for each in found if each.outcome == outcome)
 
 
-def doubt(place: str, path: str, why: str = "is not known before it is deployed") -> str:
+def doubt(place: str, path: str, why: str = "is unknown until deployment") -> str:
     """What is said of a value that cannot be known; of another resource, `path` begins with that one's place."""
-    return f"{place}: cannot be told, since {path} {why}; look at it again when it is deployed, or write the value down"
+    return f"{place}: not evaluated: {path} {why}; check again after deployment, or set a literal value"
 
 
 def as_tuple(says: str | tuple[str, ...]) -> tuple[str, ...]:

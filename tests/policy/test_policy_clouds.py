@@ -15,7 +15,7 @@ from cloud_rules import PACK, buying, gpu_pools, machines, sizes
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.tokens import token
 from judge.stacks import Stack
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 
 
 @pytest.mark.parametrize(
@@ -102,22 +102,24 @@ def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
     given = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
     found = findings(buying.POOL_BUDGET, given, {"monthly": 100})
     path, why = says.split(" ", 1)
-    why = f"{why}, whose price is in no table (the setting `prices` takes it)"
+    why = f"{why}, whose price is unknown (add it to the setting `prices`)"
     assert messages(found, "unknown") == (doubt(given["it"].resource().place, path, why),)
     (broken,) = messages(found, "broken")
-    assert broken.startswith("NodeGroup cpu: all node pools cost up to 147 USD a month, and 100 are allowed;")
+    assert broken.startswith(
+        "NodeGroup cpu: all node pools cost up to 147 USD a month, which exceeds the cap of 100 USD;"
+    )
 
 
 def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
     found = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
-    assert messages(found, "unknown") == (doubt("NodePool l4", "spec.limits", "bound neither nodes nor GPUs"),)
+    assert messages(found, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
 def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
     pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
     found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
-    why = "is Standard_NV6ads_A10_v5, whose number of GPUs is in no table (the setting `machines` takes it)"
+    why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(found, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
@@ -125,14 +127,14 @@ def test_zones_that_nobody_says_matter_only_where_nodes_are_bounded() -> None:
     pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
     assert findings(sizes.POOL_MAXIMUM, {"it": pool}) == []
     found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
-    why = "is not said, and the numbers are for each zone"
+    why = "is not set, and the node counts are per zone"
     assert messages(found, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
 def test_a_template_of_another_stack_leaves_the_machine_open() -> None:
     group = {key: each for key, each in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
     found = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
-    why = "is none of this stack that names a machine, and neither does the group"
+    why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(found, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
@@ -175,9 +177,9 @@ def test_tags_labels_and_annotations_exempt_until_a_day(
         part[each] = dict(part.get(each, {}))
         part = part[each]
     part[key] = value
-    court = Court(PACK, TODAY)
+    evaluator = Evaluator(PACK, TODAY)
     resource = replace(given, props=props).resource()
-    found = [*court.judge(resource), *court.judge_stack(Stack([resource]))]
+    found = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
     exempted = [each for each in found if each.rule is gpu_pools.GPU_POOL_TAINTED]
     assert [each.outcome for each in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
@@ -187,7 +189,7 @@ def test_tags_labels_and_annotations_exempt_until_a_day(
 def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
     props = {**clouds.SELF_MANAGED.props, "desiredCapacity": 1, "tags": [*clouds.SELF_MANAGED.props["tags"], tag]}
-    found = Court(PACK, TODAY).judge(replace(clouds.SELF_MANAGED, props=props).resource())
+    found = Evaluator(PACK, TODAY).evaluate(replace(clouds.SELF_MANAGED, props=props).resource())
     assert [(each.rule.name, each.outcome) for each in found] == [("size-left-to-autoscaler", "exempted")]
 
 
@@ -208,13 +210,16 @@ def test_versions_of_an_api_are_one_type(type_: str, plain: str) -> None:
 
 
 def test_what_keeps_every_rule_is_passed_in_silence_by_the_pack() -> None:
-    court = Court(PACK, TODAY)
+    evaluator = Evaluator(PACK, TODAY)
     given = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
     agent = Given("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
     system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
     cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
     resources = [each.resource() for each in (*given, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)]
-    found = [*(each for resource in resources for each in court.judge(resource)), *court.judge_stack(Stack(resources))]
+    found = [
+        *(each for resource in resources for each in evaluator.evaluate(resource)),
+        *evaluator.evaluate_stack(Stack(resources)),
+    ]
     assert [each.message for each in found] == []
 
 
@@ -228,7 +233,7 @@ EVERYTHING = {name: each for name, each in vars(clouds).items() if isinstance(ea
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> None:
-    court = Court(PACK, TODAY)
+    evaluator = Evaluator(PACK, TODAY)
     asked = {"deletion-protected", "pool-minimum-zero"}
     settings: dict[str, dict[str, Any]] = {each: {"asked": True} for each in asked}
     settings |= {
@@ -239,13 +244,13 @@ def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> Non
         "disks-encrypted": {"keys": "own", "host": True},
         "node-integrity": {"boot": True},
     }
-    court.configure({}, settings)
+    evaluator.configure({}, settings)
     others = [each for each in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED) if each is not EVERYTHING[name]]
     judged = 0
     for props in _spoilt(EVERYTHING[name].props):
         resource = replace(EVERYTHING[name], props=props).resource()
         stack = Stack([resource, *(each.resource() for each in others)])
-        found = [*court.judge(resource), *court.judge_stack(stack)]
+        found = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(stack)]
         assert [each.message for each in found if each.outcome == "mistake"] == [], props
         judged += 1
     assert judged > 2 * len(WRONG)

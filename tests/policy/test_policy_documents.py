@@ -20,9 +20,11 @@ from gpu_tenancy.console.policies.schemas import wrong
 from judge import EnforcementLevel
 from judge.exemptions import Exemption
 from judge.server import Analyzer
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 
-RULES = [pytest.param(name, rule, id=rule.name) for name, pack in document.PACKS.items() for rule in Court(pack).rules]
+RULES = [
+    pytest.param(name, rule, id=rule.name) for name, pack in document.PACKS.items() for rule in Evaluator(pack).rules
+]
 SETS = [pytest.param(pack, name, id=f"{pack}-{name}") for pack in document.PACKS for name in document.SETS]
 
 
@@ -39,7 +41,7 @@ def test_the_page_is_up_to_date(page: str) -> None:
 @pytest.mark.parametrize(("pack", "rule"), RULES)
 def test_a_rule_says_what_why_how_to_mend_and_where_to_read_more(page: str, pack: str, rule: document.AnyRule) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
-    for sentence in (rule.says, rule.why, rule.mend):
+    for sentence in (rule.title, rule.rationale, rule.fix):
         assert re.fullmatch(r"[A-Z`{].*\.\)?", sentence), sentence
     assert re.fullmatch(r"https://\S+", rule.link)
     assert f"](#{pack}-{rule.name})" in page
@@ -58,22 +60,22 @@ def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, 
 @pytest.mark.parametrize(("pack", "name"), SETS)
 def test_a_set_is_taken_by_its_pack_as_the_engine_sends_it(pack: str, name: str) -> None:
     file = ROOT / "policy" / "config" / f"{pack}-{name}.json"
-    analyzer = Analyzer(Court(document.PACKS[pack]))
+    analyzer = Analyzer(Evaluator(document.PACKS[pack]))
     info = analyzer.GetAnalyzerInfo(None, None)  # pyright: ignore[reportArgumentType] - neither is looked at
     request = reconciled(info, read_config(file), file.name)
     refusal = Refusal()
     analyzer.Configure(request, refusal)  # pyright: ignore[reportArgumentType] - what it needs of one
     assert refusal.words == ""
     given = json.loads(file.read_text(encoding="utf-8"))
-    for rule in analyzer.court.rules:
-        assert analyzer.court.configuration.level(rule) is document.level(rule, given)
+    for rule in analyzer.evaluator.rules:
+        assert analyzer.evaluator.configuration.level(rule) is document.level(rule, given)
 
 
 @pytest.mark.parametrize("pack", list(document.PACKS))
 def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
     strictness = [EnforcementLevel.DISABLED, EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY]
     dev, prod = (document.read_set(pack, name) for name in document.SETS)
-    for rule in Court(document.PACKS[pack]).rules:
+    for rule in Evaluator(document.PACKS[pack]).rules:
         weaker, stronger = (strictness.index(document.level(rule, each)) for each in (dev, prod))
         assert weaker <= stronger, rule.name
 
@@ -90,7 +92,7 @@ def test_a_stack_has_the_set_of_its_environment(environment: str, name: str) -> 
 
 def test_a_pack_that_is_asked_twice_says_the_same_of_itself() -> None:
     for pack in document.PACKS.values():
-        first, second = (Analyzer(Court(pack)).GetAnalyzerInfo(None, None) for _ in range(2))  # pyright: ignore[reportArgumentType] - as above
+        first, second = (Analyzer(Evaluator(pack)).GetAnalyzerInfo(None, None) for _ in range(2))  # pyright: ignore[reportArgumentType] - as above
         assert isinstance(first, wire.AnalyzerInfo)
         assert first == second
 

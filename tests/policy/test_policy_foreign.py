@@ -10,7 +10,7 @@ from document import PACKS
 from judge.resources import read
 from judge.secrets import Secrets
 from judge.stacks import Stack
-from judge.verdicts import Court, Finding
+from judge.verdicts import Evaluator, Finding
 
 FOLDER = Path(__file__).parent / "foreign"
 VERDICTS = FOLDER / "verdicts.yaml"
@@ -29,9 +29,9 @@ def findings(name: str) -> list[Finding]:
     resources = [read(each.asked(), secrets) for each in given(name)]
     found: list[Finding] = []
     for pack in PACKS.values():
-        court = Court(pack)
-        found += [each for resource in resources for each in court.judge(resource)]
-        found += court.judge_stack(Stack(resources))
+        evaluator = Evaluator(pack)
+        found += [each for resource in resources for each in evaluator.evaluate(resource)]
+        found += evaluator.evaluate_stack(Stack(resources))
     return found
 
 

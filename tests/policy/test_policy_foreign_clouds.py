@@ -12,7 +12,7 @@ from policy_builders import TODAY, UNKNOWN, Given, manifest
 
 from cloud_rules import PACK
 from judge.stacks import Stack
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 
 Verdict = tuple[str, str, str]
 """Rule, outcome, place."""
@@ -241,9 +241,12 @@ VERDICTS: Final[dict[str, tuple[Sequence[Given], set[Verdict]]]] = {
 @pytest.mark.parametrize("cloud", VERDICTS)
 def test_what_is_said_of_a_program_of_others(cloud: str) -> None:
     program, expected = VERDICTS[cloud]
-    court = Court(PACK, TODAY)
+    evaluator = Evaluator(PACK, TODAY)
     resources = [each.resource() for each in program]
-    found = [*(each for one in resources for each in court.judge(one)), *court.judge_stack(Stack(resources))]
+    found = [
+        *(each for one in resources for each in evaluator.evaluate(one)),
+        *evaluator.evaluate_stack(Stack(resources)),
+    ]
     assert {(each.rule.name, each.outcome, _place(each.message)) for each in found} == expected
     assert "mistake" not in {each.outcome for each in found}
 

@@ -48,44 +48,46 @@ def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
         pytest.param(
             "few-replicas",
             "2026-11-20 waits for the new chart",
-            "it ended on 2026-11-20; mend the resource and take the exemption out",
+            "expired on 2026-11-20; fix the resource and remove the exemption",
             id="expired",
         ),
         pytest.param(
             "few-replicas",
             "2029-01-01 waits for the new chart",
-            "2029-01-01 is more than 180 days away; choose an earlier day",
+            "2029-01-01 is more than 180 days away; set an earlier date",
             id="too long",
         ),
         pytest.param(
             "few-replicas",
             "because I say so",
-            "'because I say so' is no exemption; write a day and a reason, as in `2027-01-31 waits for the new driver`",
+            "'because I say so' is not a valid exemption; set an expiry date and a reason, such as `2027-01-31"
+            " waits for the new driver`",
             id="malformed",
         ),
         pytest.param(
             "few-replicas",
             "2026-12-31",
-            "'2026-12-31' is no exemption; write a day and a reason, as in `2027-01-31 waits for the new driver`",
+            "'2026-12-31' is not a valid exemption; set an expiry date and a reason, such as `2027-01-31 waits for"
+            " the new driver`",
             id="no reason",
         ),
         pytest.param(
             "few-replicas",
             "2026-02-30 there is no such day",
-            "'2026-02-30 there is no such day' is no exemption; write a day and a reason, as in `2027-01-31 waits for"
-            " the new driver`",
+            "'2026-02-30 there is no such day' is not a valid exemption; set an expiry date and a reason, such as"
+            " `2027-01-31 waits for the new driver`",
             id="no day",
         ),
         pytest.param(
             "less-replicas",
             "2026-12-31 waits for the new chart",
-            "there is no such rule in this pack; mend the name, or take the exemption out",
+            "unknown rule of this pack; correct the name, or remove the exemption",
             id="no such rule",
         ),
         pytest.param(
             "exemptions-in-order",
             "2026-12-31 waits for the new chart",
-            "nobody is exempted from this rule; mend the resource and take the exemption out",
+            "this rule does not allow exemptions; fix the resource and remove the exemption",
             id="from itself",
         ),
     ],
@@ -104,10 +106,10 @@ def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_lo
     assert not asked.configure(exemptions_in_order=(wire.MANDATORY, {"never": ["few-replicas"], "longest": 30}))
     said = asked.each(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
     assert said[0] == ("few-replicas", wire.MANDATORY, TOO_MANY)
-    assert said[1][2].endswith("nobody is exempted from this rule; mend the resource and take the exemption out")
+    assert said[1][2].endswith("this rule does not allow exemptions; fix the resource and remove the exemption")
     far = exempted(deployment(), "nothing-shown", "2026-12-31 waits for the new chart")
     assert [words for _, _, words in asked.each(far)] == [
-        "Deployment ml/api, exemption from nothing-shown: 2026-12-31 is more than 30 days away; choose an earlier day"
+        "Deployment ml/api, exemption from nothing-shown: 2026-12-31 is more than 30 days away; set an earlier date"
     ]
 
 
@@ -116,7 +118,7 @@ def test_a_breach_whose_exemption_cannot_be_told_stays_one() -> None:
     assert said[0] == (
         "few-replicas",
         wire.MANDATORY,
-        f"{TOO_MANY} (whether it is exempted cannot be told: metadata.annotations is not known before it is deployed)",
+        f"{TOO_MANY} (exemption not evaluated: metadata.annotations is unknown until deployment)",
     )
     assert [(name, level) for name, level, _ in said[1:]] == [("exemptions-in-order", wire.ADVISORY)]
 
@@ -168,26 +170,23 @@ def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() 
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        pytest.param(
-            "few_replica", {}, "there is no rule few-replica in this pack; did you mean few-replicas?", id="rule"
-        ),
+        pytest.param("few_replica", {}, "unknown rule 'few-replica' (did you mean 'few-replicas'?)", id="rule"),
         pytest.param(
             "other",
             {},
-            "there is no rule other in this pack; there are account-there, exemptions-in-order, few-replicas,"
-            " nothing-shown",
+            "unknown rule 'other'; rules of this pack: account-there, exemptions-in-order, few-replicas, nothing-shown",
             id="no rule near",
         ),
         pytest.param(
             "few_replicas",
             {"mots": 4},
-            "few-replicas.mots: extra inputs are not permitted (it is 4.0); the rule's settings are most",
+            "few-replicas.mots: unknown setting; settings of this rule: most",
             id="setting",
         ),
         pytest.param(
             "few_replicas",
             {"most": 0},
-            "few-replicas.most: input should be greater than or equal to 1 (it is 0.0); the rule's settings are most",
+            "few-replicas.most: 0.0: input should be greater than or equal to 1",
             id="value",
         ),
     ],
@@ -202,7 +201,7 @@ def test_a_configuration_that_no_rule_understands_is_refused_by_name(
 
 
 def test_two_rules_of_one_name_are_no_pack() -> None:
-    with pytest.raises(ValueError, match="two rules of pack test are called few-replicas"):
+    with pytest.raises(ValueError, match="pack test has duplicate rules: few-replicas"):
         pack(FEW, replace(SHOWN, name="few-replicas"))
 
 
@@ -229,7 +228,7 @@ def test_a_resource_that_is_exempted_is_not_mended() -> None:
     asked.configure(few_replicas=(wire.REMEDIATE, {}))
     given = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
     (said,) = asked.mended(given).not_applicable
-    assert (said.policy_name, said.reason) == ("few-replicas", "The resource is exempted from this rule.")
+    assert (said.policy_name, said.reason) == ("few-replicas", "the resource is exempted from this rule")
     assert not asked.mended(given).remediations
     assert [level for _, level, _ in asked.each(given)] == [wire.ADVISORY]
 
@@ -242,6 +241,6 @@ def test_a_remedy_that_fails_and_a_rule_without_one_leave_the_resource_alone() -
     asked.configure(few_replicas=(wire.REMEDIATE, {}), nothing_shown=(wire.REMEDIATE, {}))
     response = asked.mended(MANY)
     assert [(each.diagnostic, len(each.properties.fields)) for each in response.remediations] == [
-        ("rule few-replicas has a mistake (KeyError) and mended nothing", 0)
+        ("rule few-replicas: internal error (KeyError); remedy not applied. Report it to the pack owner", 0)
     ]
     assert [each.policy_name for each in response.not_applicable] == ["nothing-shown"]

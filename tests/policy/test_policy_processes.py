@@ -14,7 +14,7 @@ import pytest
 import yaml
 from google.protobuf.empty_pb2 import Empty
 from kit_builders import deployment
-from policy_builders import Given
+from policy_builders import UNKNOWN, Given
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -24,7 +24,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.asking import Questions, questions
 from gpu_tenancy.console.policies.choosing import choose
 from gpu_tenancy.console.policies.configuration import read_config
-from gpu_tenancy.console.policies.findings import Judged, by_weight
+from gpu_tenancy.console.policies.findings import Judged, Outcome, by_weight
 from gpu_tenancy.console.policies.judging import Session
 from gpu_tenancy.console.policies.process import Client, pack_process
 from gpu_tenancy.console.project import Preview, stack_names
@@ -57,7 +57,7 @@ def test_each_pack_says_of_each_stack_what_was_reviewed(packs: dict[str, Client]
     found = judged(packs[pack], pack, stack)
     assert found.pack == PACKS[pack].name
     assert found.rules > len(PACKS[pack].rules) // 2
-    assert not [each.message for each in found.findings if "has a mistake" in each.message]
+    assert not [finding.message for finding in found.findings if finding.outcome is Outcome.ERROR]
     assert [each.message for each in found.findings if each.kind == "broken"] == []
     assert verdict(found) == PINNED.get(stack, {}).get(pack, [])
 
@@ -163,10 +163,12 @@ def test_a_pack_ends_by_itself_when_the_engine_says_so() -> None:
 @pytest.mark.parametrize(
     ("program", "described", "words"),
     [
-        pytest.param("import nothing_of_that_name\n", None, "does not start: .*nothing_of_that_name", id="broken"),
-        pytest.param("print('hello')\n", None, "prints 'hello' before its port", id="noise"),
-        pytest.param("", {"runtime": "nodejs"}, "is in nodejs; ask it by `pulumi preview`", id="another language"),
-        pytest.param("", {"runtime": {"name": "python"}}, "does not start: it says nothing", id="silent"),
+        pytest.param("import nothing_of_that_name\n", None, "did not start: .*nothing_of_that_name", id="broken"),
+        pytest.param("print('hello')\n", None, "printed 'hello' before its port", id="noise"),
+        pytest.param(
+            "", {"runtime": "nodejs"}, "runtime nodejs is not supported; use a pack in Python", id="another language"
+        ),
+        pytest.param("", {"runtime": {"name": "python"}}, "did not start: no output", id="silent"),
     ],
 )
 def test_a_pack_that_does_not_start_is_an_error_that_says_why_and_leaves_no_process(
@@ -180,7 +182,10 @@ def test_a_pack_that_does_not_start_is_an_error_that_says_why_and_leaves_no_proc
 
 
 def test_a_folder_without_a_pack_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConsoleError, match=r"is no policy pack: it has no PulumiPolicy\.yaml"), pack_process(tmp_path):
+    with (
+        pytest.raises(ConsoleError, match=r"is not a policy pack: PulumiPolicy\.yaml is missing"),
+        pack_process(tmp_path),
+    ):
         pass
 
 
@@ -191,7 +196,7 @@ def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str
         packs["workloads"].configure(request)
     assert isinstance(refused.value, grpc.Call)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.value.details() == "there is no rule gpu-tolerations in this pack; did you mean gpu-toleration?"
+    assert refused.value.details() == "unknown rule 'gpu-tolerations' (did you mean 'gpu-toleration'?)"
 
 
 def test_nothing_is_asked_twice_and_everything_once() -> None:
@@ -208,3 +213,12 @@ def test_nothing_is_asked_twice_and_everything_once() -> None:
 
 def test_the_sets_of_production_and_development_differ() -> None:
     assert all(read_set(pack, "prod") != read_set(pack, "dev") for pack in PACKS)
+
+
+def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Client]) -> None:
+    container = {**_TRAINER, "image": UNKNOWN}
+    given = deployment(template={"spec": {"containers": [container]}})
+    reported = packs["workloads"].analyze_outcomes(given.asked())
+    outcomes = {diagnostic.policyName: outcome for diagnostic, outcome in reported}
+    assert outcomes["image-pinned"] is Outcome.UNKNOWN
+    assert outcomes["gpu-request-equals-limit"] is Outcome.BROKEN

@@ -16,7 +16,7 @@ from judge import Pack
 from judge.reading import SECRET, SIGNATURE
 from judge.rules import AnyRule
 from judge.server import Analyzer
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 from workload_rules import borrowing, budgets, operators, priorities, queues, quotas, serving
 
 MODULES = (quotas, queues, borrowing, priorities, serving, budgets, operators)
@@ -28,10 +28,10 @@ TENANCY = {name: each for name, each in vars(platform).items() if isinstance(eac
 
 def mended(given: Given, autoscaled: list[str]) -> dict[str, Any] | None:
     """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
-    court = Court(Pack("test", "1", "One rule.", (serving.LEFT_OUT,), lambda _: {}))
+    evaluator = Evaluator(Pack("test", "1", "One rule.", (serving.LEFT_OUT,), lambda _: {}))
     rule = serving.LEFT_OUT.name
-    court.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
-    response = Analyzer(court).Remediate(given.asked(), CONTEXT)
+    evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
+    response = Analyzer(evaluator).Remediate(given.asked(), CONTEXT)
     if not response.remediations:
         return None
     (remediation,) = cast("list[wire.Remediation]", response.remediations)
@@ -81,7 +81,7 @@ def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
     ]
     found = findings(serving.LEFT_OUT, {"server": server, "hpa": platform.AUTOSCALER})
     assert messages(found, "unknown") == (
-        doubt("Deployment ml-serving/chat", "spec.replicas", "may be the program's or the API server's own"),
+        doubt("Deployment ml-serving/chat", "spec.replicas", "may be set by the program or by the API server"),
     )
 
 
@@ -89,5 +89,5 @@ def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
 def test_a_chart_whose_inputs_the_engine_keeps_to_itself_is_a_doubt(version: str) -> None:
     found = findings(operators.PINNED, {"chart": Given(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
     assert messages(found, "unknown") == (
-        doubt("Chart kueue", "chart", "is an input of a component, which policies do not see in a deployment"),
+        doubt("Chart kueue", "chart", "is an input of a component, which policies cannot read during a deployment"),
     )

@@ -88,45 +88,51 @@ def test_a_rule_finds_what_no_rule_is_about() -> None:
 
 
 def test_what_is_broken_before_something_unknown_stays_broken() -> None:
-    said = Asked(replace(SHOWN, level=MUST)).each(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
-    assert [(level, words.split(":")[1].split(",")[0].strip()) for _, level, words in said] == [
-        (wire.MANDATORY, "a is x"),
-        (wire.ADVISORY, "cannot be told"),
+    asked = Asked(replace(SHOWN, level=MUST))
+    diagnostics = asked.each(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
+    assert [(level, message) for _, level, message in diagnostics] == [
+        (wire.MANDATORY, "Deployment ml/api: a is x"),
+        (wire.ADVISORY, doubt("Deployment ml/api", "spec.shown.b")),
     ]
+    assert asked.outcomes == ["broken", "unknown"]
 
 
 def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
     def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
         raise ZeroDivisionError(resource.props.text("spec", "key"))
 
-    said = Asked(rule("divides", fails), FEW).each(deployment(replicas=5, key="hunter2"))
-    assert said == [
+    asked = Asked(rule("divides", fails), FEW)
+    assert asked.each(deployment(replicas=5, key="hunter2")) == [
         (
             "divides",
             wire.ADVISORY,
-            "Deployment ml/api: rule divides has a mistake (ZeroDivisionError) and was not judged; tell its owners",
+            (
+                "Deployment ml/api: rule divides: internal error (ZeroDivisionError); not evaluated. Report it to the"
+                " pack owner"
+            ),
         ),
         ("few-replicas", wire.MANDATORY, TOO_MANY),
     ]
+    assert asked.outcomes == ["error", "broken"]
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        pytest.param(UNKNOWN, "is not known before it is deployed", id="unknown"),
-        pytest.param(secret(UNKNOWN), "is not known before it is deployed", id="secret and unknown"),
+        pytest.param(UNKNOWN, "is unknown until deployment", id="unknown"),
+        pytest.param(secret(UNKNOWN), "is unknown until deployment", id="secret and unknown"),
         pytest.param(
             {SIGNATURE: "c44067f5952c0a294b673a41bacd8c17", "text": "3"},
-            "is a file, an archive or a reference to a resource, which no rule reads",
+            "is a file, an archive or a resource reference, which policies cannot read",
             id="a file",
         ),
-        pytest.param("many", "is no number", id="a word"),
-        pytest.param(True, "is no number", id="a flag"),
-        pytest.param([3], "is no number", id="a list"),
-        pytest.param("1e999999999", "is no number", id="a number without end"),
-        pytest.param("9" * 5000, "is no number", id="a number of thousands of digits"),
-        pytest.param(float("inf"), "is no number", id="infinite"),
-        pytest.param(1e300, "is no number", id="as large as a number gets"),
+        pytest.param("many", "is not a number", id="a word"),
+        pytest.param(True, "is not a number", id="a flag"),
+        pytest.param([3], "is not a number", id="a list"),
+        pytest.param("1e999999999", "is not a number", id="a number without end"),
+        pytest.param("9" * 5000, "is not a number", id="a number of thousands of digits"),
+        pytest.param(float("inf"), "is not a number", id="infinite"),
+        pytest.param(1e300, "is not a number", id="as large as a number gets"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_never_passes_in_silence(value: object, why: str) -> None:
@@ -148,7 +154,7 @@ def test_an_infinite_number_stops_no_remedy() -> None:
 
 
 def test_a_place_is_named_where_it_is_of_another_kind() -> None:
-    with pytest.raises(CannotTellError, match=r"^spec\.template is no map$"):
+    with pytest.raises(CannotTellError, match=r"^spec\.template is not a map$"):
         View({"spec": {"template": "none"}}).has("spec", "template", "spec")
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 import grpc
 import pytest
 from google.protobuf import json_format, struct_pb2
+from kit_builders import Refusal
 from policy_builders import TODAY, UNKNOWN, Given
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi_policy import EnforcementLevel
@@ -13,12 +14,12 @@ from pulumi_policy import EnforcementLevel
 import workload_rules
 from judge.reading import SECRET, SIGNATURE
 from judge.server import Analyzer
-from judge.verdicts import Court
+from judge.verdicts import Evaluator
 
 JOB = "kubernetes:batch/v1:Job"
 RULE = "gpu-toleration"
 MENDED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-CONTEXT = cast("grpc.ServicerContext", None)
+CONTEXT = cast("grpc.ServicerContext", Refusal())
 
 
 def secret(value: object) -> dict[str, object]:
@@ -60,9 +61,9 @@ def pod(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def remedied(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> wire.RemediateResponse:
-    court = Court(workload_rules.PACK, TODAY)
-    court.configure({RULE: EnforcementLevel.REMEDIATE}, {RULE: settings or {}})
-    return Analyzer(court).Remediate(Given(type_, props).asked(), CONTEXT)
+    evaluator = Evaluator(workload_rules.PACK, TODAY)
+    evaluator.configure({RULE: EnforcementLevel.REMEDIATE}, {RULE: settings or {}})
+    return Analyzer(evaluator).Remediate(Given(type_, props).asked(), CONTEXT)
 
 
 def mended(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def test_the_organisations_own_taints_are_tolerated() -> None:
 def test_what_is_mended_keeps_the_rule() -> None:
     props = struct_pb2.Struct()
     props.update(mended(job()))
-    answer = Analyzer(Court(workload_rules.PACK, TODAY)).Analyze(
+    answer = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Analyze(
         wire.AnalyzeRequest(type=JOB, urn="urn:x", name="nightly", properties=props), CONTEXT
     )
     assert RULE not in {each.policyName for each in answer.diagnostics}
@@ -149,9 +150,9 @@ def test_tolerations_that_are_not_known_are_left_alone_and_said() -> None:
     pod(props)["tolerations"] = UNKNOWN
     (found,) = remedied(props).remediations
     assert not found.HasField("properties")
-    assert found.diagnostic == "spec.template.spec.tolerations is not known before it is deployed"
+    assert found.diagnostic == "spec.template.spec.tolerations is unknown until deployment"
 
 
 def test_nothing_is_mended_unless_somebody_asks_for_it() -> None:
-    response = Analyzer(Court(workload_rules.PACK, TODAY)).Remediate(Given(JOB, job()).asked(), CONTEXT)
+    response = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Remediate(Given(JOB, job()).asked(), CONTEXT)
     assert (list(response.remediations), list(response.not_applicable)) == ([], [])

@@ -1,7 +1,7 @@
-"""Bringing a cluster to what a stack declares, by server-side apply with pruning.
+"""Applies the objects of a stack to a cluster, by server-side apply with pruning.
 
-It is made for the local platform, where volumes hold nothing and nobody else is at home: what the API server will
-not change is deleted and made anew. A cluster with work on it is for `pulumi up`.
+It is for the embedded platform only, where volumes have no data and nobody else has objects: an object with a changed
+immutable field is deleted and created again. Clusters with real workloads are for `pulumi up`.
 """
 
 from __future__ import annotations
@@ -41,51 +41,52 @@ def apply(
     inventory: Path,
     progress: Callable[[Change], None] = lambda _: None,
 ) -> tuple[Change, ...]:
-    """Applies what is wanted, removes what is no longer wanted, and returns what became of each object.
+    """Applies the manifests, prunes objects of earlier applies, and returns the outcome for each object.
 
-    An object that nobody wrote to since the same manifest was last applied is not sent again. One of which the
-    API server will not change a field is replaced. One that is there already and is not ours is refused.
+    An object is not sent again if its manifest and its live state are unchanged since the last apply. An object with
+    a changed immutable field is replaced. An existing object with another owner is rejected.
 
     Args:
-        cluster: where to.
-        waves: manifests; those of a wave need nothing but what the waves before it have.
-        inventory: file with what was applied; made where it is not there. One file for one cluster and stack,
-            and one run on it at a time.
-        progress: hears of each object as it is done.
+        cluster: the target.
+        waves: manifests; those of a wave depend only on earlier waves.
+        inventory: file that lists the applied objects; created if missing. One file for each cluster and stack,
+            used by one run at a time.
+        progress: called for each object that is done.
 
     Returns:
-        The wanted objects in the order of the waves, then the pruned ones as they went.
+        The applied objects in the order of the waves, then the pruned objects in the order of their deletion.
 
     Raises:
         ApplyError: some objects of a wave failed. The rest of the wave is applied, later waves are not, and
             nothing is pruned.
-        ConsoleError: the inventory is damaged, or the API server does not answer. What was done is in the
-            inventory; the next run goes on from there.
+        ConsoleError: the inventory is damaged, or the API server is not reachable. Completed work is in the
+            inventory; the next run continues from there.
     """
     references = [Reference.of(manifest) for wave in waves for manifest in wave]
-    _refuse_twins(references)
-    stock = Inventory.load(inventory)
+    _reject_duplicates(references)
+    applied = Inventory.load(inventory)
     pool = ThreadPoolExecutor(CONNECTIONS)
-    run = _Run(cluster, pool, stock, progress)
+    run = _Run(cluster, pool, applied, progress)
     try:
         for number, wave in enumerate(waves):
             run.apply(number, wave)
         run.prune(references)
     finally:
         pool.shutdown(cancel_futures=True)
-        stock.save()
+        applied.save()
     return tuple(run.changes)
 
 
-def _refuse_twins(references: Sequence[Reference]) -> None:
-    counts = Counter(one.key for one in references)
-    twins = {one.key: one for one in references if counts[one.key] > 1}
-    if twins:
-        raise ApplyError([Failure(one, "is declared more than once") for one in twins.values()], ())
+def _reject_duplicates(references: Sequence[Reference]) -> None:
+    counts = Counter(reference.key for reference in references)
+    duplicates = {reference.key: reference for reference in references if counts[reference.key] > 1}
+    if duplicates:
+        why = "declared more than once; remove the duplicates"
+        raise ApplyError([Failure(reference, why) for reference in duplicates.values()], ())
 
 
 class _Run:
-    """One apply of a stack: what was done so far, and the next step."""
+    """The state of one apply: its changes so far, and its steps."""
 
     def __init__(
         self, cluster: Cluster, pool: Executor, inventory: Inventory, progress: Callable[[Change], None]
@@ -95,7 +96,7 @@ class _Run:
         self._placing = Placing(cluster)
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
-        """Applies one wave, and waits until the kinds that it defines are served."""
+        """Applies one wave, and waits until the API server serves the kinds of its definitions."""
         wanted, failures = self._prepare(wave)
         self._enter(number, wanted)
         done: dict[Reference, Change] = {}
@@ -112,40 +113,43 @@ class _Run:
         failures += self._define([wanted[name].manifest for name in done if is_definition(name)], done)
         if failures:
             order = {Reference.of(manifest): place for place, manifest in enumerate(wave)}
-            raise ApplyError(sorted(failures, key=lambda one: order[one.reference]), self.changes)
+            raise ApplyError(sorted(failures, key=lambda failure: order[failure.reference]), self.changes)
 
     def prune(self, wanted: Sequence[Reference]) -> None:
-        """Removes what the inventory has beside the wanted objects."""
+        """Deletes the objects that are in the inventory but not in the stack."""
 
         def done(change: Change) -> None:
             self.changes.append(change)
             self._progress(change)
 
-        failures = Pruning(self._cluster, self._pool, self._inventory, done).run({one.key for one in wanted})
+        failures = Pruning(self._cluster, self._pool, self._inventory, done).run(
+            {reference.key for reference in wanted}
+        )
         if failures:
             raise ApplyError(failures, self.changes)
 
     def _prepare(self, wave: Sequence[Mapping[str, Json]]) -> tuple[dict[Reference, Wanted], list[Failure]]:
-        """Looks what is there of a wave, and refuses what belongs to others."""
-        found = survey(self._cluster, self._pool, [Reference.of(manifest) for manifest in wave])
+        """Reads the live objects of a wave, and rejects those with another owner."""
+        existing = survey(self._cluster, self._pool, [Reference.of(manifest) for manifest in wave])
         wanted: dict[Reference, Wanted] = {}
         failures: list[Failure] = []
         for manifest in wave:
             reference = Reference.of(manifest)
-            live, entry = found[reference], self._inventory.get(reference.key)
+            live, entry = existing[reference], self._inventory.get(reference.key)
             if isinstance(live, Failure):
                 failures.append(live)
             elif live and not ours(entry, live):
-                owners = ", ".join(live.managers) or "somebody who left no name"
-                failures.append(Failure(reference, f"exists and belongs to {owners}; rename ours or delete it"))
+                owners = ", ".join(live.managers) or "an unknown field manager"
+                why = f"already exists, owned by {owners}; rename it in the stack or delete the existing object"
+                failures.append(Failure(reference, why))
             else:
                 wanted[reference] = Wanted(manifest, live, entry)
         return wanted, failures
 
     def _enter(self, number: int, wanted: Mapping[Reference, Wanted]) -> None:
-        """Writes down what is about to be there, in case this run does not live to see it."""
-        for reference, one in wanted.items():
-            known = one.entry if one.live else None
+        """Saves the objects of a wave before they are applied, so that a killed run leaves no unknown object."""
+        for reference, item in wanted.items():
+            known = item.entry if item.live else None
             self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
         self._inventory.save()
 
@@ -153,9 +157,9 @@ class _Run:
         self._inventory.put(Entry(wanted.reference, number, live.uid, digest(wanted.manifest), live.mark))
 
     def _define(self, definitions: Sequence[Mapping[str, Json]], done: Mapping[Reference, Change]) -> list[Failure]:
-        """Lets the API server take in the definitions of a wave."""
-        new = [one for one in definitions if done[Reference.of(one)].action != "unchanged"]
+        """Waits until the API server serves the definitions of a wave."""
+        new = [definition for definition in definitions if done[Reference.of(definition)].action != "unchanged"]
         if new:
             self._cluster.forget_kinds()
-            self._placing.redefined({text_at(one, "spec", "group") for one in new})
+            self._placing.redefined({text_at(definition, "spec", "group") for definition in new})
         return await_kinds(self._cluster, definitions)

@@ -1,4 +1,4 @@
-"""A Kubernetes API server, spoken to in plain dictionaries."""
+"""A client of a Kubernetes API server that takes and returns plain dictionaries."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _NOT_FOUND: Final = 404
 class Cluster:
     """The objects of one API server.
 
-    Every method raises `ApiError` where the server refuses, `UnknownKindError` (one of them) where it serves no
-    such kind, and `UnreachableError` where it does not answer. Connections are kept alive; eight threads share
-    them without waiting for one another.
+    Every method raises `ApiError` if the server rejects a request, its subclass `UnknownKindError` if the server does
+    not serve the kind, and `UnreachableError` if it does not answer. Connections are kept alive; eight threads can
+    share them without waiting.
 
-    `metadata_only` asks for `PartialObjectMetadata`: a CustomResourceDefinition alone may have a megabyte of
-    schema that nobody who asks for its resourceVersion wants to read.
+    `metadata_only` requests `PartialObjectMetadata`, because the schema of one CustomResourceDefinition can have a
+    megabyte.
     """
 
     def __init__(self, kubeconfig: Path, context: str | None = None) -> None:
         """Reads the kubeconfig; nothing is sent yet.
 
         Args:
-            kubeconfig: the file; the user's own is never looked for.
-            context: the context in it; None for its current one.
+            kubeconfig: the file; the user's default kubeconfig is never used.
+            context: a context of it; None for the current context.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
         """
-        # The kubernetes package takes half a second to import: a command without a cluster should not wait for it.
+        # The kubernetes package takes half a second to import, which commands without a cluster do not need.
         from gpu_tenancy.console.cluster.transport import Transport  # noqa: PLC0415 - see above
 
         self._transport: Transport = Transport(kubeconfig, context)
@@ -66,7 +66,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Gives the connections back."""
+        """Closes the connections."""
         self._transport.close()
 
     @property
@@ -75,7 +75,7 @@ class Cluster:
         return self._transport.server
 
     def ready(self) -> bool:
-        """Whether the server answers and says that it is ready."""
+        """Whether the server reports that it is ready."""
         try:
             self._transport.send(Request("GET", "/readyz"))
         except (ApiError, UnreachableError):
@@ -85,14 +85,14 @@ class Cluster:
     def get(
         self, api_version: str, kind: str, name: str, namespace: str = "", *, metadata_only: bool = False
     ) -> Manifest | None:
-        """Returns one object, or None where there is none.
+        """Returns one object; None if it does not exist.
 
         Args:
             api_version: such as `apps/v1`.
             kind: such as `Deployment`.
             name: of the object.
-            namespace: where it lives; empty for what belongs to the whole cluster.
-            metadata_only: leave spec and status out.
+            namespace: of the object; empty for cluster-scoped objects.
+            metadata_only: without spec and status.
         """
         path = self._path(Reference(api_version, kind, name, namespace))
         try:
@@ -103,7 +103,7 @@ class Cluster:
             return None
 
     def exists(self, api_version: str, kind: str, name: str, namespace: str = "") -> bool:
-        """Whether an object is there."""
+        """Whether an object exists."""
         return self.get(api_version, kind, name, namespace, metadata_only=True) is not None
 
     def list(
@@ -114,29 +114,28 @@ class Cluster:
         Args:
             api_version: such as `apps/v1`.
             kind: such as `Deployment`.
-            namespace: only those in it; empty for all.
-            labels: a label selector, such as `app=model-server`; empty for all.
-            metadata_only: leave spec and status out.
+            namespace: empty for all namespaces.
+            labels: a label selector, such as `app=model-server`; empty for all objects.
+            metadata_only: without spec and status.
         """
         path = self.resource(api_version, kind).path(namespace)
         accept = partial("PartialObjectMetadataList", wanted=metadata_only)
-        found: list[Manifest] = []
+        objects: list[Manifest] = []
         following = ""
         while True:
             query = {"limit": _PAGE, "labelSelector": labels, "continue": following}
             page = self._ask(Request("GET", path, query, accept=accept))
-            # A list leaves out of its items what they have in common, or calls them PartialObjectMetadata.
+            # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
             common: Manifest = {"apiVersion": api_version, "kind": kind}
-            found += [{**one, **common} for one in maps_at(page, "items")]
+            objects += [{**item, **common} for item in maps_at(page, "items")]
             following = text_at(page, "metadata", "continue")
             if not following:
-                return tuple(found)
+                return tuple(objects)
 
     def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False) -> Manifest:
-        """Creates an object that must not be there, under strict field validation, and returns it.
+        """Creates an object that must not exist yet, with strict field validation, and returns it.
 
-        For what is made once and never changed, such as a sample Pod with `generateName`; everything else is
-        for `apply`.
+        For objects that are never changed, such as a sample Pod with `generateName`. Use `apply` for all others.
         """
         reference = Reference.of(manifest)
         path = self._located(reference).path(reference.namespace)
@@ -145,20 +144,20 @@ class Cluster:
     def apply(
         self, manifest: Mapping[str, Json], *, dry_run: bool = False, force: bool = False, metadata_only: bool = False
     ) -> Manifest:
-        """Brings an object to what a manifest says, by server-side apply under strict field validation.
+        """Creates or updates an object by server-side apply with strict field validation.
 
         Args:
-            manifest: every field that is to be ours; one that was ours and is missing here is removed.
-            dry_run: validate, default and admit, but keep nothing.
-            force: take fields from other managers instead of raising the conflict (409).
-            metadata_only: return only what became of the metadata.
+            manifest: every field that we own; a field that we owned before and is missing here is removed.
+            dry_run: validate, default and admit the object without storing it.
+            force: take over fields of other managers instead of raising the conflict (409).
+            metadata_only: return the metadata only.
         """
         path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
         query = writing(dry_run=dry_run, force=force)
         return self._ask(Request("PATCH", path, query, manifest, APPLY, accept))
 
     def patch(self, reference: Reference, patch: Mapping[str, Json], *, subresource: str = "") -> Manifest:
-        """Changes some fields by a JSON merge patch; `subresource` may be `status`, to play a controller."""
+        """Changes fields by a JSON merge patch; `subresource` can be `status`, to act as a controller."""
         path = "/".join([self._path(reference), *([subresource] if subresource else [])])
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
 
@@ -171,17 +170,17 @@ class Cluster:
         grace: int | None = None,
         wait: float = 60,
     ) -> None:
-        """Deletes an object; one that is not there is no error.
+        """Deletes an object; a missing object is not an error.
 
         Args:
             reference: the object.
-            uid: delete only the object with this identity, not another of its name (else 409).
-            foreground: let the object stay until all that it owns is gone.
-            grace: seconds that a Pod has to end; None for its own.
-            wait: seconds to wait until it is gone; 0 to return at once.
+            uid: delete only the object with this uid, not another with the same name (409 otherwise).
+            foreground: delete the dependents of the object first.
+            grace: grace period of a Pod, in seconds; None for the Pod's own.
+            wait: seconds to wait for the deletion; 0 to return immediately.
 
         Raises:
-            WaitTimeoutError: it is still there; the message has what holds it.
+            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
         """
         options: Manifest = {"propagationPolicy": "Foreground" if foreground else "Background"}
         if uid:
@@ -196,23 +195,23 @@ class Cluster:
                 raise
             return
         if wait:
-            # The answer is the object where it takes its time to go, else a Status that names it.
+            # The answer is the object if its deletion is pending, otherwise a Status with its uid.
             known = uid or text_at(answer, "metadata", "uid") or text_at(answer, "details", "uid")
             self.wait_gone(reference, known, timeout=wait)
 
     def wait_gone(self, reference: Reference, uid: str = "", *, timeout: float = 60) -> None:
-        """Waits until an object is gone, or (where `uid` says which it was) another has its name.
+        """Waits until an object is deleted; with `uid`, another object with the same name counts as deleted.
 
         Raises:
-            WaitTimeoutError: it is still there; the message has what holds it.
+            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
         """
         last: list[Manifest | None] = [None]
 
         def gone() -> bool:
-            found = last[0] = self.get(*reference)
-            return found is None or bool(uid and text_at(found, "metadata", "uid") != uid)
+            live = last[0] = self.get(*reference)
+            return live is None or bool(uid and text_at(live, "metadata", "uid") != uid)
 
-        wait_for(gone, what=f"{reference} to be gone", timeout=timeout, mend=lambda: holders(last[0]))
+        wait_for(gone, what=f"{reference} to be deleted", timeout=timeout, fix=lambda: holders(last[0]))
 
     def wait_for(
         self,
@@ -220,30 +219,30 @@ class Cluster:
         *,
         timeout: float = 60,
         poll: float = 0.25,
-        what: str = "the cluster to be as it must",
+        what: str = "the expected state of the cluster",
     ) -> _T:
-        """Asks until there is an answer other than None or False, and returns it.
+        """Polls a condition until it returns a value other than None or False, and returns the value.
 
         Raises:
-            WaitTimeoutError: it did not come in time; the message says `what` was waited for.
+            WaitTimeoutError: the timeout is over; the message names `what` was waited for.
         """
         return wait_for(condition, what=f"{what} at {self.server}", timeout=timeout, poll=poll)
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """Returns how a kind is served; asks the server again where it is not known yet.
+        """Returns how a kind is served; an unknown kind is looked up on the server again.
 
         Raises:
             UnknownKindError: the server does not serve the kind in this version.
         """
         seen = self._catalogue
-        found = seen.find(api_version, kind) if seen else None
-        found = found or self._discover(seen).find(api_version, kind)
-        if not found:
+        resource = seen.find(api_version, kind) if seen else None
+        resource = resource or self._discover(seen).find(api_version, kind)
+        if not resource:
             raise UnknownKindError(api_version, kind)
-        return found
+        return resource
 
     def served(self, reference: Reference) -> Reference | None:
-        """Returns the same object in a version that the server still serves; None where its kind is gone."""
+        """Returns the same object in a version that the server serves; None if its kind is no longer served."""
         try:
             self.resource(reference.api_version, reference.kind)
         except UnknownKindError:
@@ -252,29 +251,33 @@ class Cluster:
         return reference
 
     def forget_kinds(self) -> None:
-        """Has the next request ask what the server serves: for when a definition changed or left."""
+        """Clears the discovery cache; call it after a definition was changed or deleted."""
         self._catalogue = None
 
     def _discover(self, seen: Catalogue | None) -> Catalogue:
-        """Returns a catalogue that is newer than the one in which the caller looked in vain."""
+        """Returns a catalogue that is newer than the one that the caller has seen."""
         with self._discovering:
             if self._catalogue is None or self._catalogue is seen:
                 answers = [self._ask(Request("GET", root, accept=DISCOVERY)) for root in ("/api", "/apis")]
-                self._catalogue = Catalogue(one for answer in answers for one in resources(answer))
+                self._catalogue = Catalogue(resource for answer in answers for resource in resources(answer))
             return self._catalogue
 
     def _ask(self, request: Request) -> Manifest:
         return cast("Manifest", json.loads(self._transport.send(request)))
 
     def _located(self, reference: Reference) -> Resource:
-        """The kind of an object, whose scope must be that of the object."""
-        found = self.resource(reference.api_version, reference.kind)
-        if found.namespaced != bool(reference.namespace):
-            scope = "needs a namespace" if found.namespaced else "belongs to the whole cluster and has no namespace"
-            raise ApiError(_BAD_REQUEST, "BadRequest", f"a {reference.kind} {scope}")
-        return found
+        """The resource of an object, after a check of its scope."""
+        resource = self.resource(reference.api_version, reference.kind)
+        if resource.namespaced != bool(reference.namespace):
+            scope = (
+                "namespaced; set metadata.namespace"
+                if resource.namespaced
+                else "cluster-scoped; remove metadata.namespace"
+            )
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind} is {scope}")
+        return resource
 
     def _path(self, reference: Reference) -> str:
         if not reference.name:
-            raise ApiError(_BAD_REQUEST, "BadRequest", f"this {reference.kind} has no name")
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind}: metadata.name is missing")
         return self._located(reference).path(reference.namespace, reference.name)

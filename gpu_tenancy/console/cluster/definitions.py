@@ -1,4 +1,4 @@
-"""The moment between a custom resource's definition being there and its kind being served."""
+"""Waits until the API server serves the kinds of custom resource definitions."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _SERVED_WITHIN: Final = 30
 
 
 def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:
-    """Waits until every kind that the definitions define is served, and returns the definitions for which it is not.
+    """Waits until every kind of the definitions is served, and returns a failure for each that is not.
 
-    One question about all kinds at once takes the place of one for each definition.
+    One discovery request covers all kinds.
     """
     waiting = list(definitions)
 
     def served() -> bool:
-        waiting[:] = [one for one in waiting if not _is_served(cluster, one)]
+        waiting[:] = [definition for definition in waiting if not _is_served(cluster, definition)]
         return not waiting
 
     try:
         cluster.wait_for(served, timeout=_SERVED_WITHIN, poll=0.1)
     except WaitTimeoutError:
-        names = [Reference.of(one) for one in waiting]
-        return [Failure(name, f"its kind is not served; {holders(cluster.get(*name))}") for name in names]
+        names = [Reference.of(definition) for definition in waiting]
+        return [Failure(name, f"kind is not served; {holders(cluster.get(*name))}") for name in names]
     return []
 
 
 def _is_served(cluster: Cluster, definition: Mapping[str, Json]) -> bool:
     group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
     try:
-        for one in maps_at(definition, "spec", "versions"):
-            if one.get("served"):
-                cluster.resource(f"{group}/{text_at(one, 'name')}", kind)
+        for version in maps_at(definition, "spec", "versions"):
+            if version.get("served"):
+                cluster.resource(f"{group}/{text_at(version, 'name')}", kind)
     except UnknownKindError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, and under which paths."""
+"""The kinds that an API server serves, and their paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a kind is called in the server's paths."""
+    """A served kind, with the name for its path."""
 
     api_version: str
     kind: str
@@ -24,7 +24,7 @@ class Resource:
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of one object, or of all of them where no name is given."""
+        """The path of one object; without a name, of the whole list."""
         root = "/apis" if "/" in self.api_version else "/api"
         parts = [root, self.api_version]
         if namespace and self.namespaced:
@@ -33,33 +33,33 @@ class Resource:
 
 
 class Catalogue:
-    """Every kind that an API server served at one moment."""
+    """Every kind that an API server served at one time."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._preferred: dict[tuple[str, str], Resource] = {}
-        for one in resources:
-            self._resources.setdefault((one.api_version, one.kind), one)
-            self._preferred.setdefault((one.api_version.rpartition("/")[0], one.kind), one)
+        for resource in resources:
+            self._resources.setdefault((resource.api_version, resource.kind), resource)
+            self._preferred.setdefault((resource.api_version.rpartition("/")[0], resource.kind), resource)
 
     def find(self, api_version: str, kind: str) -> Resource | None:
-        """The kind in just this version."""
+        """The kind in exactly this version."""
         return self._resources.get((api_version, kind))
 
     def preferred(self, group: str, kind: str) -> Resource | None:
-        """The kind in the version that the server likes best."""
+        """The kind in the server's preferred version."""
         return self._preferred.get((group, kind))
 
 
 def resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
-    """Reads an aggregated discovery: the versions of a group come best first.
+    """Reads an aggregated discovery document, in which the preferred version of a group comes first.
 
     Raises:
-        ConsoleError: the server answered in an older form.
+        ConsoleError: the server does not support aggregated discovery v2.
     """
     if answer.get("kind") != "APIGroupDiscoveryList":
         raise ConsoleError(
-            "the API server does not offer aggregated discovery in v2", "use Kubernetes 1.30 or later on it"
+            "the API server does not support aggregated discovery v2", "upgrade the cluster to Kubernetes 1.30 or later"
         )
     for group in maps_at(answer, "items"):
         for version in maps_at(group, "versions"):

@@ -1,4 +1,4 @@
-"""What can go wrong between this program and an API server."""
+"""Errors of requests to an API server."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gpu_tenancy.console.offline.wire import at, text_at
 if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
-_MOST_OF_A_PAGE = 500
+_MAX_BODY = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the reasons why an API server refused, as its `Status` gives them in `details.causes`.
+    """One reason why an API server rejected a request: an item of `details.causes` in its `Status`.
 
     Attributes:
-        field: path of the field, such as `spec.template`; empty where the reason is about the whole object.
-        reason: for programs, such as `FieldValueInvalid`.
-        message: for people.
+        field: path of the field, such as `spec.template`; empty for the whole object.
+        reason: machine-readable, such as `FieldValueInvalid`.
+        message: human-readable.
     """
 
     field: str
@@ -31,13 +31,13 @@ class Cause:
 
 
 class ApiError(Exception):
-    """An API server refused a request.
+    """An API server rejected a request.
 
     Attributes:
         status: the HTTP status.
-        reason: the server's reason in one word, such as `NotFound`.
-        message: the server's own message.
-        causes: what the message is made of, field by field, where the server tells.
+        reason: the server's machine-readable reason, such as `NotFound`.
+        message: the server's message.
+        causes: the reasons for each field; empty if the server has none.
     """
 
     def __init__(self, status: int, reason: str, message: str, causes: tuple[Cause, ...] = ()) -> None:
@@ -46,34 +46,34 @@ class ApiError(Exception):
 
 
 class UnknownKindError(ApiError):
-    """The API server serves no such kind, even by a discovery that is fresh."""
+    """The API server does not serve the kind, even after a new discovery."""
 
     def __init__(self, api_version: str, kind: str) -> None:
-        super().__init__(404, "UnknownKind", f"the API server has no kind {kind} in {api_version}")
+        super().__init__(404, "UnknownKind", f'no matches for kind "{kind}" in version "{api_version}"')
 
 
 class UnreachableError(ConsoleError):
-    """No answer came from the API server."""
+    """The API server did not answer."""
 
     def __init__(self, server: str, cause: Exception) -> None:
         super().__init__(
-            f"the API server at {server} does not answer: {cause}",
-            "see that it runs and that the kubeconfig is its own",
+            f"the API server at {server} is not reachable: {cause}",
+            "check that it is running and that the kubeconfig is correct",
         )
 
 
 class WaitTimeoutError(ConsoleError):
-    """What was waited for did not come in time."""
+    """A condition was not met within its timeout."""
 
 
 def api_error(status: int, phrase: str, body: bytes) -> ApiError:
-    """Reads a refusal: a `Status` object, or whatever a proxy on the way answered instead."""
+    """Reads the body of an error response: a `Status` object, or any text from a proxy."""
     try:
         answer = cast("Json", json.loads(body))
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
-        return ApiError(status, phrase, body.decode(errors="replace").strip()[:_MOST_OF_A_PAGE] or phrase)
+        return ApiError(status, phrase, body.decode(errors="replace").strip()[:_MAX_BODY] or phrase)
     causes = at(answer, "details", "causes")
     return ApiError(
         status,

@@ -1,4 +1,4 @@
-"""What we applied to a cluster: a file by which the next run knows what it may skip and what it must prune."""
+"""The applied objects of a cluster, in a file that tells the next run what to skip and what to prune."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
 SCHEMA: Final = 1
-"""Version of the file's form."""
+"""Version of the file format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object that we applied, or were about to.
+    """One object that was applied, or was about to be.
 
     Attributes:
-        reference: which object, in the version in which it was applied.
-        wave: in which wave it was applied; what came later is pruned earlier.
-        uid: its identity; empty until the apply succeeded.
+        reference: the object, in the API version in which it was applied.
+        wave: the wave in which it was applied; later waves are pruned first.
+        uid: of the object; empty until the apply succeeded.
         digest: of the manifest.
-        mark: what the apply left of us on the object, see `Live.mark`.
+        mark: digest of our entry in `managedFields`, see `Live.mark`.
     """
 
     reference: Reference
@@ -42,30 +42,30 @@ class Entry:
     mark: str = ""
 
     def current(self, live: Live, manifest: Mapping[str, Json]) -> bool:
-        """Whether the object still has what this very manifest last gave it, so that there is nothing to do.
+        """Whether the live object still has the fields of this manifest, so that it need not be applied.
 
-        Whoever gives another value to a field takes it out of our mark. A resourceVersion would tell less: every
-        status that a controller writes moves it.
+        Another client that changes a field removes it from our mark. The resourceVersion is not used, because every
+        status update changes it.
         """
         return (self.uid, self.digest, self.mark) == (live.uid, digest(manifest), live.mark)
 
 
 class Inventory:
-    """The entries of one file, the latest state of which `save` writes.
+    """The entries of one inventory file; `save` writes them.
 
-    An object is entered before it is applied: a run that is killed leaves no object that its successor does
-    not know of. The file holds no manifest, only digests, and is readable by its owner alone, since a digest
-    lets a short secret be guessed.
+    An object is entered before it is applied, so that a killed run leaves no object that the next run does not know.
+    The file has digests and no manifests. Only its owner can read it, because a short secret could be guessed from a
+    digest.
     """
 
     def __init__(self, path: Path, entries: Collection[Entry] = ()) -> None:
         self._path = path
-        self._entries: dict[Key, Entry] = {one.reference.key: one for one in entries}
+        self._entries: dict[Key, Entry] = {entry.reference.key: entry for entry in entries}
         self._saved = True
 
     @classmethod
     def load(cls, path: Path) -> Inventory:
-        """Reads a file; one that is not there is an empty inventory.
+        """Reads a file; a missing file is an empty inventory.
 
         Raises:
             ConsoleError: the file is damaged, or was written by a later version.
@@ -77,11 +77,11 @@ class Inventory:
         except (OSError, ValueError) as error:
             raise _unusable(path, str(error)) from error
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise _unusable(path, f"its schema is not {SCHEMA}")
+            raise _unusable(path, f"schema must be {SCHEMA}")
         try:
             return cls(path, [_entry(row) for row in cast("list[dict[str, str]]", content["objects"])])
         except (KeyError, TypeError, ValueError) as error:
-            raise _unusable(path, f"an object in it is damaged: {error}") from error
+            raise _unusable(path, f"invalid entry: {error}") from error
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -91,27 +91,27 @@ class Inventory:
         return self._entries.get(key)
 
     def put(self, entry: Entry) -> None:
-        """Enters an object, or replaces its entry."""
+        """Adds or replaces the entry of an object."""
         if self._entries.get(entry.reference.key) != entry:
             self._entries[entry.reference.key] = entry
             self._saved = False
 
     def remove(self, key: Key) -> None:
-        """Takes an object out."""
+        """Removes the entry of an object."""
         if self._entries.pop(key, None):
             self._saved = False
 
     def others(self, keys: Collection[Key]) -> tuple[Entry, ...]:
-        """The entries of all objects but the given ones, the last applied first."""
-        found = [entry for key, entry in self._entries.items() if key not in keys]
-        return tuple(sorted(found, key=lambda entry: entry.wave, reverse=True))
+        """The entries of all objects except the given ones, the last wave first."""
+        others = [entry for key, entry in self._entries.items() if key not in keys]
+        return tuple(sorted(others, key=lambda entry: entry.wave, reverse=True))
 
     def save(self) -> None:
-        """Writes the file, whole or not at all; does nothing where nothing changed."""
+        """Writes the file atomically; does nothing if nothing changed."""
         if self._saved:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"schema": SCHEMA, "objects": [_row(one) for one in self._entries.values()]}
+        content = {"schema": SCHEMA, "objects": [_row(entry) for entry in self._entries.values()]}
         unfinished = self._path.with_name(f"{self._path.name}.new")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -138,6 +138,6 @@ def _entry(row: Mapping[str, str]) -> Entry:
 
 def _unusable(path: Path, reason: str) -> ConsoleError:
     return ConsoleError(
-        f"the inventory {path} cannot be used: {reason}",
-        "remove it where what it lists may stay in the cluster; else restore it",
+        f"{path}: the inventory of applied objects cannot be used: {reason}",
+        "restore the file, or delete it if the objects that it lists can stay in the cluster",
     )

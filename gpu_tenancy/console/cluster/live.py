@@ -1,4 +1,4 @@
-"""What an API server's metadata tells about an object: whose it is, and whether an apply changed it."""
+"""Live objects: who owns them, and whether an apply changed them, from their metadata."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
 
-_NOBODY: Final = "before-first-apply"
-"""By this name the server calls whoever wrote before it kept account."""
+_UNTRACKED: Final = "before-first-apply"
+"""The manager name that the server gives to writes before the first apply."""
 
 
 def digest(value: Mapping[str, Json]) -> str:
-    """A short stand-in for an object: the same only for the same one."""
+    """A hash of an object's content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """An object as it is on the server, or rather its metadata.
+    """The metadata of an object on the server.
 
     Attributes:
-        uid: its identity, which an object that is deleted and made anew does not keep.
-        resource_version: changes with every write, whoever writes.
-        deleting: it is on its way out, held by finalizers.
-        managed: `managedFields`: who set which fields, and when.
+        uid: its identity; an object that is deleted and created again gets another one.
+        resource_version: changes with every write of any client.
+        deleting: its deletion is pending because of finalizers or a grace period.
+        managed: `managedFields`: which manager set which fields, and when.
     """
 
     uid: str
@@ -53,32 +53,34 @@ class Live:
 
     @property
     def applied(self) -> Mapping[str, Json] | None:
-        """What our own applies left in `managedFields`; None where we never applied this object."""
+        """Our own entry in `managedFields`; None if we never applied this object."""
         return next(
             (
-                one
-                for one in self.managed
-                if one.get("manager") == FIELD_MANAGER and one.get("operation") == "Apply" and "subresource" not in one
+                entry
+                for entry in self.managed
+                if entry.get("manager") == FIELD_MANAGER
+                and entry.get("operation") == "Apply"
+                and "subresource" not in entry
             ),
             None,
         )
 
     @property
     def mark(self) -> str:
-        """A stand-in for `applied`: which fields our last apply set and nobody changed since, and when it was."""
+        """The digest of `applied`: the fields that are still as our last apply set them, and its time."""
         return digest(self.applied or {})
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """Everyone who set a field and left a name, in alphabetical order."""
-        return tuple(sorted({text_at(one, "manager") for one in self.managed} - {_NOBODY}))
+        """The known managers of any field, in alphabetical order."""
+        return tuple(sorted({text_at(entry, "manager") for entry in self.managed} - {_UNTRACKED}))
 
     def changed_since(self, before: Live) -> bool:
-        """Whether our apply, whose outcome this is, changed the object that was there `before`.
+        """Whether our apply, which returned this object, changed the object `before` it.
 
-        The same resourceVersion means no. Another one may also come from a controller that wrote a status
-        in between; then the controller's own entry in `managedFields` has moved and ours has not, for an apply
-        that changes nothing leaves its entry's time alone.
+        The same resourceVersion means no. A different one can also come from a controller that wrote the status in
+        the meantime. Then the controller's entry in `managedFields` has a new time and ours does not, because an
+        apply without changes keeps its time.
         """
         if self.resource_version == before.resource_version:
             return False

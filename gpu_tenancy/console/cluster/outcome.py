@@ -1,4 +1,4 @@
-"""What an apply did to each object, and what it could not do."""
+"""The changes and the failures of an apply, by object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "prun
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one object."""
+    """What was done to one object."""
 
     action: Action
     group: str
@@ -28,20 +28,20 @@ class Change:
 
     @classmethod
     def of(cls, action: Action, reference: Reference) -> Change:
-        """Returns what became of the object with this name."""
+        """The change of the object with this reference."""
         return cls(action, reference.group, reference.kind, reference.namespace, reference.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One object that is not as it was wanted, and why."""
+    """One object that could not be applied or deleted, and why."""
 
     reference: Reference
     why: str
 
     @classmethod
     def of(cls, reference: Reference, error: ApiError | ConsoleError) -> Failure:
-        """Puts an error in words: the server's own, but a conflict field by field."""
+        """Takes the server's message; for a conflict, one message per field."""
         conflicts = _conflicts(error) if isinstance(error, ApiError) else ()
         return cls(reference, "; ".join(conflicts) or (error.message if isinstance(error, ApiError) else str(error)))
 
@@ -50,27 +50,27 @@ class Failure:
 
 
 class ApplyError(ConsoleError):
-    """Some objects are not as they were wanted, and what comes after them was not tried.
+    """Some objects could not be applied or deleted; later waves were not attempted.
 
     Attributes:
         failures: every object that failed.
-        changes: what was done before and beside them.
+        changes: what was done to the other objects.
     """
 
     def __init__(self, failures: Sequence[Failure], changes: Sequence[Change]) -> None:
         self.failures, self.changes = tuple(failures), tuple(changes)
-        listed = "\n".join(f"  {one}" for one in self.failures)
+        listed = "\n".join(f"  {failure}" for failure in self.failures)
         count = f"{len(self.failures)} object" + ("s" if len(self.failures) > 1 else "")
         super().__init__(
-            f"{count} could not be brought to the wanted state:\n{listed}", "mend these and run again: it goes on here"
+            f"{count} could not be applied or deleted:\n{listed}", "fix the errors and run the same command again"
         )
 
 
 def _conflicts(error: ApiError) -> tuple[str, ...]:
-    """Which fields belong to whom, where an apply met fields of other managers."""
+    """One message for each field that another manager owns; empty if the error is not a conflict."""
     return tuple(
-        # The server's words are: conflict with "kubectl-scale" with subresource "scale" using apps/v1
-        f"{cause.field.removeprefix('.')}: {cause.message}; drop the field or let its manager go"
+        # The server's message is: conflict with "kubectl-scale" with subresource "scale" using apps/v1
+        f"{cause.field.removeprefix('.')}: {cause.message}; remove the field from the stack, or from the other manager"
         for cause in error.causes
         if cause.reason == "FieldManagerConflict"
     )

@@ -1,4 +1,4 @@
-"""Several requests at once, whose refusals are collected rather than raised."""
+"""Parallel requests whose errors are collected instead of raised."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _R = TypeVar("_R")
 def each(
     pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
 ) -> Iterator[tuple[Reference, _R | Failure]]:
-    """Does the work for every object, and yields what came of each as it is done.
+    """Does the work for every object, and yields each result when it is done.
 
-    What concerns one object becomes its `Failure`; a server that does not answer concerns all, and is raised.
+    An error of one object becomes its `Failure`. An API server that is not reachable affects all objects and is raised.
     """
     futures = {pool.submit(work, item): reference for reference, item in items.items()}
     for future in as_completed(futures):

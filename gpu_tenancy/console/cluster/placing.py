@@ -1,4 +1,4 @@
-"""Bringing one object to what its manifest says."""
+"""Creates, updates or replaces one object by its manifest."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _UNPROCESSABLE: Final = 422
 _IMMUTABLE: Final = re.compile(
     r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
 )
-"""How API servers and the rules of custom resources say that a field stays as it was when the object was created."""
+"""Messages of API servers and of validation rules about a field that cannot change after creation."""
 
-_GONE_WITHIN: Final = 180
-"""Seconds: what is on its way out may be a namespace, which goes when its last Pod has ended."""
+_DELETED_WITHIN: Final = 180
+"""Seconds: the object can be a namespace, which is deleted after its last Pod has ended."""
 
-_SETTLING: Final = 2.0
-"""Seconds that an API server is given, after a definition changed, to serve the new schema."""
+_SCHEMA_DELAY: Final = 2.0
+"""Seconds in which an API server must serve the new schema of a changed definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One object as it should be, and what is known of it.
+    """One object to apply, with its live state.
 
     Attributes:
-        manifest: what it should be.
-        live: what is there; None for nothing.
-        entry: what the inventory has of it.
+        manifest: its desired state.
+        live: the existing object; None if it does not exist.
+        entry: its entry in the inventory.
     """
 
     manifest: Mapping[str, Json]
@@ -49,36 +49,36 @@ class Wanted:
 
     @property
     def reference(self) -> Reference:
-        """Which object."""
+        """The object's reference."""
         return Reference.of(self.manifest)
 
 
 class Placing:
-    """Brings objects to what their manifests say; safe to share between threads."""
+    """Applies objects by their manifests; safe to share between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._settled: dict[str, float] = {}
 
     def redefined(self, groups: Iterable[str]) -> None:
-        """Takes note that kinds of these groups have just been defined, or defined anew."""
-        settled = time.monotonic() + _SETTLING
+        """Notes that definitions in these API groups have just been created or changed."""
+        settled = time.monotonic() + _SCHEMA_DELAY
         self._settled.update(dict.fromkeys(groups, settled))
 
     def place(self, wanted: Wanted) -> tuple[Action, Live]:
-        """Creates, changes, replaces or leaves alone, and returns what is there then.
+        """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
 
         Raises:
-            ApiError: the API server refuses.
-            WaitTimeoutError: an object that had to go first does not go.
+            ApiError: the API server rejects the object.
+            WaitTimeoutError: an object that must be deleted first is not deleted in time.
         """
         live, reference = wanted.live, wanted.reference
         if live and live.deleting:
-            self._cluster.wait_gone(reference, live.uid, timeout=_GONE_WITHIN)
+            self._cluster.wait_gone(reference, live.uid, timeout=_DELETED_WITHIN)
             live = None
         if live is None:
             return "created", self._apply(wanted)
-        # Objects of a kind that was defined anew are sent in any case: the new schema may refuse them.
+        # Objects of a changed definition are always sent, because the new schema can reject them.
         if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
             return "unchanged", live
         try:
@@ -86,7 +86,7 @@ class Placing:
         except ApiError as error:
             if not _may_replace(reference, error):
                 raise
-            # The garbage collector hears of custom kinds only now and then, and until then holds what waits for it.
+            # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
             self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
             return "replaced", self._apply(wanted)
         if after.uid != live.uid:
@@ -94,9 +94,9 @@ class Placing:
         return ("changed" if after.changed_since(live) else "unchanged"), after
 
     def _apply(self, wanted: Wanted) -> Live:
-        """Sends a manifest; again for a while where the API server may not serve the kind's new schema yet.
+        """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
 
-        Behind one address there may be several API servers, each of which learns of a definition by itself.
+        One address can have several API servers, each of which reads a definition by itself.
         """
         settled = self._settled.get(wanted.reference.group, 0)
         while True:
@@ -110,14 +110,14 @@ class Placing:
 
 
 def immutable(error: ApiError) -> bool:
-    """Whether all that is wrong with a manifest is that the object exists with other values already.
+    """Whether changed immutable fields are the only problem of a manifest.
 
-    A replacement that would be refused for another reason as well must not cost the object that is there.
+    If there is another problem, a replacement would be rejected after the existing object is deleted.
     """
     messages = [cause.message for cause in error.causes] or [error.message]
-    return error.status == _UNPROCESSABLE and all(_IMMUTABLE.search(one) for one in messages)
+    return error.status == _UNPROCESSABLE and all(_IMMUTABLE.search(message) for message in messages)
 
 
 def _may_replace(reference: Reference, error: ApiError) -> bool:
-    """Not a namespace or a definition: with these would go what others have in them."""
+    """Never a namespace or a definition: their deletion would delete objects of others."""
     return immutable(error) and not is_namespace(reference) and not is_definition(reference)

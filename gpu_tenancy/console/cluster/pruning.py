@@ -1,4 +1,4 @@
-"""Removing what was applied once and is no longer wanted."""
+"""Deletes objects that were applied earlier and are no longer in the stack."""
 
 from __future__ import annotations
 
@@ -21,58 +21,63 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.cluster.inventory import Entry, Inventory
     from gpu_tenancy.console.cluster.references import Key, Reference
 
-_GONE_WITHIN: Final = 60
+_DELETED_WITHIN: Final = 60
 _EMPTY_WITHIN: Final = 180
-"""Seconds: a namespace goes when its last Pod has ended, and a Pod may take its time for that."""
+"""Seconds: a namespace is deleted after its last Pod has ended, which takes up to the Pod's grace period."""
 
 
 class Pruning:
-    """Removes what an inventory has and nobody wants any more.
+    """Deletes the objects of an inventory that are no longer in the stack.
 
-    Waves go in reverse, each when the one after it is gone. What lives in a namespace that goes too is left to it,
-    and it goes when the last of that would: a volume must outlive the claim that holds it. What somebody else
-    deleted, or made anew under the same name, is forgotten.
+    Waves are deleted in reverse order, each after the later wave is deleted. The objects of a namespace that is also
+    deleted are left to it, and it takes the turn of the latest of them: a volume must outlive its claim. Entries
+    of objects that others deleted or created again are removed.
     """
 
     def __init__(self, cluster: Cluster, pool: Executor, inventory: Inventory, done: Callable[[Change], None]) -> None:
-        """Takes what it works with; `done` hears of each object that is gone."""
+        """Sets the dependencies; `done` is called for each deleted object."""
         self._cluster, self._pool, self._inventory, self._done = cluster, pool, inventory, done
 
     def run(self, wanted: Collection[Key]) -> list[Failure]:
-        """Deletes everything but what is wanted, waits until it is gone, and returns what is still there."""
-        leaving = [found for one in self._inventory.others(wanted) if (found := self._served(one))]
-        found = survey(self._cluster, self._pool, (one.reference for one in leaving))
-        failures = [one for one in found.values() if isinstance(one, Failure)]
+        """Deletes all objects except the wanted ones, waits, and returns a failure for each that still exists."""
+        stale = [served for entry in self._inventory.others(wanted) if (served := self._served(entry))]
+        existing = survey(self._cluster, self._pool, (entry.reference for entry in stale))
+        failures = [live for live in existing.values() if isinstance(live, Failure)]
         if failures:
             return failures
-        there: list[Entry] = []
-        for one in leaving:
-            live = found[one.reference]
-            if isinstance(live, Live) and ours(one, live):
-                there.append(replace(one, uid=live.uid))
+        owned: list[Entry] = []
+        for entry in stale:
+            live = existing[entry.reference]
+            if isinstance(live, Live) and ours(entry, live):
+                owned.append(replace(entry, uid=live.uid))
             else:
-                self._inventory.remove(one.reference.key)
-        return self._remove_in_order(there)
+                self._inventory.remove(entry.reference.key)
+        return self._remove_in_order(owned)
 
     def _served(self, entry: Entry) -> Entry | None:
-        """The entry in a version that there still is; where the kind itself is gone, so is the object."""
+        """The entry in a served API version; None if the kind, and with it the object, no longer exists."""
         reference = self._cluster.served(entry.reference)
         if reference:
             return replace(entry, reference=reference)
         self._inventory.remove(entry.reference.key)
         return None
 
-    def _remove_in_order(self, there: Sequence[Entry]) -> list[Failure]:
-        going = {one.reference.name for one in there if is_namespace(one.reference)}
-        inside = [one for one in there if one.reference.namespace in going]
-        # A namespace takes all that is in it along, so it goes when the last of that would.
-        latest = {name: max(one.wave for one in inside if one.reference.namespace == name) for name in _homes(inside)}
-        alone = [
-            replace(one, wave=max(one.wave, latest.get(one.reference.name, 0))) if is_namespace(one.reference) else one
-            for one in there
-            if one.reference.namespace not in going
+    def _remove_in_order(self, entries: Sequence[Entry]) -> list[Failure]:
+        namespaces = {entry.reference.name for entry in entries if is_namespace(entry.reference)}
+        inside = [entry for entry in entries if entry.reference.namespace in namespaces]
+        # The deletion of a namespace deletes its objects, so it takes the turn of the latest of them.
+        latest: dict[str, int] = {}
+        for entry in inside:
+            name = entry.reference.namespace
+            latest[name] = max(entry.wave, latest.get(name, 0))
+        separate = [
+            replace(entry, wave=max(entry.wave, latest.get(entry.reference.name, 0)))
+            if is_namespace(entry.reference)
+            else entry
+            for entry in entries
+            if entry.reference.namespace not in namespaces
         ]
-        for _, wave in groupby(sorted(alone, key=lambda one: -one.wave), key=lambda one: one.wave):
+        for _, wave in groupby(sorted(separate, key=lambda entry: -entry.wave), key=lambda entry: entry.wave):
             failures = self._remove(tuple(wave), inside=inside)
             if failures:
                 return failures
@@ -84,34 +89,30 @@ class Pruning:
             if is_namespace(entry.reference):
                 empty(self._cluster, entry.reference.name)
 
-        def await_end(entry: Entry) -> None:
-            within = _EMPTY_WITHIN if is_namespace(entry.reference) else _GONE_WITHIN
+        def await_deletion(entry: Entry) -> None:
+            within = _EMPTY_WITHIN if is_namespace(entry.reference) else _DELETED_WITHIN
             self._cluster.wait_gone(entry.reference, entry.uid, timeout=within)
 
-        # All are told to go before any is waited for: a namespace takes five seconds however little it has.
-        going = {one.reference: one for one in entries}
+        # All deletions start before the first wait: a namespace takes five seconds even if it is empty.
+        deleting = {entry.reference: entry for entry in entries}
         failures: list[Failure] = []
-        for reference, outcome in each(self._pool, delete, going.copy()):
+        for reference, outcome in each(self._pool, delete, deleting.copy()):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
-                del going[reference]
-        for reference, outcome in each(self._pool, await_end, going):
+                del deleting[reference]
+        for reference, outcome in each(self._pool, await_deletion, deleting):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
-            homed = [one.reference for one in inside if one.reference.namespace == reference.name]
-            for one in homed if is_namespace(reference) else ():
-                self._gone(one)
-            self._gone(reference)
+            members = [entry.reference for entry in inside if entry.reference.namespace == reference.name]
+            for member in members if is_namespace(reference) else ():
+                self._deleted(member)
+            self._deleted(reference)
         self._inventory.save()
         return failures
 
-    def _gone(self, reference: Reference) -> None:
+    def _deleted(self, reference: Reference) -> None:
         self._inventory.remove(reference.key)
         if is_definition(reference):
             self._cluster.forget_kinds()
         self._done(Change.of("pruned", reference))
-
-
-def _homes(inside: Sequence[Entry]) -> set[str]:
-    return {one.reference.namespace for one in inside}

@@ -1,4 +1,4 @@
-"""How one object among all is named."""
+"""References to objects: API version, kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
 Key: TypeAlias = tuple[str, str, str, str]
-"""Group, kind, namespace and name: an object's identity, which no change of version touches."""
+"""Group, kind, namespace and name: an object's identity in every API version."""
 
 
 class Reference(NamedTuple):
-    """Names one object, whether it is there or not.
+    """The reference to one object, which may or may not exist.
 
     Attributes:
-        api_version: group and version to speak to it in, such as `apps/v1`.
+        api_version: group and version for requests, such as `apps/v1`.
         kind: such as `Deployment`.
         name: `metadata.name`.
-        namespace: `metadata.namespace`; empty for what belongs to the whole cluster.
+        namespace: `metadata.namespace`; empty for cluster-scoped objects.
     """
 
     api_version: str
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> Reference:
-        """Returns the name that a manifest gives itself."""
+        """The reference to the object of a manifest."""
         name, namespace = text_at(manifest, "metadata", "name"), text_at(manifest, "metadata", "namespace")
         return cls(text_at(manifest, "apiVersion"), text_at(manifest, "kind"), name, namespace)
 
@@ -43,7 +43,7 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The identity: two references to one object in two versions have the same."""
+        """The identity, which is the same for all API versions of an object."""
         return self.group, self.kind, self.namespace, self.name
 
     def __str__(self) -> str:
@@ -52,10 +52,10 @@ class Reference(NamedTuple):
 
 
 def is_namespace(reference: Reference) -> bool:
-    """Whether an object is a namespace, with which everything in it goes."""
+    """Whether an object is a namespace, whose deletion deletes everything in it."""
     return (reference.group, reference.kind) == ("", "Namespace")
 
 
 def is_definition(reference: Reference) -> bool:
-    """Whether an object defines a kind, with which every object of the kind goes."""
+    """Whether an object is a custom resource definition, whose deletion deletes every object of its kind."""
     return (reference.group, reference.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")

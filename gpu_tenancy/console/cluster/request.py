@@ -1,4 +1,4 @@
-"""One request to an API server, in the server's own words."""
+"""HTTP requests to an API server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
 FIELD_MANAGER: Final = "gpu-tenancy"
-"""By this name the API server remembers which fields are ours."""
+"""The field manager for our fields."""
 
 CONNECTIONS: Final = 8
-"""Connections that are kept alive, and so the requests that are worth sending at once."""
+"""Number of connections that are kept alive, and of parallel requests."""
 
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 DISCOVERY: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
-"""Asks for every group, version and kind in one answer."""
+"""Requests every group, version and kind in one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Request:
         method: the HTTP method.
         path: from the server's root, such as `/api/v1/namespaces`.
         query: parameters; empty ones are not sent.
-        body: what is sent, as JSON.
-        content_type: what the body is.
-        accept: what the answer should be.
+        body: JSON content.
+        content_type: media type of the body.
+        accept: media type of the answer.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Request:
 
 
 def writing(*, dry_run: bool = False, force: bool = False) -> dict[str, str]:
-    """Parameters of whatever writes: in our name, and no field that the kind does not have."""
+    """Query parameters for write requests: our field manager, and strict field validation."""
     return {
         "fieldManager": FIELD_MANAGER,
         "fieldValidation": "Strict",
@@ -55,5 +55,5 @@ def writing(*, dry_run: bool = False, force: bool = False) -> dict[str, str]:
 
 
 def partial(kind: str = "PartialObjectMetadata", *, wanted: bool) -> str:
-    """Accepts nothing but the metadata of an object, or of a list of objects, where this is wanted."""
+    """The Accept header; if `wanted`, for the metadata of an object or a list only."""
     return f"{JSON};as={kind};g=meta.k8s.io;v=v1" if wanted else JSON

@@ -1,4 +1,4 @@
-"""What is there before an apply, in as few requests as tell it."""
+"""Reads the live objects before an apply, in few requests."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ if TYPE_CHECKING:
 
 
 def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) -> dict[Reference, Live | Failure | None]:
-    """Returns the metadata of each object: None for one that is not there, a failure where it cannot be told.
+    """Returns the metadata of each object; None if it does not exist, a failure if it cannot be read.
 
-    One object of a kind is asked for by name, several are picked from a list of their namespace, or of the
-    whole cluster where they live in several.
+    One object of a kind is read by name. Several are read by a list of their namespace, or of all namespaces if they
+    are in more than one.
     """
     kinds: dict[tuple[str, str], list[Reference]] = defaultdict(list)
-    for one in references:
-        kinds[one.api_version, one.kind].append(one)
-    found: dict[Reference, Live | Failure | None] = {}
-    questions = {same[0]: same for same in kinds.values()}
-    for first, answer in each(pool, lambda same: _lives(cluster, same), questions):
-        for one in questions[first]:
-            found[one] = Failure(one, answer.why) if isinstance(answer, Failure) else answer.get(one)
-    return found
+    for reference in references:
+        kinds[reference.api_version, reference.kind].append(reference)
+    existing: dict[Reference, Live | Failure | None] = {}
+    queries = {same_kind[0]: same_kind for same_kind in kinds.values()}
+    for first, answer in each(pool, lambda same_kind: _lives(cluster, same_kind), queries):
+        for reference in queries[first]:
+            failed = isinstance(answer, Failure)
+            existing[reference] = Failure(reference, answer.why) if failed else answer.get(reference)
+    return existing
 
 
 def look(cluster: Cluster, reference: Reference) -> Live | None:
-    """Returns the metadata of one object; None where it is not there."""
-    found = cluster.get(*reference, metadata_only=True)
-    return Live.of(found) if found else None
+    """Returns the metadata of one object; None if it does not exist."""
+    metadata = cluster.get(*reference, metadata_only=True)
+    return Live.of(metadata) if metadata else None
 
 
 def ours(entry: Entry | None, live: Live) -> bool:
-    """Whether an object is the one that we applied, and not another that took its name.
+    """Whether an object is the one that we applied, and not another with the same name.
 
-    A run that was killed leaves objects whose identity it could not write down any more. They carry our name as
-    their manager; but a server keeps no account of a manifest that sets no field, such as a bare Namespace. Then
-    it counts that we were about to create it and that nobody else signed it.
+    A killed run leaves objects without a uid in the inventory. They have our field manager, except objects whose
+    manifest sets no field, such as a plain Namespace. Those are ours if they are in the inventory and have no other
+    field manager.
     """
     if live.applied is not None:
         return True
@@ -55,14 +56,14 @@ def ours(entry: Entry | None, live: Live) -> bool:
     return entry.uid == live.uid if entry.uid else not live.managers
 
 
-def _lives(cluster: Cluster, same: Sequence[Reference]) -> dict[Reference, Live]:
-    """The metadata of those objects of one kind that are there."""
-    first = same[0]
-    if len(same) == 1:
+def _lives(cluster: Cluster, same_kind: Sequence[Reference]) -> dict[Reference, Live]:
+    """The metadata of the existing objects among those of one kind."""
+    first = same_kind[0]
+    if len(same_kind) == 1:
         live = look(cluster, first)
         return {first: live} if live else {}
-    namespaces = {one.namespace for one in same}
+    namespaces = {reference.namespace for reference in same_kind}
     namespace = namespaces.pop() if len(namespaces) == 1 else ""
     listed = cluster.list(first.api_version, first.kind, namespace=namespace, metadata_only=True)
-    wanted = set(same)
-    return {name: Live.of(one) for one in listed if (name := Reference.of(one)) in wanted}
+    wanted = set(same_kind)
+    return {name: Live.of(item) for item in listed if (name := Reference.of(item)) in wanted}

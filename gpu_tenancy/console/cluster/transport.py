@@ -1,4 +1,4 @@
-"""The one module that touches the `kubernetes` package: its kubeconfig reader, credentials and connections."""
+"""The only module that uses the `kubernetes` package: for kubeconfig, credentials and connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT: Final = (5.0, 60.0)
 _REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
-"""Not POST: whose answer is lost may have created its object."""
+"""Not POST, because a request whose answer is lost can have created its object."""
 
 
 class _Answer(Protocol):
@@ -37,7 +37,7 @@ class _Answer(Protocol):
 
 
 class _Client(Protocol):
-    """What is used of `kubernetes.client.ApiClient`, whose own methods have no types."""
+    """The used methods of `kubernetes.client.ApiClient`, which has no types."""
 
     def param_serialize(
         self,
@@ -63,7 +63,7 @@ class _Client(Protocol):
 
 
 class Transport:
-    """Sends requests with the server, credentials and trust of a kubeconfig; safe to share between threads."""
+    """Sends requests with the server, credentials and CA of a kubeconfig; safe to share between threads."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
         configuration = Configuration()
@@ -71,7 +71,7 @@ class Transport:
             load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
         except (ConfigException, OSError) as error:
             raise ConsoleError(
-                f"{kubeconfig} does not say how to reach a cluster: {error}", "name another kubeconfig or context"
+                f"{kubeconfig}: invalid kubeconfig: {error}", "specify another kubeconfig or context"
             ) from error
         configuration.connection_pool_maxsize = CONNECTIONS
         configuration.retries = Retry(
@@ -81,11 +81,11 @@ class Transport:
         self._client = cast("_Client", ApiClient(configuration))
 
     def send(self, request: Request) -> bytes:
-        """Returns the answer's content.
+        """Returns the body of the answer.
 
         Raises:
-            ApiError: the server refused.
-            UnreachableError: no answer came.
+            ApiError: the server rejected the request.
+            UnreachableError: the server did not answer.
         """
         method, url, headers, _, _ = self._client.param_serialize(
             request.method,
@@ -94,17 +94,17 @@ class Transport:
             header_params={"Accept": request.accept, "Content-Type": request.content_type},
             auth_settings=["BearerToken"],
         )
-        # The package makes JSON itself of what it sends as JSON.
+        # The package itself serializes bodies whose content type is JSON.
         body = request.body if request.body is None or "json" in request.content_type else json.dumps(request.body)
         try:
             answer = self._client.call_api(method, url, headers, body, _request_timeout=_TIMEOUT)
             content = answer.read()
         except (HTTPError, ApiException) as error:
             raise UnreachableError(self.server, error) from error
-        if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own range
+        if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
             raise api_error(answer.status, answer.reason, content)
         return content
 
     def close(self) -> None:
-        """Gives the connections back."""
+        """Closes the connections."""
         self._client.close()

@@ -1,4 +1,4 @@
-"""Waiting for what an API server or a controller does in its own time."""
+"""Waits for asynchronous work of an API server or a controller."""
 
 from __future__ import annotations
 
@@ -23,56 +23,58 @@ def wait_for(
     what: str,
     timeout: float = 60,
     poll: float = 0.25,
-    mend: Callable[[], str] = lambda: "try again",
+    fix: Callable[[], str] = lambda: "run the same command again",
 ) -> _T:
-    """Asks until there is an answer, and returns it.
+    """Polls a condition until it returns a value, and returns the value.
 
-    The first questions follow one another quickly, the later ones every `poll` seconds: most of what is
-    waited for takes a few milliseconds.
+    The pause between two polls grows from 10 ms to `poll` seconds, because most conditions are met within
+    milliseconds.
 
     Args:
-        condition: returns what is waited for; None or False as long as it is not there.
-        what: what is waited for, for the message: `Namespace ml to be gone`.
-        timeout: seconds until giving up.
-        poll: most seconds between two questions.
-        mend: tells what to do where it never comes.
+        condition: returns None or False while it is not met.
+        what: the condition, for the message: `Namespace ml to be deleted`.
+        timeout: in seconds.
+        poll: maximum seconds between two polls.
+        fix: returns the fix for the message.
 
     Raises:
-        WaitTimeoutError: it did not come in time.
+        WaitTimeoutError: the condition was not met within the timeout.
     """
     end = time.monotonic() + timeout
     pause = min(_FIRST_PAUSE, poll)
     while True:
-        found = condition()
-        if found is not None and found is not False:
-            return found
+        value = condition()
+        if value is not None and value is not False:
+            return value
         if time.monotonic() >= end:
-            raise WaitTimeoutError(f"waited {timeout:g} s in vain for {what}", mend())
+            raise WaitTimeoutError(f"timed out after {timeout:g} s waiting for {what}", fix())
         time.sleep(pause)
         pause = min(pause * 2, poll)
 
 
 def condition(manifest: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
-    """One of the conditions that an object's controller states, such as `Ready`; empty where it does not yet."""
-    for one in maps_at(manifest, "status", "conditions"):
-        if text_at(one, "type") == kind:
-            return one
+    """A status condition of an object, such as `Ready`; empty if it is not set."""
+    for item in maps_at(manifest, "status", "conditions"):
+        if text_at(item, "type") == kind:
+            return item
     return {}
 
 
 def is_true(manifest: Mapping[str, Json], kind: str) -> bool:
-    """Whether an object's controller states a condition, and that it holds."""
+    """Whether a status condition of an object is True."""
     return text_at(condition(manifest, kind), "status") == "True"
 
 
 def holders(manifest: Mapping[str, Json] | None) -> str:
-    """Says what an object tells about why it is not as it should be: its finalizers and its conditions."""
+    """The finalizers and conditions of an object, which explain why it is not deleted or not ready."""
     if manifest is None:
-        return "it is not there; see what should make it"
+        return "the object does not exist; check the controller that creates it"
     finalizers = at(manifest, "metadata", "finalizers")
-    told = [f"finalizer {one}" for one in (finalizers if isinstance(finalizers, list) else ())]
-    told += [
-        " ".join(text_at(one, key) for key in ("type", "status", "message")).strip()
-        for one in maps_at(manifest, "status", "conditions")
+    reasons = [f"finalizer {finalizer}" for finalizer in (finalizers if isinstance(finalizers, list) else ())]
+    reasons += [
+        " ".join(text_at(item, key) for key in ("type", "status", "message")).strip()
+        for item in maps_at(manifest, "status", "conditions")
     ]
-    return "it says: " + "; ".join(told) if told else "it tells nothing about why; see its controller's log"
+    if not reasons:
+        return "the object has no finalizers and no conditions; check the log of its controller"
+    return "check its finalizers and conditions: " + "; ".join(reasons)

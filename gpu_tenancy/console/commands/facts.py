@@ -1,4 +1,4 @@
-"""Commands about what a stack may say: clouds, machines, the schema of its file."""
+"""Reference commands: cloud capabilities, machine types, and the schema of stack files."""
 
 import json
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 
@@ -19,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def clouds() -> None:
-    """What each cloud can do with a node pool: ways to buy machines, drivers, partitions, networks.
+    """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
 
     [dim]tenancy clouds[/dim]
     """
@@ -29,9 +28,9 @@ def clouds() -> None:
 
 
 def machines(
-    cloud: Annotated[str | None, typer.Option(help="Only this cloud's: aws, gcp or azure.")] = None,
+    cloud: Annotated[str | None, typer.Option(help="Show one cloud only: aws, gcp or azure.")] = None,
 ) -> None:
-    """The machines that a stack may name, with what pods have of them and what they cost.
+    """List the machine types that a stack can use, with allocatable resources and prices.
 
     [dim]tenancy machines --cloud gcp[/dim]
     """
@@ -40,17 +39,15 @@ def machines(
     from gpu_tenancy.model.problems import nearest  # noqa: PLC0415 - as above
 
     if cloud is not None and cloud not in cloud_tables():
-        terminal.err.print(
-            f"[red]error[/red] there are no machines of {escape(cloud)}; {nearest(cloud, cloud_tables())}"
-        )
+        terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
         raise typer.Exit(terminal.STACK_WRONG)
     terminal.out.print(machines_table(cloud), highlight=False)
 
 
 def schema(
-    out: Annotated[Path | None, typer.Option(help="File to write; left out, it is printed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
-    """The JSON schema of a stack's file, by which editors check and complete.
+    """Print the JSON schema of stack files, for validation and completion in editors.
 
     [dim]tenancy schema --out stacks/schema.json[/dim]
     """

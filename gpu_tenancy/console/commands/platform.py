@@ -1,4 +1,4 @@
-"""Commands about the embedded platform: a stack on it, its parts, its end."""
+"""Commands for the embedded platform: start it with a stack, show its status, remove it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,12 +21,12 @@ def register(app: typer.Typer) -> None:
 
 def up(
     stack: StackName = "local",
-    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
     project: ProjectFolder = None,
 ) -> None:
-    """A stack on the embedded platform: a real API server and scheduler, with nodes that carry the pools' GPUs.
+    """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
 
-    By `pulumi up` where the CLI is on the PATH, else by server-side apply of the preview's objects.
+    Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 2 if a guarantee is not met.
 
     [dim]tenancy up local[/dim]
     """
@@ -39,7 +39,7 @@ def up(
 
         def foreshow(found: "Preview") -> None:
             page = write_forecast(found, out / stack)
-            terminal.report(f"report of the stack, to read meanwhile: {page}")
+            terminal.report(f"preview of the stack: {page}")
 
         result = bring_up(stack, Platform(), terminal.report, project_folder(project), foreshow=foreshow)
         show.outcome(terminal.out, result)
@@ -50,7 +50,7 @@ def up(
 
 
 def down() -> None:
-    """Ends the embedded platform: no process and no file is left but what was built and downloaded.
+    """Stop the embedded platform and delete its data. Downloaded and built programs are kept.
 
     [dim]tenancy down[/dim]
     """
@@ -58,11 +58,11 @@ def down() -> None:
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
 
         Platform().down(terminal.report)
-        terminal.out.print("the embedded platform is gone")
+        terminal.out.print("embedded platform removed")
 
 
 def status() -> None:
-    """Which parts of the embedded platform run, and which stack it carries. Exit code 1 where a part does not run.
+    """Show which parts of the embedded platform are running, and its stack. Exit code 1 if a part is not running.
 
     [dim]tenancy status[/dim]
     """
@@ -72,10 +72,11 @@ def status() -> None:
         platform = Platform()
         parts = platform.status()
         for part in parts:
-            terminal.out.print(f"{part.part:26}{f'pid {part.pid}' if part.runs else 'does not run'}", highlight=False)
+            terminal.out.print(f"{part.part:26}{f'pid {part.pid}' if part.runs else 'not running'}", highlight=False)
         carried = platform.carried()
         if carried:
-            words = f"\nstack {carried[0]}, by {carried[1]}\nkubeconfig {platform.kubeconfig}"
-            terminal.out.print(words, highlight=False)
+            stack, engine = carried
+            terminal.out.print(f"\nstack       {stack}, deployed with {engine}", highlight=False)
+            terminal.out.print(f"kubeconfig  {platform.kubeconfig}", highlight=False)
         if not all(part.runs for part in parts):
             raise typer.Exit(terminal.STACK_WRONG)

@@ -1,4 +1,4 @@
-"""The command of a pull request: what a stack will be, what changes, which rules break, what is promised and paid."""
+"""The command `preview`: resources, changes, policy violations, guarantees and costs of a stack."""
 
 import sys
 from pathlib import Path
@@ -23,25 +23,30 @@ def preview(  # noqa: PLR0913 - each is an option
     stack: StackName,
     *,
     base: Annotated[
-        str | None, typer.Option(metavar="REF", help="A git ref: what changes against it, in every table.")
+        str | None, typer.Option(metavar="REF", help="Git ref (branch, tag or commit) to compare with.")
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="A policy pack that judges it: `workloads`, `clouds`, FOLDER, or FOLDER=CONFIG.json; may be repeated."
+            help="Policy pack to evaluate: `workloads`, `clouds`, FOLDER or FOLDER=CONFIG.json. Can be repeated."
         ),
     ] = None,
     pulumi_preview: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `pulumi preview --json` printed: what really changes in the cloud."),
+        typer.Option(
+            metavar="FILE",
+            help="Output of `pulumi preview --json`, to show the changes against the deployed resources.",
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report (HTML, Markdown, JSON) and the objects, as YAML.")
+        Path | None, typer.Option(help="Folder for the report (HTML, Markdown, JSON) and the objects (YAML).")
     ] = None,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The review as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON only.")] = False,
 ) -> None:
-    """What a stack will be, without cloud, cluster, login or Pulumi's CLI; exit code 2 where a mandatory rule breaks.
+    """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
+
+    Exit code 2 if a mandatory policy is violated.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
@@ -56,8 +61,8 @@ def preview(  # noqa: PLR0913 - each is an option
         terminal.progress(f"rendering {stack}")
         found = projects.preview(stack, folder)
         if base:
-            terminal.progress(f"rendering it as it is at {base}")
-        chosen = [choose(each, found.stack.environment, folder) for each in policy or ()]
+            terminal.progress(f"rendering {stack} at {base}")
+        chosen = [choose(pack, found.stack.environment, folder) for pack in policy or ()]
         seen = review(
             found,
             folder,
@@ -75,7 +80,7 @@ def preview(  # noqa: PLR0913 - each is an option
 
 
 def _show(found: "Preview", seen: "Review", written: str) -> None:
-    """The verdict; then what changes, or all there will be where nothing is compared; promises, pools, rules."""
+    """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
     from gpu_tenancy.console import show  # noqa: PLC0415 - as above
     from gpu_tenancy.console.offline.tree import tree  # noqa: PLC0415 - as above
     from gpu_tenancy.console.review import text  # noqa: PLC0415 - as above
@@ -87,7 +92,7 @@ def _show(found: "Preview", seen: "Review", written: str) -> None:
     if seen.comparison or seen.real:
         text.show_changes(out, changes)
         if not changes:
-            out.print("nothing changes")
+            out.print("no changes")
     else:
         out.print(tree(found.rendered))
     out.print()
@@ -103,7 +108,7 @@ def _show(found: "Preview", seen: "Review", written: str) -> None:
 
 
 def _write(found: "Preview", seen: "Review", out: Path) -> str:
-    """Writes the report and the objects; says where."""
+    """Writes the report, the objects and the Helm values; returns the lines that name the files."""
     from gpu_tenancy.console.offline.objects import write  # noqa: PLC0415 - as above
     from gpu_tenancy.console.offline.releases import write_releases  # noqa: PLC0415 - as above
     from gpu_tenancy.console.review.build import as_json  # noqa: PLC0415 - as above
@@ -116,5 +121,5 @@ def _write(found: "Preview", seen: "Review", out: Path) -> str:
     for name, content in texts.items():
         (out / name).write_text(content, encoding="utf-8")
     lines = [f"{len(objects)} objects in {out / 'objects'}"]
-    lines += [f"{len(releases)} Helm releases with their values in {out / 'releases'}"] if releases else []
-    return "\n".join([*lines, f"report {out / 'report.html'}, and as Markdown and JSON beside it"])
+    lines += [f"{len(releases)} Helm releases (values) in {out / 'releases'}"] if releases else []
+    return "\n".join([*lines, f"report in {out / 'report.html'} (also report.md and report.json)"])

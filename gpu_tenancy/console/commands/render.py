@@ -1,4 +1,4 @@
-"""Commands for pipelines: a tree for Argo CD or Flux, the stacks that a change concerns, one comment of all reports."""
+"""Commands for pipelines: manifests for GitOps tools, the stacks that a change affects, pull request comments."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Target(StrEnum):
-    """Who applies a tree."""
+    """The tool that applies the manifests."""
 
     ARGOCD = "argocd"
     FLUX = "flux"
@@ -38,20 +38,25 @@ def register(app: typer.Typer) -> None:
 
 def render(  # noqa: PLR0913 - each is an option
     stack: StackName,
-    out: Annotated[Path, typer.Option(help="Folder of the tree; what an earlier run wrote there and is gone, goes.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder to write. Stale generated files are deleted; other files are kept.")
+    ],
     *,
-    target: Annotated[Target, typer.Option("--for", help="Who applies it.")] = Target.PLAIN,
-    repo: Annotated[str, typer.Option(help="argocd: address of the repository in which the tree will be.")] = "",
-    revision: Annotated[str, typer.Option(help="argocd: branch, tag or commit of it.")] = "main",
+    target: Annotated[Target, typer.Option("--for", help="Tool that applies the manifests.")] = Target.PLAIN,
+    repo: Annotated[str, typer.Option(help="argocd: URL of the git repository that has the folder.")] = "",
+    revision: Annotated[str, typer.Option(help="argocd: branch, tag or commit of the repository.")] = "main",
     path: Annotated[
-        str, typer.Option(help="argocd, flux: the tree's folder in the repository; left out, where OUT is in this one.")
+        str,
+        typer.Option(
+            help="argocd, flux: path of the folder in its repository. Default: the path of OUT in this repository."
+        ),
     ] = "",
-    source: Annotated[str, typer.Option(help="flux: the GitRepository in flux-system.")] = "flux-system",
+    source: Annotated[str, typer.Option(help="flux: name of the GitRepository in flux-system.")] = "flux-system",
     project: ProjectFolder = None,
 ) -> None:
-    """A tree of files that Argo CD, Flux or kubectl applies, in an order in which each finds what it needs.
+    """Write a stack as manifests for Argo CD, Flux or kubectl, in dependency order.
 
-    Nothing secret is written. Resources of a cloud stay with Pulumi, and are named.
+    Secrets are never written. Cloud resources stay with Pulumi and are listed.
 
     [dim]tenancy render prod-aws --out clusters/prod --for flux[/dim]
     """
@@ -62,31 +67,31 @@ def render(  # noqa: PLR0913 - each is an option
         from gpu_tenancy.console.show import problems  # noqa: PLC0415
 
         if target is Target.ARGOCD and not repo:
-            raise ConsoleError("Argo CD must know where the tree will be", "add --repo https://git.example.com/it.git")
-        found = projects.preview(stack, projects.project_folder(project)).rendered
-        if refused := refusals(found):
-            problems(terminal.err, refused, f"a tree of stack {stack}")
+            raise ConsoleError("--for argocd requires --repo", "add --repo https://git.example.com/it.git")
+        rendered = projects.preview(stack, projects.project_folder(project)).rendered
+        if refused := refusals(rendered):
+            problems(terminal.err, refused, f"the manifests of stack {stack}")
             raise typer.Exit(terminal.STACK_WRONG)
-        parts = pieces(found)
+        parts = pieces(rendered)
         written = write_texts(_files(stack, parts, target, out, (repo, revision, path, source)), out)
-        releases = sum(1 for one in parts if one.release)
-        waves = len({one.wave for one in parts})
-        told = f"{len(parts) - releases} objects and {releases} Helm releases in {waves} waves"
-        terminal.out.print(f"{told}: {len(written)} files in {escape(str(out))}", highlight=False)
-        if cloud := stays(found):
-            terminal.out.print(f"{len(cloud)} resources of the cloud stay with Pulumi:", highlight=False)
+        releases = sum(1 for part in parts if part.release)
+        waves = len({part.wave for part in parts})
+        summary = f"{len(parts) - releases} objects and {releases} Helm releases in {waves} waves"
+        terminal.out.print(f"{summary}: {len(written)} files in {escape(str(out))}", highlight=False)
+        if cloud := stays(rendered):
+            terminal.out.print(f"{len(cloud)} cloud resources stay with Pulumi:", highlight=False)
             for kind, name in cloud:
                 terminal.out.print(f"  {escape(kind)} {escape(name)}", highlight=False)
 
 
 def _files(
-    stack: str, parts: "Sequence[Piece]", target: Target, out: Path, words: tuple[str, str, str, str]
+    stack: str, parts: "Sequence[Piece]", target: Target, out: Path, options: tuple[str, str, str, str]
 ) -> "Files":
     from gpu_tenancy.console.gitops.argocd import Repository, argocd  # noqa: PLC0415 - as above
     from gpu_tenancy.console.gitops.flux import flux  # noqa: PLC0415
     from gpu_tenancy.console.gitops.plain import plain  # noqa: PLC0415
 
-    repo, revision, path, source = words
+    repo, revision, path, source = options
     match target:
         case Target.ARGOCD:
             return argocd(stack, parts, Repository(repo, path or _place(out), revision))
@@ -97,39 +102,41 @@ def _files(
 
 
 def _place(out: Path) -> str:
-    """Where a folder is in its git repository.
+    """The path of a folder in its git repository.
 
     Raises:
-        ConsoleError: it is in none.
+        ConsoleError: git is not installed, or the folder is not in a git repository.
     """
-    there = out.resolve()
-    nearest = next(each for each in (there, *there.parents) if each.is_dir())
+    folder = out.resolve()
+    existing = next(place for place in (folder, *folder.parents) if place.is_dir())
     try:
         done = subprocess.run(
-            ["git", "-C", str(nearest), "rev-parse", "--show-toplevel"], check=False, capture_output=True, text=True
+            ["git", "-C", str(existing), "rev-parse", "--show-toplevel"], check=False, capture_output=True, text=True
         )
     except FileNotFoundError as error:
-        raise ConsoleError("there is no git on the PATH, so nobody knows where the tree will be", _SAY) from error
+        raise ConsoleError(f"{out}: path in the git repository unknown: git is not on the PATH", _FIX) from error
     if done.returncode:
-        raise ConsoleError(f"{out} is in no git repository, so nobody knows where the tree will be", _SAY)
-    return there.relative_to(Path(done.stdout.strip()).resolve()).as_posix()
+        raise ConsoleError(f"{out}: path in the git repository unknown: not in a git repository", _FIX)
+    return folder.relative_to(Path(done.stdout.strip()).resolve()).as_posix()
 
 
-_SAY = "add --path clusters/prod"
+_FIX = "specify it, such as --path clusters/prod"
 
 
 def changed(
-    base: Annotated[str, typer.Option(help="A git ref: a branch, tag or commit.")],
+    base: Annotated[str, typer.Option(help="Git ref (branch, tag or commit) to compare with.")],
     among: Annotated[
-        str | None, typer.Option(help="Only these: names between spaces or commas, or a list of JSON.")
+        str | None, typer.Option(help="List these stacks only: names separated by spaces or commas, or a JSON list.")
     ] = None,
     project: ProjectFolder = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="A list of names, for a pipeline's matrix.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list of names, for the matrix of a pipeline.")
+    ] = False,
 ) -> None:
-    """The stacks that differ from a git ref: by their own file, or all where program, catalogue or packs changed.
+    """List the stacks that a change affects: by their own file, or all if the program, catalogue or policies changed.
 
-    Names alone go to the standard output, one a line; why, and which stacks are gone, beside it.
+    Prints one name per line. Reasons and removed stacks are printed on standard error.
 
     [dim]tenancy changed --base origin/main[/dim]
     """
@@ -138,32 +145,32 @@ def changed(
         from gpu_tenancy.console.gitops.changed import listed  # noqa: PLC0415
         from gpu_tenancy.console.project import project_folder  # noqa: PLC0415
 
-        found = find(project_folder(project), base)
+        affected = find(project_folder(project), base)
         only = None if among is None else frozenset(listed(among))
-        names = [name for name in found.stacks if only is None or name in only]
+        names = [name for name in affected.stacks if only is None or name in only]
         for name in names:
-            terminal.report(f"{escape(name)}: {escape('; '.join(found.stacks[name]))}")
-        for name in found.gone:
-            terminal.report(
-                f"{escape(name)} has no file any more; `pulumi destroy -s {escape(name)}` ends what it made"
-            )
+            terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
+        for name in affected.gone:
+            terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
         sys.stdout.write(json.dumps(names) + "\n" if as_json else "".join(f"{name}\n" for name in names))
 
 
 def comment(
-    reports: Annotated[Path, typer.Argument(help="Folder of one folder a stack: exit-code, report.md, errors.txt.")],
+    reports: Annotated[
+        Path, typer.Argument(help="Folder with a subfolder for each stack: exit-code, report.md, errors.txt.")
+    ],
     out: Annotated[Path, typer.Option(help="File to write.")],
-    limit: Annotated[int, typer.Option(help="Characters that it may have.")] = 65_536,
+    limit: Annotated[int, typer.Option(help="Maximum length of the comment, in characters.")] = 65_536,
 ) -> None:
-    """One comment for a pull request, of the reports of several stacks; ends with the gravest of their exit codes.
+    """Write one pull request comment from the reports of several stacks. The exit code is the most severe of theirs.
 
     [dim]tenancy comment out --out out/comment.md[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.console.gitops.joined import joined, read, worst  # noqa: PLC0415 - as above
 
-        said = read(reports)
+        previews = read(reports)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(joined(said, limit), encoding="utf-8")
-        if code := worst(said):
+        out.write_text(joined(previews, limit), encoding="utf-8")
+        if code := worst(previews):
             raise typer.Exit(code)

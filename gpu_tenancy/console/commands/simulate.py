@@ -1,4 +1,4 @@
-"""The command that asks the simulation of Kueue what it would have done in recorded scenarios."""
+"""The command `simulate`: runs recorded scenarios through the simulation of Kueue."""
 
 import json
 from pathlib import Path
@@ -11,17 +11,17 @@ from gpu_tenancy.console.errors import ConsoleError
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this command."""
+    """Adds the command."""
     app.command()(simulate)
 
 
 def simulate(
-    scenarios: Annotated[Path, typer.Option(help="Scenarios, one JSON object a line.")],
-    out: Annotated[Path, typer.Option(help="File for what is admitted and what waits, a line for each scenario.")],
+    scenarios: Annotated[Path, typer.Option(help="File with one JSON scenario per line.")],
+    out: Annotated[Path, typer.Option(help="File to write: admitted and pending workloads, one line per scenario.")],
 ) -> None:
-    """What Kueue would do with submissions step by step, without a cluster.
+    """Simulate how Kueue admits and preempts workloads, step by step and without a cluster.
 
-    A scenario has cohorts, cluster queues, priorities and steps that submit or finish workloads.
+    A scenario has cohorts, cluster queues, priority classes, and steps that submit or finish workloads.
 
     [dim]tenancy simulate --scenarios scenarios.jsonl --out observed.jsonl[/dim]
     """
@@ -29,7 +29,9 @@ def simulate(
         try:
             text = scenarios.read_text(encoding="utf-8")
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise ConsoleError(f"there is no file {scenarios}", "name the file of scenarios") from error
+            raise ConsoleError(
+                f"--scenarios: {scenarios} is not a file", "specify a file with one JSON scenario per line"
+            ) from error
         lines = [
             _observed(line, f"{scenarios}:{number}")
             for number, line in enumerate(text.splitlines(), start=1)
@@ -46,8 +48,8 @@ def _observed(line: str, place: str) -> str:
     try:
         return json.dumps(observe(json.loads(line)))
     except json.JSONDecodeError as error:
-        raise ConsoleError(f"{place} is no JSON: {error}", "write one scenario a line") from error
+        raise ConsoleError(f"{place}: not valid JSON: {error}", "write one JSON scenario per line") from error
     except KeyError as error:
-        raise ConsoleError(f"{place}: the scenario has no {error}", "write it as in the others") from error
+        raise ConsoleError(f"{place}: missing key {error}", "add the key to the scenario") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise ConsoleError(f"{place}: {error}", "write the scenario as in the others") from error
+        raise ConsoleError(f"{place}: invalid scenario: {error}", "correct the scenario") from error

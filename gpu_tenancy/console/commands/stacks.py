@@ -1,4 +1,4 @@
-"""Commands about stack files: is it right, where does a number come from, what differs between two refs."""
+"""Commands about stack files: validate them, explain their values, compare them between git refs."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
-Ref = Annotated[str, typer.Argument(help="A git ref: a branch, tag or commit.")]
+Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,10 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    stacks: Annotated[list[str] | None, typer.Argument(help="Stacks; left out, all that have a file.")] = None,
+    stacks: Annotated[list[str] | None, typer.Argument(help="Stack names. Default: all stacks of the project.")] = None,
     project: ProjectFolder = None,
 ) -> None:
-    """Whether stacks are right: every mistake with its place and how to mend it. Nothing is rendered.
+    """Check stack files and print every problem with its place and fix. Nothing is rendered.
 
     [dim]tenancy validate prod-aws[/dim]
     """
@@ -52,13 +52,13 @@ def validate(
 
 
 def explain(
-    team: Annotated[str, typer.Argument(help="A team of a stack.")],
-    stack: Annotated[str | None, typer.Option(help="The stack; left out, the only one that has the team.")] = None,
+    team: Annotated[str, typer.Argument(help="Team name.")],
+    stack: Annotated[str | None, typer.Option(help="Stack name. Default: the only stack that has the team.")] = None,
     project: ProjectFolder = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """From which line of which file each number of a team's queue, quotas and container bounds comes.
+    """Show which lines of the stack file set a team's queue, quotas and container limits.
 
     [dim]tenancy explain ml-research --stack local[/dim]
     """
@@ -73,24 +73,25 @@ def explain(
         source = read_stack(stack or _stack_of(team, folder), folder)
         tree = Tree(load(source))
         if team not in tree.stack.teams:
-            raise ConsoleError(f"stack {stack} has no team {team}", nearest(team, tree.stack.teams))
+            raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
         rows = [
             (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
             for reason in reasons_of(tree, team)
         ]
         if as_json:
-            found = [asdict(reason) | {"paths": None, "where": where} for reason, where in rows]
-            kept = [{key: value for key, value in each.items() if key != "paths"} for each in found]
-            sys.stdout.write(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+            fields = [asdict(reason) | {"where": where} for reason, where in rows]
+            for row in fields:
+                del row["paths"]
+            sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
             return
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for heading in ("object", "field", "value", "because", "where"):
+        for heading in ("object", "field", "value", "reason", "source"):
             table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
         shown = ""
         for reason, where in rows:
-            called = "" if reason.object == shown else reason.object
+            name = "" if reason.object == shown else reason.object
             shown = reason.object
-            table.add_row(called, reason.field, reason.value, escape(reason.because), "; ".join(where[:2]))
+            table.add_row(name, reason.field, reason.value, escape(reason.because), "; ".join(where[:2]))
         terminal.out.print(table, highlight=False)
 
 
@@ -98,25 +99,27 @@ def _stack_of(team: str, folder: Path) -> str:
     """The only stack that has a team.
 
     Raises:
-        ConsoleError: there is none, or more than one.
+        ConsoleError: no stack or more than one has the team.
     """
     from gpu_tenancy.console.project import read_stack, stack_names  # noqa: PLC0415 - as above
 
-    found = [name for name in stack_names(folder) if team in (read_stack(name, folder).sections.get("teams") or {})]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ConsoleError(f"no stack has a team {team}", "name one that `tenancy validate` lists, with --stack")
-    raise ConsoleError(f"team {team} is in {len(found)} stacks", f"say which: --stack {' or --stack '.join(found)}")
+    stacks = [name for name in stack_names(folder) if team in (read_stack(name, folder).sections.get("teams") or {})]
+    if len(stacks) == 1:
+        return stacks[0]
+    if not stacks:
+        raise ConsoleError(
+            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy validate` lists all"
+        )
+    raise ConsoleError(f"{len(stacks)} stacks have a team '{team}'", f"specify --stack {' or --stack '.join(stacks)}")
 
 
 def diff(
     stack: StackName,
     before: Ref,
-    after: Annotated[str | None, typer.Argument(help="Another ref; left out, the files as they are now.")] = None,
+    after: Annotated[str | None, typer.Argument(help="Second git ref. Default: the working tree.")] = None,
     project: ProjectFolder = None,
 ) -> None:
-    """What differs between a stack at two git refs: promises, costs, and each resource.
+    """Compare a stack between two git refs: guarantees, costs and resources.
 
     [dim]tenancy diff prod-aws v1.4 main[/dim]
     """
@@ -125,12 +128,12 @@ def diff(
         from gpu_tenancy.console.review import text  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import between  # noqa: PLC0415 - as above
 
-        terminal.progress(f"rendering {stack} at {before} and {after or 'as it is'}")
-        found = between(stack, before, after, project_folder(project))
-        text.show_verdict(terminal.out, found)
+        terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
+        review = between(stack, before, after, project_folder(project))
+        text.show_verdict(terminal.out, review)
         terminal.out.print()
-        text.show_changes(terminal.out, found.changes)
-        if found.changes:
+        text.show_changes(terminal.out, review.changes)
+        if review.changes:
             terminal.out.print()
-        was = found.comparison.before if found.comparison else None
-        terminal.out.print(text.promises(found.now, was), highlight=False)
+        was = review.comparison.before if review.comparison else None
+        terminal.out.print(text.promises(review.now, was), highlight=False)

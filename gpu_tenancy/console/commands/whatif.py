@@ -1,4 +1,4 @@
-"""The command that plays a stack's queues without a cluster: who runs, who waits, who gives way."""
+"""The command `whatif`, which simulates a stack's queues without a cluster."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
-    from gpu_tenancy.console.whatif.telling import Played
+    from gpu_tenancy.console.whatif.narrative import Played
     from gpu_tenancy.model.plan.shares import Tree
 
 
@@ -24,43 +24,43 @@ def register(app: typer.Typer) -> None:
 def whatif(  # noqa: PLR0913 - each is an option
     stack: StackName,
     *,
-    team: Annotated[str | None, typer.Option(help="Only this team wants anything.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only this team submits jobs.")] = None,
     first: Annotated[
-        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team came first.")
+        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits first.")
     ] = None,
-    last: Annotated[str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team came last.")] = None,
+    last: Annotated[
+        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits last.")
+    ] = None,
     workloads: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Jobs over time, as YAML: steps, each with `finish` and `submit`."),
+        typer.Option(metavar="FILE", help="YAML file with jobs over time: steps, each with `finish` and `submit`."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for `whatif.html`: the same as a page with pictures.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `whatif.html`, a page with pictures.")] = None,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Who would get which GPUs, by a simulation of Kueue: if everyone is busy, one team is alone, or jobs come and go.
+    """Simulate Kueue: who gets which GPUs if everyone is busy, one team is alone, or jobs start and end over time.
 
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.console.project import project_folder, read_stack  # noqa: PLC0415 - `--help` can do without the model
+        from gpu_tenancy.console.project import project_folder, read_stack  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
         from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
 
         chosen = [name for name, given in (("--team", team), ("--workloads", workloads)) if given]
         chosen += ["--first or --last"] if first or last else []
         if len(chosen) > 1:
-            raise ConsoleError(f"{' and '.join(chosen)} are two questions", "ask one at a time")
+            raise ConsoleError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
         tree = Tree(load(read_stack(stack, project_folder(project))))
         for name in (team, first, last):
             _known(tree, name)
         played = _story(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
         written = _write(played, out) if out else None
-        _say(played, written, as_json=as_json)
+        _print(played, written, as_json=as_json)
 
 
-def _say(played: "Played", written: Path | None, *, as_json: bool) -> None:
+def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
     from gpu_tenancy.console.whatif import show  # noqa: PLC0415 - as above
     from gpu_tenancy.console.whatif.data import as_json as json_of  # noqa: PLC0415 - as above
 
@@ -68,8 +68,8 @@ def _say(played: "Played", written: Path | None, *, as_json: bool) -> None:
         sys.stdout.write(json_of(played))
         return
     show.show(terminal.out, played)
-    for each in played.left_out:
-        terminal.out.print(f"[dim]not simulated, and used by this stack: {each}[/dim]", highlight=False)
+    for part in played.left_out:
+        terminal.out.print(f"[dim]used by this stack but not simulated: {part}[/dim]", highlight=False)
     if written:
         terminal.out.print(f"page {escape(str(written))}", highlight=False)
 
@@ -89,12 +89,12 @@ def _known(tree: "Tree", name: str | None) -> None:
     if name is None or name in tree.team_shares:
         return
     if name in tree.stack.teams:
-        raise ConsoleError(f"{name} has no queue of its own", f"ask for {tree.queue_of(name)}, whose queue it uses")
-    raise ConsoleError(f"there is no team {name}", nearest(name, tree.team_shares))
+        raise ConsoleError(f"team {name} has no queue of its own", f"use {tree.queue_of(name)}, whose queue it shares")
+    raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
 
 
 def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
-    from gpu_tenancy.console.whatif.telling import Played  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.whatif.narrative import Played  # noqa: PLC0415 - as above
     from gpu_tenancy.model.whatif import alone, busy, unmodelled_of  # noqa: PLC0415 - as above
 
     scene = alone(tree, team) if team else busy(tree, first=first, last=last)
@@ -103,7 +103,7 @@ def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: 
 
 def _story(stack: str, tree: "Tree", file: Path) -> "Played":
     from gpu_tenancy.console.show import problems  # noqa: PLC0415 - as above
-    from gpu_tenancy.console.whatif.telling import Played  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.whatif.narrative import Played  # noqa: PLC0415 - as above
     from gpu_tenancy.model.whatif import StoryError, play, read_story, unmodelled_of  # noqa: PLC0415 - as above
 
     try:

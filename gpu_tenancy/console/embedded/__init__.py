@@ -1,1 +1,1 @@
-"""The embedded platform: a real control plane on one machine, for trying a stack and for the tests."""
+"""The embedded platform: a real control plane on one machine, to try a stack and for tests."""

@@ -1,4 +1,4 @@
-"""Builds the control plane from its pinned Go modules, where its official programs cannot be had."""
+"""Builds the control plane from pinned Go modules, if its official programs are not available."""
 
 import hashlib
 import platform
@@ -15,7 +15,7 @@ from gpu_tenancy.console.progress import Report, measured
 
 SOURCE: Final = Path(__file__).parent / "controlplane"
 KUBERNETES: Final = "v1.36.3"
-"""The version that the API server reports; a test holds it against go.mod."""
+"""The version that the API server reports; a test compares it with go.mod."""
 
 _STAMP: Final = "k8s.io/component-base/version"
 _FLAGS: Final = (
@@ -23,12 +23,12 @@ _FLAGS: Final = (
     "-gcflags=all=-dwarf=false",
     *(f"-gcflags={packages}=-l -dwarf=false" for packages in ("k8s.io/kubernetes/...", "k8s.io/client-go/...")),
 )
-"""What nobody needs is left out: tables for a debugger, and inlining where no server spends its time (controllers,
-typed clients). Without inlining anywhere a third less is compiled, but the API server takes a fifth more CPU."""
+"""For a faster build without debug tables, and without inlining in controllers and typed clients, whose speed does not
+matter. Without any inlining the build is a third smaller, but the API server takes 20% more CPU."""
 
 
 def built(cache: Path) -> Path:
-    """Where the built program is: another one for each state of its source."""
+    """The path of the built program, which depends on its source."""
     return cache / f"controlplane-{_fingerprint()}" / "controlplane"
 
 
@@ -40,54 +40,54 @@ def _fingerprint() -> str:
 
 
 def needed_go() -> tuple[int, ...]:
-    """The oldest Go that the module builds with, from its go.mod."""
+    """The minimum Go version of the module, from its go.mod."""
     match = re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?$", (SOURCE / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
     if not match:
-        raise ConsoleError(f"{SOURCE / 'go.mod'} names no Go version", "add a line such as: go 1.26.0")
+        raise ConsoleError(f"{SOURCE / 'go.mod'}: no Go version", "add a line such as: go 1.26.0")
     return tuple(int(part or 0) for part in match.groups())
 
 
 def build(cache: Path, report: Report) -> Path:
     """Builds the program into the cache; returns its path.
 
-    An interrupted build is continued by the next one, from what the compiler keeps in its own cache.
+    The next build continues an interrupted one, from the compiler's own cache.
 
     Raises:
-        ConsoleError: there is no compiler, or the build fails.
+        ConsoleError: there is no compiler, or the build failed.
     """
     go, target = find_go(needed_go(), cache, report), built(cache)
     target.parent.mkdir(parents=True, exist_ok=True)
     log = target.parent / "build.log"
-    began = time.monotonic()
-    report(f"building Kubernetes {KUBERNETES}, etcd and kwok from their Go modules (once)")
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder, log.open("w", encoding="utf-8") as words:
+    start = time.monotonic()
+    report(f"building Kubernetes {KUBERNETES}, etcd and kwok from Go modules (first run only)")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder, log.open("w", encoding="utf-8") as output:
         unfinished = Path(folder) / "controlplane"
-        if not _compile(go, unfinished, words, report):
-            words.flush()
+        if not _compile(go, unfinished, output, report):
+            output.flush()
             raise _failure(log)
         unfinished.replace(target)
     log.unlink()
-    report(f"built in {time.monotonic() - began:.0f} s")
+    report(f"built in {time.monotonic() - start:.0f} s")
     return target
 
 
-def _compile(go: Go, target: Path, words: TextIO, report: Report) -> bool:
-    """Compiles what the compiler's cache does not have, and links it; False where it fails, with the reason logged."""
+def _compile(go: Go, target: Path, output: TextIO, report: Report) -> bool:
+    """Compiles and links the program; False if this fails, with the reason in the log."""
     template = "{{if .Stale}}{{.ImportPath}}{{end}}"
     listed = go.output("list", "-deps", *_FLAGS, "-f", template, ".", folder=SOURCE)
-    words.write(listed.stderr)
+    output.write(listed.stderr)
     if listed.returncode:
         return False
     stale, done = set(listed.stdout.split()), 0
     arguments = ("build", "-v", *_FLAGS, "-ldflags", _linker_flags(), "-o", str(target), ".")
     with measured(report, "compiling", len(stale), "packages") as advance, go.start(*arguments, folder=SOURCE) as run:
-        for line in run.stdout or ():  # each package that it compiles, and its errors
-            words.write(line)
+        for line in run.stdout or ():  # compiled packages and errors
+            output.write(line)
             done += line.strip() in stale
             advance(done)
     if run.returncode < 0:
         raise ConsoleError(
-            f"the build was ended by signal {-run.returncode}", "run the same command again to continue it"
+            f"the build was killed by signal {-run.returncode}", "run the same command again to continue it"
         )
     return run.returncode == 0
 
@@ -101,8 +101,8 @@ def _linker_flags() -> str:
 def _failure(log: Path) -> ConsoleError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if full := next((line.strip() for line in lines if "no space left on device" in line), None):
-        return ConsoleError(f"the disk is full: {full}", "free 4 GB, then run the same command again")
+        return ConsoleError(f"disk full: {full}", "free 4 GB, then run the same command again")
     return ConsoleError(
-        f"the control plane cannot be built. Last log lines:\n{tail(log, 15)}",
-        f"the whole log is {log}; KUBEBUILDER_ASSETS can name a folder with programs that you have already",
+        f"building the control plane failed. Last log lines:\n{tail(log, 15)}",
+        f"see the full log in {log}, or set KUBEBUILDER_ASSETS to a folder with existing programs",
     )

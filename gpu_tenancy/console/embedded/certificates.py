@@ -1,4 +1,4 @@
-"""The certificates by which the parts of one embedded platform know each other."""
+"""The certificates of the parts of one embedded platform."""
 
 import ipaddress
 import shutil
@@ -17,9 +17,9 @@ from gpu_tenancy.console.embedded.parts import LOOPBACK, Places
 
 _VALIDITY: Final = timedelta(days=3650)
 _SKEW: Final = timedelta(hours=1)
-"""A clock that is set back a little must not invalidate the platform's certificates."""
+"""The certificates must stay valid if the clock is set back a little."""
 
-# Names as in Kubernetes' bootstrap RBAC; system:masters has every right:
+# Names as in Kubernetes' bootstrap RBAC; system:masters has all permissions:
 # https://kubernetes.io/docs/setup/best-practices/certificates/
 _CLUSTER: Final = {
     "serving": {NameOID.COMMON_NAME: "kube-apiserver"},
@@ -35,13 +35,13 @@ _ETCD: Final = {
 
 
 def make_certificates(places: Places) -> None:
-    """Writes an authority for the cluster and another for etcd, a certificate for each part, and the token key; once.
+    """Writes a CA for the cluster, a CA for etcd, a certificate for each part, and the token key, if they do not exist.
 
-    A client of the API server is no client of etcd, which has an authority of its own. Authorities' keys are never
-    written: a platform gets all of its certificates at once. Each file is readable by its owner alone.
+    etcd has its own CA, so that clients of the API server have no access to it. The keys of the CAs are never written,
+    because all certificates of a platform are issued together. Only the owner can read the files.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the folder is not writable.
     """
     if places.certificates.is_dir():
         return
@@ -72,7 +72,7 @@ class _Authority:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey) -> str:
-        """A certificate that serves on loopback and is a client as well: etcd's peers are both at once."""
+        """A server certificate for loopback and client certificate, because an etcd peer is both."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
@@ -81,7 +81,7 @@ class _Authority:
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(identifier, critical=False)  # Python's strict verification requires it
+            .add_extension(identifier, critical=False)  # required by Python's strict verification
             .sign(self.key, hashes.SHA256())
             .public_bytes(Encoding.PEM)
             .decode()

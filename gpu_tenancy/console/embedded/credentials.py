@@ -1,4 +1,4 @@
-"""Kubeconfigs of one embedded platform, and files that only their owner may read."""
+"""Kubeconfigs of one embedded platform, and private files."""
 
 import base64
 import os
@@ -10,20 +10,20 @@ import yaml
 from gpu_tenancy.console.embedded.parts import LOOPBACK, Places, Ports
 
 CONTEXT: Final = "gpu-tenancy-embedded"
-"""Cluster and context in every kubeconfig of the platform."""
+"""Name of the cluster and the context in every kubeconfig of the platform."""
 
 _PARTS: Final = ("controller-manager", "scheduler", "kwok")
 
 
 def write_client_configs(places: Places, ports: Ports) -> None:
-    """The administrator's kubeconfig, and one for each part with an identity of its own."""
+    """Writes the administrator's kubeconfig, and one for each part that is a client."""
     write_private(places.kubeconfig, _kubeconfig("admin", places, ports))
     for client in _PARTS:
         write_private(places.client_config(client), _kubeconfig(client, places, ports))
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file that nobody else may read, and never half of it."""
+    """Writes a file atomically, readable only by its owner."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = file.with_name(f"{file.name}.new")
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:

@@ -1,4 +1,4 @@
-"""Locks between processes, for what only one of them may do at a time."""
+"""Locks between processes, for work that only one process may do at a time."""
 
 import fcntl
 from collections.abc import Generator
@@ -10,21 +10,21 @@ from gpu_tenancy.console.progress import Report
 
 @contextmanager
 def alone(lock: Path, report: Report, what: str) -> Generator[None]:
-    """Holds a lock; where another process has it, says so and waits.
+    """Holds a lock; if another process has it, reports this and waits.
 
     Args:
-        lock: the file; it stays afterwards, since a lock that is removed no longer keeps out who already waits for it.
-        report: told when this process has to wait.
-        what: what the other process does, such as `starts or stops this platform`.
+        lock: the file; it is kept, because a process that waits for a removed file would no longer be locked out.
+        report: receives a line if this process has to wait.
+        what: what the other process is doing, such as `starting or stopping this platform`.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file is not writable.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"waiting: another process {what}")
+            report(f"waiting for another process that is {what}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

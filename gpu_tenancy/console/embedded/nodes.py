@@ -1,4 +1,4 @@
-"""Nodes that are not there, with the GPUs, labels and taints of a stack's pools."""
+"""Simulated nodes with the GPUs, labels and taints of a stack's pools."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from gpu_tenancy.model.quantity import format_amounts
 from gpu_tenancy.model.spec import Stack
 
 OURS: Final = "gpu-tenancy.dev/embedded-node"
-"""Label of the nodes that this module made, and may take away."""
+"""Label of the nodes that this module created and can delete."""
 
 _PODS: Final = "110"
-"""Pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+"""Maximum pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """One node: its labels and taints, and what pods can have of it as Kubernetes writes it."""
+    """One node: its labels, taints and capacity, with Kubernetes quantities."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,7 +33,7 @@ class NodeShape:
 
     @property
     def manifest(self) -> Manifest:
-        """The node, and the mark by which kwok plays it."""
+        """The Node object, with the annotation by which kwok simulates it."""
         return {
             "apiVersion": "v1",
             "kind": "Node",
@@ -47,7 +47,7 @@ class NodeShape:
 
 
 def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
-    """The nodes of a stack's pools, as many of each as may be promised to teams."""
+    """The nodes of a stack's pools, each pool at its maximum size."""
     supplies = (pool_supply(stack, name) for name in stack.pools)
     return tuple(node for pool in supplies if pool for node in _of_pool(pool))
 
@@ -59,31 +59,32 @@ def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
 
 
 def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
-    """Makes the cluster's nodes what the shapes say, and waits until they are ready.
+    """Creates, changes and deletes nodes to match the shapes, and waits until they are ready.
 
-    Nodes of an earlier stack go, with what runs on them.
+    Nodes of an earlier stack are deleted, with their pods.
 
     Returns:
-        How many were created, changed, pruned and left unchanged.
+        Number of nodes that were created, changed, pruned and unchanged.
 
     Raises:
-        ConsoleError: a node does not become ready, or the API server refuses one.
+        ConsoleError: a node is not ready in time.
+        ApiError: the API server rejects a node.
     """
-    there = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
+    existing = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
     wanted = {shape.name for shape in shapes}
-    gone = [Reference("v1", "Node", name) for name in there if name not in wanted]
+    stale = [Reference("v1", "Node", name) for name in existing if name not in wanted]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(cluster.delete, gone))
-        changes = Counter(pool.map(partial(_bring, cluster, there), shapes))
+        list(pool.map(cluster.delete, stale))
+        changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
     cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=60)
-    return changes + Counter({"pruned": len(gone)})
+    return changes + Counter({"pruned": len(stale)})
 
 
 def add_node(cluster: Cluster, shape: NodeShape) -> None:
-    """Adds one node beside those of the pools, and waits until it is ready; whoever adds it takes it away again.
+    """Adds one node that is not in a pool, and waits until it is ready; the caller must delete it.
 
     Raises:
-        ConsoleError: it does not become ready.
+        ConsoleError: the node is not ready in time.
     """
     manifest = shape.manifest
     metadata = manifest["metadata"]
@@ -93,8 +94,8 @@ def add_node(cluster: Cluster, shape: NodeShape) -> None:
     cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
 
 
-def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) -> str:
-    before = there.get(shape.name)
+def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape) -> str:
+    before = existing.get(shape.name)
     after, resized = _put(cluster, shape.manifest, shape.capacity)
     if before is None:
         return "created"
@@ -102,7 +103,7 @@ def _bring(cluster: Cluster, there: Mapping[str, Manifest], shape: NodeShape) ->
 
 
 def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:
-    """Applies a node and its size; the node, and whether its size was another."""
+    """Applies a node and its capacity; returns the node, and whether its capacity changed."""
     node = cluster.apply(manifest, force=True)
     amounts: Json = dict(capacity)
     if at(node, "status", "capacity") == amounts:
@@ -113,12 +114,12 @@ def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> t
 
 
 def _replacing(before: Json, amounts: Mapping[str, Json]) -> Json:
-    """A merge patch keeps what it does not name: what a node no longer has must be named as nothing."""
+    """A merge patch that sets removed resources to null, because it keeps keys that it does not have."""
     return {**dict.fromkeys(before if isinstance(before, dict) else ()), **amounts}
 
 
 def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
-    """What is ours of a node; its resourceVersion moves with each heartbeat."""
+    """The fields of a node that we set; its resourceVersion changes with each heartbeat."""
     return at(node, "metadata", "labels"), at(node, "spec", "taints")
 
 
@@ -132,5 +133,5 @@ def _ready(node: Mapping[str, Json]) -> bool:
 
 
 def _not_ready_taint(node: Mapping[str, Json]) -> bool:
-    """New nodes carry it for a moment, and nothing is scheduled on them."""
-    return any(text_at(each, "key").startswith("node.kubernetes.io/") for each in maps_at(node, "spec", "taints"))
+    """Whether a node has the taint of new nodes, on which no pod is scheduled."""
+    return any(text_at(taint, "key").startswith("node.kubernetes.io/") for taint in maps_at(node, "spec", "taints"))

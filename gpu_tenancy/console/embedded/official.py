@@ -1,7 +1,7 @@
-"""The platform's programs out of their projects' official images, which spares minutes of building.
+"""Downloads the platform's programs from the official images of their projects, which is faster than a build.
 
-One file of one image each. The digest of an image's index is pinned; index, manifest and layer are each verified by the
-digest that named them, so that no registry, mirror or proxy can replace a program. The protocol is the registry API of
+Each program is one file of one image. The digest of an image's index is pinned. Index, manifest and layer are verified
+by their digests, so that no registry, mirror or proxy can replace a program. The protocol is the registry API of
 the Open Container Initiative: https://github.com/opencontainers/distribution-spec
 """
 
@@ -28,30 +28,30 @@ from gpu_tenancy.console.progress import Advance, Report, measured
 
 OFFICIAL: Final = Path(__file__).parent / "official.yaml"
 REGISTRY: Final = "GPU_TENANCY_REGISTRY"
-"""Environment variable: a mirror of the registry, such as `https://mirror.example.com`; `off` to always build."""
+"""Environment variable: URL of a registry mirror, such as `https://mirror.example.com`, or `off` to always build."""
 
 _MACHINES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _INDEXES: Final = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
 _MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 _TIMEOUT: Final = 10
-"""Seconds for a connection or for one read of it: a network that lets nothing through must not keep anybody waiting."""
+"""Seconds for a connection or one read, short because a network that drops packets must not delay the build."""
 
 _BLOCK: Final = 1 << 20
 
 
 class UnavailableError(Exception):
-    """The official programs cannot be had here; the reason, for whoever waits for the build instead."""
+    """The official programs are not available; the message is the reason."""
 
 
 class Program(BaseModel):
     """One program of an image.
 
     Attributes:
-        image: its name in the registry.
-        version: its tag, for readers; the digest decides.
-        digest: of the image's index for all machines.
-        file: path of the program within the image.
-        source: where the digest was read.
+        image: name in the registry.
+        version: tag, for readers only; the digest is used.
+        digest: of the image's index for all platforms.
+        file: path of the program in the image.
+        source: where the digest is published.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,7 +64,7 @@ class Program(BaseModel):
 
 
 class Official(BaseModel):
-    """The registry and its programs, by the names of the platform's parts."""
+    """The registry, and its programs by the names of the platform's parts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,34 +73,34 @@ class Official(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """What a folder of these programs is called: other digests, another folder."""
+        """Part of the folder name; it changes with the digests."""
         digests = "".join(sorted(program.digest for program in self.programs.values()))
         return hashlib.sha256(f"{platform.machine()} {digests}".encode()).hexdigest()[:12]
 
 
 @cache
 def read_official(file: Path = OFFICIAL) -> Official:
-    """The table of programs."""
+    """The programs in a file such as `official.yaml`."""
     return Official.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
 def folder_of(official: Official, cache: Path) -> Path:
-    """Where downloaded programs are kept."""
+    """The folder for downloaded programs."""
     return cache / f"official-{official.fingerprint}"
 
 
 def download(official: Official, cache: Path, report: Report) -> Path:
-    """Downloads every program that is not there yet; returns their folder.
+    """Downloads every missing program; returns their folder.
 
     Raises:
-        UnavailableError: there are none for this machine, or the registry does not answer, or not with what is pinned.
+        UnavailableError: there are no programs for this machine, the registry does not answer, or a digest differs.
     """
     registry = os.environ.get(REGISTRY) or official.registry
     if registry == "off":
-        raise UnavailableError(f"{REGISTRY} is off")
+        raise UnavailableError(f"{REGISTRY}=off")
     machine = _MACHINES.get(platform.machine())
     if platform.system() != "Linux" or machine is None:
-        raise UnavailableError(f"there are none for {platform.system()} on {platform.machine()}")
+        raise UnavailableError(f"unsupported platform {platform.system()} {platform.machine()}")
     folder = folder_of(official, cache)
     missing = {name: program for name, program in official.programs.items() if not (folder / name).is_file()}
     try:
@@ -126,14 +126,14 @@ _UNUSABLE: Final = (
     ValueError,
     KeyError,
 )
-"""No answer, or one that is not an image. A full disk is not among them: a build would need more of it."""
+"""No answer, or an answer that is not an image. A full disk is not included, because a build needs even more space."""
 
 
 _WHAT: Final = "downloading the control plane's official programs"
 
 
 class _Counter:
-    """Counts the bytes of all layers together."""
+    """Counts the downloaded bytes of all layers."""
 
     def __init__(self, advance: Advance) -> None:
         self._advance, self._bytes = advance, 0
@@ -151,18 +151,18 @@ def _reason(registry: str, error: Exception) -> str:
 
 
 def _layers(registry: str, program: Program, machine: str) -> list[tuple[str, int]]:
-    """Digest and size of each layer of an image for a machine, the lowest first."""
+    """Digest and size of each layer of an image for a machine, the lowest layer first."""
     index = _manifest(registry, program.image, program.digest, _INDEXES)
     digest = next(
         (
-            each["digest"]
-            for each in index.get("manifests", ())
-            if each.get("platform", {}).get("os") == "linux" and each["platform"].get("architecture") == machine
+            manifest["digest"]
+            for manifest in index.get("manifests", ())
+            if manifest.get("platform", {}).get("os") == "linux" and manifest["platform"].get("architecture") == machine
         ),
         None,
     )
     if digest is None:
-        raise UnavailableError(f"{registry}/{program.image}:{program.version} has no image for linux on {machine}")
+        raise UnavailableError(f"{registry}/{program.image}:{program.version} has no image for linux/{machine}")
     manifest = _manifest(registry, program.image, digest, _MANIFESTS)
     layers = [(layer["digest"], int(layer["size"])) for layer in manifest.get("layers", ())]
     if not layers:
@@ -179,18 +179,18 @@ def _manifest(registry: str, image: str, digest: str, accept: str) -> dict[str, 
 
 def _open(address: str, accept: str = "*/*") -> Any:
     if not address.startswith(("https://", "http://127.0.0.1:")):
-        raise UnavailableError(f"{address} is not an https address")
+        raise UnavailableError(f"{address} is not an https URL")
     request = urllib.request.Request(address, headers={"Accept": accept})  # noqa: S310 - the scheme was checked
     return urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - as above
 
 
 def _verify(image: str, digest: str, actual: str) -> None:
     if f"sha256:{actual}" != digest:
-        raise UnavailableError(f"{image}: what {digest} names has sha256 {actual}, so it is not used")
+        raise UnavailableError(f"{image}: digest mismatch: expected {digest}, got sha256:{actual}")
 
 
 def _take(registry: str, program: Program, layers: list[tuple[str, int]], into: Path, counter: _Counter) -> None:
-    """Writes the program's file, from the uppermost layer that has it: builds add a program last."""
+    """Extracts the program's file from the uppermost layer that has it, because builds add programs last."""
     for digest, _ in reversed(layers):
         with tempfile.TemporaryFile(dir=into.parent) as layer:
             checksum = hashlib.sha256()
@@ -228,11 +228,12 @@ def _extract(archive: tarfile.TarFile, file: str, into: Path) -> bool:
 
 
 def _try_out(program: Path) -> None:
-    """A program that does not run on this machine is no program for it."""
+    """Runs the program once, because an image can be incompatible with this machine."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"{program.name} does not run here: {error}") from error
+        raise UnavailableError(f"{program.name} does not run on this machine: {error}") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise UnavailableError(f"{program.name} --version ends with {done.returncode}: {said[-1] if said else ''}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        reason = lines[-1] if lines else "no output"
+        raise UnavailableError(f"{program.name} --version failed with exit code {done.returncode}: {reason}")

@@ -1,4 +1,4 @@
-"""The parts of the control plane, and the flags that each is started with: TLS and RBAC on, loopback only."""
+"""The parts of the control plane and their flags: TLS and RBAC are on, servers listen on loopback only."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,22 +15,22 @@ SCHEDULER: Final = "kube-scheduler"
 NODES: Final = "kwok"
 
 PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)
-"""In the order in which they need each other."""
+"""In the order in which they must be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where everything of one platform lies.
+    """The files of one platform.
 
     Attributes:
-        home: its folder, which `down` removes whole.
+        home: its folder, which `down` deletes.
     """
 
     home: Path
 
     @property
     def certificates(self) -> Path:
-        """Keys and certificates of every part."""
+        """Folder for keys and certificates of all parts."""
         return self.home / "certificates"
 
     @property
@@ -40,21 +40,21 @@ class Places:
 
     @property
     def data(self) -> Path:
-        """What etcd keeps."""
+        """Folder for the data of etcd."""
         return self.home / "etcd"
 
     @property
     def state(self) -> Path:
-        """Pids and ports of what runs."""
+        """File with pids and ports of the running parts."""
         return self.home / "platform.json"
 
     @property
     def carried(self) -> Path:
-        """Which stack is there, and by which engine."""
+        """File with the name and the engine of the deployed stack."""
         return self.home / "carried.json"
 
     def log(self, part: str) -> Path:
-        """What a part says."""
+        """The log file of a part."""
         return self.home / "logs" / f"{part}.log"
 
     def client_config(self, client: str) -> Path:
@@ -107,7 +107,7 @@ def _etcd(places: Places, ports: Ports) -> list[str]:
         f"--peer-key-file={places.key('etcd')}",
         "--peer-client-cert-auth",
         f"--peer-trusted-ca-file={places.certificate('etcd-authority')}",
-        "--unsafe-no-fsync",  # what is lost with the machine's power is made again by the next `up`
+        "--unsafe-no-fsync",  # data lost in a power failure is created again by the next `up`
         "--log-level=warn",
     ]
 
@@ -130,7 +130,7 @@ def _api_server(places: Places, ports: Ports) -> list[str]:
         f"--service-account-key-file={places.key('service-accounts')}",
         f"--service-account-signing-key-file={places.key('service-accounts')}",
         f"--service-cluster-ip-range={SERVICES}",
-        "--endpoint-reconciler-type=none",  # no pod here ever calls the API server
+        "--endpoint-reconciler-type=none",  # no pod calls the API server
         "--allow-privileged=true",
         "--profiling=false",
     ]
@@ -143,15 +143,15 @@ def _controllers(places: Places, _ports: Ports) -> list[str]:
         f"--root-ca-file={places.certificate('authority')}",
         "--use-service-account-credentials=true",
         "--leader-elect=false",
-        "--secure-port=0",  # it serves nobody
+        "--secure-port=0",  # it has no clients
         "--profiling=false",
-        # Quotas follow pods at once rather than within five minutes, so that a summary tells the present.
+        # The default of five minutes would show old quota usage in the summary.
         "--resource-quota-sync-period=10s",
         "--horizontal-pod-autoscaler-sync-period=2s",
-        # Deleting a namespace takes two requests for each kind: at the default of 20/s, minutes for many teams.
+        # Deleting a namespace takes two requests per kind: at the default of 20/s, minutes for many teams.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
-        # No volume is ever attached to a node that is not there.
+        # Volumes cannot be attached to simulated nodes.
         "--controllers=*,-persistentvolume-attach-detach-controller",
     ]
 

@@ -1,4 +1,4 @@
-"""The embedded platform: a real control plane on this machine, with nodes that carry GPUs of which none is real."""
+"""The embedded platform: a real control plane on this machine, with simulated nodes and GPUs."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.embedded.certificates import make_certificates
 from gpu_tenancy.console.embedded.credentials import write_client_configs, write_private
 from gpu_tenancy.console.embedded.locking import alone
-from gpu_tenancy.console.embedded.parts import API_SERVER, ETCD, PARTS, Places, Ports, flags
+from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags
 from gpu_tenancy.console.embedded.processes import Started, free_ports, start, stop, tail, uninterrupted
 from gpu_tenancy.console.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.console.errors import ConsoleError
@@ -24,49 +24,49 @@ from gpu_tenancy.console.progress import Report
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
-"""Seconds in which the API server must answer; four are usual."""
+"""Seconds in which the API server must be ready; it usually takes four."""
 
 _STARTS: Final = 3
-"""How often the parts are started, each time on other ports, if another process takes one of their ports."""
+"""Number of attempts, each with new ports, if another process takes a port."""
 
 
 class PortTakenError(ConsoleError):
-    """A part found its port in use, which was free when it was chosen."""
+    """The port of a part was taken after it was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """Whether a part runs, and as which process."""
+    """The status of a part; `pid` is None if it is not running."""
 
     part: str
     pid: int | None
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process is running."""
         return self.pid is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What was started, as written to the platform's state."""
+    """The started parts, as in the state file of the platform."""
 
     ports: Ports
     parts: dict[str, Started]
 
 
 class Platform:
-    """One embedded platform, in a folder of its own.
+    """One embedded platform in its own folder.
 
-    It listens on the loopback only, on ports that were free, and writes no kubeconfig but its own.
+    It listens on free ports of loopback only, and never changes another kubeconfig.
     """
 
     def __init__(self, home: Path | None = None, cache: Path | None = None) -> None:
-        """Names its places; nothing is started.
+        """Sets the folders; nothing is started.
 
         Args:
-            home: folder that holds everything of it; left out, one in the user's state folder.
-            cache: folder of what is built and downloaded once.
+            home: folder for its data; None for one in the user's state folder.
+            cache: folder for built and downloaded programs; None for one in the user's cache folder.
         """
         self.places = Places(home or platformdirs.user_state_path("gpu-tenancy") / "embedded")
         self.cache = cache or platformdirs.user_cache_path("gpu-tenancy")
@@ -81,32 +81,32 @@ class Platform:
         return Cluster(self.kubeconfig)
 
     def status(self) -> tuple[PartStatus, ...]:
-        """Each part, in the order in which they need each other."""
+        """The status of each part, in the order of their start."""
         running = self._running()
         alive = {part: started.pid for part, started in running.parts.items() if started.process} if running else {}
         return tuple(PartStatus(part, alive.get(part)) for part in PARTS)
 
     def carried(self) -> tuple[str, str] | None:
-        """The stack that is there and the engine that brought it; None where there is none yet."""
+        """Name and engine of the deployed stack; None if there is none."""
         if not self.places.carried.is_file():
             return None
         stack, engine = json.loads(self.places.carried.read_text(encoding="utf-8"))
         return stack, engine
 
     def carry(self, stack: str, engine: str) -> None:
-        """Notes which stack is there, and by which engine."""
+        """Saves the name and the engine of the deployed stack."""
         write_private(self.places.carried, json.dumps([stack, engine]))
 
     @property
     def prepared(self) -> bool:
-        """Whether its programs are on this machine, so that `up` takes seconds and not minutes."""
+        """Whether all programs are on this machine, so that `up` takes seconds and not minutes."""
         return present_programs(self.cache).complete
 
     def up(self, report: Report) -> None:
-        """Starts what does not run, and returns when the API server answers.
+        """Starts the platform if it is not running, and waits until it is ready.
 
         Raises:
-            ConsoleError: a program cannot be had, or a part does not come up; what was started is ended again.
+            ConsoleError: a program is not available, or a part does not start; all parts are stopped again.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
@@ -119,7 +119,7 @@ class Platform:
             self._start(programs, _STARTS)
 
     def down(self, report: Report = lambda _: None) -> None:
-        """Ends every process and removes every file, but what was built and downloaded."""
+        """Stops every process and deletes all data; built and downloaded programs are kept."""
         if not self.places.home.exists():
             return
         with self._alone(report):
@@ -139,7 +139,7 @@ class Platform:
             self._start(programs, attempts - 1)
 
     def _start_parts(self, programs: Programs, running: _Running) -> None:
-        def begin(*parts: str) -> None:
+        def start_parts(*parts: str) -> None:
             for part in parts:
                 command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
                 environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
@@ -148,42 +148,42 @@ class Platform:
                     self._write(running)
 
         write_client_configs(self.places, running.ports)
-        begin(ETCD, API_SERVER)
+        start_parts(ETCD, API_SERVER)
         self._until_ready(running)
-        self._let_nodes_be_managed()
-        begin(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
+        self._apply_rbac()
+        start_parts(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
         self._until_steady(running)
 
     def _until_ready(self, running: _Running) -> None:
         deadline = time.monotonic() + READY_WITHIN
         while not self._answers():
-            self._none_ended(running)
+            self._check_running(running)
             if time.monotonic() > deadline:
-                self._refuse(API_SERVER, f"did not answer within {READY_WITHIN:g} s")
+                self._fail(API_SERVER, f"was not ready after {READY_WITHIN:g} s")
             time.sleep(0.1)
 
     def _until_steady(self, running: _Running) -> None:
-        """A part with a wrong flag ends within moments."""
+        """Waits until the controllers work; a part with an invalid flag exits in this time."""
         cluster = self.cluster()
         deadline = time.monotonic() + READY_WITHIN
-        # The controllers are at work once they have given a new namespace its account.
+        # The controllers work if they have created the service account of a namespace.
         while cluster.get("v1", "ServiceAccount", "default", "default") is None:
-            self._none_ended(running)
+            self._check_running(running)
             if time.monotonic() > deadline:
-                self._refuse(PARTS[2], f"did not begin to work within {READY_WITHIN:g} s")
+                self._fail(CONTROLLERS, f"was not ready after {READY_WITHIN:g} s")
             time.sleep(0.1)
-        self._none_ended(running)
+        self._check_running(running)
 
-    def _none_ended(self, running: _Running) -> None:
+    def _check_running(self, running: _Running) -> None:
         for part, started in running.parts.items():
             if started.process is None:
-                self._refuse(part, "ended")
+                self._fail(part, "exited")
 
-    def _refuse(self, part: str, what: str) -> None:
+    def _fail(self, part: str, what: str) -> None:
         log = self.places.log(part)
-        last = tail(log)
-        error = PortTakenError if "address already in use" in last else ConsoleError
-        raise error(f"{part} {what}. Last log lines:\n{last}", f"the whole log is {log}")
+        lines = tail(log)
+        error = PortTakenError if "address already in use" in lines else ConsoleError
+        raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -191,8 +191,8 @@ class Platform:
         with self.cluster() as cluster:
             return cluster.ready()
 
-    def _let_nodes_be_managed(self) -> None:
-        """Gives the program that plays the nodes its rights."""
+    def _apply_rbac(self) -> None:
+        """Applies the RBAC objects of kwok."""
         cluster = self.cluster()
         for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
             cluster.apply(manifest)
@@ -206,7 +206,10 @@ class Platform:
         return _Running(Ports(**state["ports"]), parts)
 
     def _write(self, running: _Running) -> None:
-        state = {"ports": asdict(running.ports), "parts": {part: asdict(each) for part, each in running.parts.items()}}
+        state = {
+            "ports": asdict(running.ports),
+            "parts": {part: asdict(started) for part, started in running.parts.items()},
+        }
         write_private(self.places.state, json.dumps(state, indent=2))
 
     def _stop(self) -> None:
@@ -217,12 +220,12 @@ class Platform:
         self.places.state.unlink()
 
     def _alone(self, report: Report) -> AbstractContextManager[None]:
-        """One `up` or `down` of a platform at a time; the lock is in the cache, since `down` removes the home."""
+        """Allows one `up` or `down` at a time; the lock is in the cache, because `down` deletes the home."""
         name = hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]
-        return alone(self.cache / f"platform-{name}.lock", report, "starts or stops this platform")
+        return alone(self.cache / f"platform-{name}.lock", report, "starting or stopping this platform")
 
 
 def _end(running: _Running) -> None:
-    """Ends what runs; the API server before etcd, else it spends its last seconds asking for it."""
+    """Stops all parts; etcd last, because an API server without etcd stops slowly."""
     stop(started for part, started in running.parts.items() if part != ETCD)
     stop(started for part, started in running.parts.items() if part == ETCD)

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them, and are ended by nothing but their own pid."""
+"""Background processes that outlive the command that started them, and are stopped only by pid."""
 
 import os
 import signal
@@ -15,22 +15,22 @@ from typing import Final
 import psutil
 
 PATIENCE: Final = 10.0
-"""Seconds that a process has to end by itself before it is ended."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process that was started: its pid, and when it began, so that another one with its pid is left alone."""
+    """A started process: its pid, and its start time, so that another process with the same pid is never stopped."""
 
     pid: int
     began: float
 
     @property
     def process(self) -> psutil.Process | None:
-        """The process while it runs; None once it has ended."""
+        """The process; None if it has exited."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            # The kernel counts in hundredths of a second, and the clock that it counts from may be set.
+            # The kernel has a resolution of 10 ms, and the system clock can be changed.
             if abs(process.create_time() - self.began) < 1 and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         return None
@@ -38,8 +38,8 @@ class Started:
 
 @contextmanager
 def uninterrupted() -> Generator[None]:
-    """Holds ctrl-C back until the block ends, so that no process is started and not noted, or ended halfway."""
-    if current_thread() is not main_thread():  # ctrl-C reaches the main thread alone
+    """Delays Ctrl-C until the block ends, so that no process is started without a record or only partly stopped."""
+    if current_thread() is not main_thread():  # Ctrl-C reaches only the main thread
         yield
         return
     pressed = False
@@ -58,16 +58,16 @@ def uninterrupted() -> Generator[None]:
 
 
 def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | None = None) -> Started:
-    """Starts a process in a session of its own, so that no Ctrl-C meant for us reaches it; its words go to the log."""
+    """Starts a process in its own session, so that Ctrl-C does not reach it; its output is written to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as words:
-        # Waited for by `stop`, in this process or a later one.
+    with log.open("wb") as output:
+        # `stop` waits for it, in this process or a later one.
         child = subprocess.Popen(
             command,
             cwd=log.parent,
             env=os.environ | (environment or {}),
             stdin=subprocess.DEVNULL,
-            stdout=words,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -76,24 +76,24 @@ def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | No
 
 
 _CHILDREN: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""Our own children, which stay zombies until they are waited for."""
+"""Child processes, which stay zombies until somebody waits for them."""
 
 
 def stop(started: Iterable[Started]) -> None:
-    """Asks each to end, all at once, and ends those that do not; returns when none is left."""
-    running = {each.pid: process for each in started if (process := each.process)}
+    """Terminates all processes at once, kills those that do not exit, and returns when all have exited."""
+    running = {item.pid: process for item in started if (process := item.process)}
     for process in running.values():
         with suppress(psutil.Error):
             process.terminate()
-    _gone(running, PATIENCE)
+    _wait(running, PATIENCE)
     for process in running.values():
         with suppress(psutil.Error):
             if process.is_running():
                 process.kill()
-    _gone(running, PATIENCE)
+    _wait(running, PATIENCE)
 
 
-def _gone(running: dict[int, psutil.Process], patience: float) -> None:
+def _wait(running: dict[int, psutil.Process], patience: float) -> None:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and any(_runs(pid, process) for pid, process in running.items()):
         time.sleep(0.05)
@@ -109,17 +109,17 @@ def _runs(pid: int, process: psutil.Process) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on; held together, so that they differ."""
+    """Free ports of loopback; reserved at the same time, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for listener in sockets:
+            listener.close()
 
 
 def tail(log: Path, lines: int = 12) -> str:
-    """The last words of a log."""
+    """The last lines of a log; empty if there is no log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""

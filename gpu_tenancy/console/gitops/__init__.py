@@ -1,1 +1,1 @@
-"""A stack as a tree of files that Argo CD, Flux or kubectl applies."""
+"""A stack as manifests in a folder tree that Argo CD, Flux or kubectl applies."""

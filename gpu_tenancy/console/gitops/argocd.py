@@ -1,4 +1,4 @@
-"""A tree for Argo CD: one Application for each Helm release, one for the objects, one for servers and jobs."""
+"""Manifests for Argo CD: an Application for each Helm release, one for objects, one for servers and jobs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _SYNC: Final = ("ServerSideApply=true", "PruneLast=true")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Where Argo CD finds the tree.
+    """The git repository from which Argo CD applies the manifests.
 
     Attributes:
-        path: of the tree's folder within it.
+        path: of the folder in the repository.
         revision: a branch, tag or commit.
     """
 
@@ -31,58 +31,58 @@ class Repository:
     revision: str
 
 
-def argocd(stack: str, found: Sequence[Piece], where: Repository) -> Files:
-    """The tree: `applications.yaml` to begin with, `platform` for the waves, `work` for what nobody waits for.
+def argocd(stack: str, members: Sequence[Piece], repository: Repository) -> Files:
+    """The files: `applications.yaml` to apply first, `platform` with sync waves, `work` for servers and jobs.
 
-    Servers and jobs have an Application of their own without waves: Argo CD's sync of several waves lasts until all of
-    them is healthy, which a job in a queue is days later (gitops-engine, sync_context.go: getOperationPhase).
+    Servers and jobs have a separate Application without sync waves, because Argo CD waits until every wave is healthy,
+    which can take days for a queued job (gitops-engine, sync_context.go: getOperationPhase).
 
     Args:
-        stack: its name, with which the Applications' names begin.
-        found: objects and releases.
-        where: the repository in which the tree will be.
+        stack: name, the prefix of the Applications' names.
+        members: objects and releases.
+        repository: the git repository for the files.
     """
-    platform = [one for one in found if not one.work]
-    work = [one for one in found if one.work]
+    platform = [member for member in members if not member.work]
+    work = [member for member in members if member.work]
     files = folder("platform", named(_platform(stack, platform)))
-    applications = [_root(stack, where, "platform", waves=True)]
+    applications = [_root(stack, repository, "platform", waves=True)]
     if work:
-        files |= folder("work", named((file_name(one), _object(one)) for one in work))
-        applications.append(_root(f"{stack}-work", where, "work", waves=False))
-    begin = "---\n".join(as_yaml(one) for one in applications)
-    return {PurePosixPath("applications.yaml"): begin, **files}
+        files |= folder("work", named((file_name(member), _object(member)) for member in work))
+        applications.append(_root(f"{stack}-work", repository, "work", waves=False))
+    first = "---\n".join(as_yaml(application) for application in applications)
+    return {PurePosixPath("applications.yaml"): first, **files}
 
 
-def _platform(stack: str, found: Sequence[Piece]) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    for one in found:
-        if one.release:
-            yield f"release-{one.release.helm.name}.yaml", _application(stack, one, one.release)
+def _platform(stack: str, members: Sequence[Piece]) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    for member in members:
+        if member.release:
+            yield f"release-{member.release.helm.name}.yaml", _application(stack, member, member.release)
         else:
-            yield file_name(one), _object(one, {WAVE: str(one.wave)})
+            yield file_name(member), _object(member, {WAVE: str(member.wave)})
 
 
-def _object(one: Piece, annotations: Mapping[str, str] | None = None) -> dict[str, Json]:
-    options = [*_retention(one)]
-    if one.group not in BUILT_IN:  # Its definition comes with a release, so before that no dry run knows it.
+def _object(member: Piece, annotations: Mapping[str, str] | None = None) -> dict[str, Json]:
+    options = [*_retention(member)]
+    if member.group not in BUILT_IN:  # A release installs its definition; a dry run before that would fail.
         options.append("SkipDryRunOnMissingResource=true")
-    told = {OPTIONS: ",".join(options)} if options else {}
-    return content(one, {**(annotations or {}), **told}, again_and_again=True)
+    sync_options = {OPTIONS: ",".join(options)} if options else {}
+    return content(member, {**(annotations or {}), **sync_options}, reapplied=True)
 
 
-def _retention(one: Piece) -> tuple[str, ...]:
-    return ("Prune=false", "Delete=false") if one.retained else ()
+def _retention(member: Piece) -> tuple[str, ...]:
+    return ("Prune=false", "Delete=false") if member.retained else ()
 
 
-def _application(stack: str, one: Piece, release: Release) -> dict[str, Json]:
-    """The Application of a release; without a finalizer where the release outlives it."""
+def _application(stack: str, member: Piece, release: Release) -> dict[str, Json]:
+    """The Application of a release; without a finalizer if the release is retained."""
     helm = release.helm
-    annotations: dict[str, Json] = {WAVE: str(one.wave)}
-    if one.retained:
-        annotations[OPTIONS] = ",".join(_retention(one))
+    annotations: dict[str, Json] = {WAVE: str(member.wave)}
+    if member.retained:
+        annotations[OPTIONS] = ",".join(_retention(member))
     metadata: dict[str, Json] = {"name": f"{stack}-{helm.name}", "namespace": "argocd", "annotations": annotations}
-    if not one.retained:
+    if not member.retained:
         metadata["finalizers"] = [_CASCADE]
-    # Without its scheme, an address is one of an OCI registry: docs/user-guide/helm.md of Argo CD.
+    # Argo CD takes a URL without a scheme as an OCI registry (docs/user-guide/helm.md of Argo CD).
     repository, _, chart = helm.chart.removeprefix("oci://").rpartition("/")
     values: dict[str, Json] = {"releaseName": helm.name}
     if helm.values:
@@ -98,28 +98,28 @@ def _application(stack: str, one: Piece, release: Release) -> dict[str, Json]:
     return {"apiVersion": API, "kind": "Application", "metadata": metadata, "spec": _spec(source, helm.namespace)}
 
 
-def _root(name: str, where: Repository, part: str, *, waves: bool) -> dict[str, Json]:
-    """An Application of files of the tree.
+def _root(name: str, repository: Repository, part: str, *, waves: bool) -> dict[str, Json]:
+    """An Application of a folder.
 
-    Deleting it leaves everything in the cluster: it has no finalizer. Differences are judged by a dry run of the API
-    server, as what Kueue and the autoscalers write is theirs.
+    It has no finalizer, so that its deletion keeps everything in the cluster. It compares by a server-side dry run,
+    because Kueue and the autoscalers own some fields.
     """
     source: dict[str, Json] = {
-        "repoURL": where.url,
-        "path": PurePosixPath(where.path, part).as_posix(),
-        "targetRevision": where.revision,
+        "repoURL": repository.url,
+        "path": PurePosixPath(repository.path, part).as_posix(),
+        "targetRevision": repository.revision,
     }
     metadata: dict[str, Json] = {
         "name": name,
         "namespace": "argocd",
         "annotations": {"argocd.argoproj.io/compare-options": "ServerSideDiff=true"},
     }
-    # What has no waves begins before its namespaces are there, and tries until they are.
-    spec = _spec(source, "", tries=10 if waves else -1)
+    # Without waves the sync starts before the namespaces exist, so it retries without a limit.
+    spec = _spec(source, "", retries=10 if waves else -1)
     return {"apiVersion": API, "kind": "Application", "metadata": metadata, "spec": spec}
 
 
-def _spec(source: dict[str, Json], namespace: str, tries: int = 10) -> dict[str, Json]:
+def _spec(source: dict[str, Json], namespace: str, retries: int = 10) -> dict[str, Json]:
     destination: dict[str, Json] = {"server": "https://kubernetes.default.svc"}
     if namespace:
         destination["namespace"] = namespace
@@ -130,6 +130,6 @@ def _spec(source: dict[str, Json], namespace: str, tries: int = 10) -> dict[str,
         "syncPolicy": {
             "automated": {"prune": True, "selfHeal": True},
             "syncOptions": [*_SYNC],
-            "retry": {"limit": tries, "backoff": {"duration": "15s", "factor": 2, "maxDuration": "5m"}},
+            "retry": {"limit": retries, "backoff": {"duration": "15s", "factor": 2, "maxDuration": "5m"}},
         },
     }

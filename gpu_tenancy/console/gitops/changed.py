@@ -1,4 +1,4 @@
-"""Which stacks a change concerns: whose file it is, or all of them where the program or its facts change."""
+"""The stacks that a change affects: by their own file, or all if the program, catalogue or policies changed."""
 
 import json
 import subprocess
@@ -11,26 +11,26 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.project import stack_names
 
 _SHARED: Final = {
-    "gpu_tenancy/model/catalogue": "the catalogue",
-    "gpu_tenancy/model": "the program",
-    "components": "the program",
-    "Pulumi.yaml": "the program",
-    "__main__.py": "the program",
-    "policy": "the policy packs",
-    "pyproject.toml": "its packages",
-    "requirements.txt": "its packages",
-    "uv.lock": "its packages",
+    "gpu_tenancy/model/catalogue": "catalogue",
+    "gpu_tenancy/model": "program",
+    "components": "program",
+    "Pulumi.yaml": "program",
+    "__main__.py": "program",
+    "policy": "policy packs",
+    "pyproject.toml": "Python packages",
+    "requirements.txt": "Python packages",
+    "uv.lock": "Python packages",
 }
-"""What every stack is made of: files and folders of a project, the narrower first."""
+"""Files and folders of a project that affect every stack, the more specific ones first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change concerns.
+    """The stacks that a change affects.
 
     Attributes:
-        stacks: names, in their order, each with the reasons.
-        gone: stacks that have no file any more, whose resources somebody must destroy.
+        stacks: names in alphabetical order, each with the reasons.
+        gone: stacks whose file was removed, and whose resources must be destroyed.
     """
 
     stacks: dict[str, tuple[str, ...]]
@@ -38,14 +38,14 @@ class Changed:
 
 
 def changed(project: Path, ref: str) -> Changed:
-    """The stacks that differ from where this branch left a ref; files that are not committed count too.
+    """The stacks that differ from the merge base with a ref, including uncommitted files.
 
     Args:
         project: folder of `Pulumi.yaml`, in a git repository.
         ref: a branch, tag or commit.
 
     Raises:
-        ConsoleError: there is no git, no such ref, or nothing that both have in common.
+        ConsoleError: git is not installed, or the ref or a merge base does not exist.
     """
     common = _git(project, ref, "merge-base", ref, "HEAD").strip()
     paths = _git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
@@ -54,62 +54,64 @@ def changed(project: Path, ref: str) -> Changed:
 
 
 def concerned(stacks: Sequence[str], paths: Sequence[str]) -> Changed:
-    """The stacks that changed files concern.
+    """The stacks that changed files affect.
 
     Args:
-        stacks: names of those that have a file.
-        paths: of the files that changed, within the project.
+        stacks: names of the existing stacks.
+        paths: of the changed files, relative to the project.
     """
-    everyone = dict.fromkeys(why for path in sorted(paths) if (why := _shared(path)))
+    shared = dict.fromkeys(why for path in sorted(paths) if (why := _shared(path)))
     own = {name: path for path in sorted(paths) if (name := _stack(path))}
     reasons = {
-        name: ((f"{own[name]} changed",) if name in own else ()) + tuple(f"{why} changed" for why in everyone)
+        name: ((f"{own[name]} changed",) if name in own else ()) + tuple(f"{why} changed" for why in shared)
         for name in sorted(stacks)
     }
-    found = {name: why for name, why in reasons.items() if why}
-    return Changed(found, tuple(sorted(own.keys() - set(stacks))))
+    affected = {name: why for name, why in reasons.items() if why}
+    return Changed(affected, tuple(sorted(own.keys() - set(stacks))))
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Names out of a variable of a pipeline: a list of JSON, or words between commas or spaces.
+    """Names in a variable of a pipeline: a JSON list, or names separated by commas or spaces.
 
     Raises:
-        ConsoleError: it is neither.
+        ConsoleError: the text is not valid.
     """
     if not text.lstrip().startswith("["):
         return tuple(text.replace(",", " ").split())
     try:
-        found: object = json.loads(text)
+        content: object = json.loads(text)
     except ValueError as error:
-        raise ConsoleError(f"{text} is no list of JSON", 'write names, such as ["dev-aws", "prod-aws"]') from error
-    names = cast("list[object]", found)
-    if not all(isinstance(each, str) for each in names):
-        raise ConsoleError(f"{text} has more than names", 'write names, such as ["dev-aws", "prod-aws"]')
-    return tuple(str(each) for each in names)
+        raise ConsoleError(
+            f"--among: {text} is not a JSON list", 'use a list such as ["dev-aws", "prod-aws"]'
+        ) from error
+    names = cast("list[object]", content)
+    if not all(isinstance(name, str) for name in names):
+        raise ConsoleError(f"--among: {text} is not a list of strings", 'use a list such as ["dev-aws", "prod-aws"]')
+    return tuple(str(name) for name in names)
 
 
 def _shared(path: str) -> str:
-    """Why a file concerns all stacks; empty where it does not."""
+    """Why a file affects all stacks; empty if it does not."""
     file = PurePosixPath(path)
     return next((name for place, name in _SHARED.items() if file.is_relative_to(place)), "")
 
 
 def _stack(path: str) -> str:
-    """The stack whose file it is; empty for any other file."""
+    """The stack of a stack file; empty for other files."""
     file = PurePosixPath(path)
     named = file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml"
     return file.stem.removeprefix("Pulumi.") if named else ""
 
 
-def _git(project: Path, ref: str, *words: str) -> str:
+def _git(project: Path, ref: str, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(project), *words], check=False, capture_output=True, text=True)
+        done = subprocess.run(["git", "-C", str(project), *arguments], check=False, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise ConsoleError("there is no git on the PATH", "install it") from error
+        raise ConsoleError("git is not on the PATH", "install git") from error
     if done.returncode:
-        said = (done.stderr.strip() or "nothing in common with HEAD").splitlines()[-1]
+        reason = (done.stderr.strip() or "no common ancestor with HEAD").splitlines()[-1]
         raise ConsoleError(
-            f"git does not find what changed since {ref} ({said})",
-            "name a branch, tag or commit that is fetched here with its history",
+            f"{ref}: git cannot compare with this ref: {reason}",
+            "specify a branch, tag or commit that is fetched with its history",
         )
     return done.stdout

@@ -1,4 +1,4 @@
-"""A tree for Flux: one Kustomization for each group, one HelmRelease with its source for each release."""
+"""Manifests for Flux: a Kustomization for each group, a HelmRelease with its source for each release."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -14,45 +14,45 @@ KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _SOURCE: Final = "source.toolkit.fluxcd.io/v1"
 _HELM: Final = "helm.toolkit.fluxcd.io/v2"
 _CHART_LAYER: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-_LONGEST: Final = 63
-"""Characters of a Kustomization's name, since Flux labels with it what it applies."""
+_MAX_NAME: Final = 63
+"""Maximum characters of a Kustomization's name, because Flux uses it as a label value."""
 
 
-def flux(stack: str, found: Sequence[Piece], path: str, source: str) -> Files:
-    """The tree: `kustomization.yaml` lists the Kustomizations, each of which applies one folder.
+def flux(stack: str, members: Sequence[Piece], path: str, source: str) -> Files:
+    """The files: `kustomization.yaml` lists the Kustomizations, each of which applies one folder.
 
     Args:
-        stack: its name, with which the Kustomizations' names begin.
-        found: objects and releases.
-        path: of the tree's folder in the repository.
-        source: name of the GitRepository, in the namespace flux-system.
+        stack: name, the prefix of the Kustomizations' names.
+        members: objects and releases.
+        path: of the folder in the repository.
+        source: name of the GitRepository in the namespace flux-system.
 
     Raises:
-        ConsoleError: a name is too long.
+        ConsoleError: the name of a Kustomization is too long.
     """
     files: Files = {}
     listed: dict[str, Mapping[str, Json]] = {}
-    for group in groups(found):
+    for group in groups(members):
         files |= folder(group.name, named(_members(group)))
         listed[f"flux-{group.name}.yaml"] = _kustomization(stack, group, path, source)
     return {**folder("", listed), **files}
 
 
 def _members(group: Group) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    for one in group.members:
-        kept = {f"{KUSTOMIZE}/prune": "disabled"} if one.retained else {}
-        if one.release:
-            name = one.release.helm.name
-            yield f"source-{name}.yaml", _source(one.release, kept)
-            yield f"release-{name}.yaml", _release(one.release, kept)
+    for member in group.members:
+        kept = {f"{KUSTOMIZE}/prune": "disabled"} if member.retained else {}
+        if member.release:
+            name = member.release.helm.name
+            yield f"source-{name}.yaml", _source(member.release, kept)
+            yield f"release-{name}.yaml", _release(member.release, kept)
         else:
-            # A job's pods cannot be changed: it is made anew, as Pulumi does, where the API server refuses a change.
-            force = {f"{KUSTOMIZE}/force": "enabled"} if one.kind.endswith("Job") else {}
-            yield file_name(one), content(one, {**kept, **force}, again_and_again=True)
+            # The pod template of a job is immutable, so a changed job is replaced, as by Pulumi.
+            force = {f"{KUSTOMIZE}/force": "enabled"} if member.kind.endswith("Job") else {}
+            yield file_name(member), content(member, {**kept, **force}, reapplied=True)
 
 
 def _kustomization(stack: str, group: Group, path: str, source: str) -> dict[str, Json]:
-    name = _called(stack, group.name)
+    name = _kustomization_name(stack, group.name)
     spec: dict[str, Json] = {
         "interval": "10m",
         "retryInterval": "2m",
@@ -63,23 +63,24 @@ def _kustomization(stack: str, group: Group, path: str, source: str) -> dict[str
         "sourceRef": {"kind": "GitRepository", "name": source},
     }
     if group.after:
-        spec["dependsOn"] = [{"name": _called(stack, each)} for each in group.after]
+        spec["dependsOn"] = [{"name": _kustomization_name(stack, name)} for name in group.after]
     metadata: dict[str, Json] = {"name": name, "namespace": "flux-system"}
     return {"apiVersion": f"{KUSTOMIZE}/v1", "kind": "Kustomization", "metadata": metadata, "spec": spec}
 
 
-def _called(stack: str, group: str) -> str:
+def _kustomization_name(stack: str, group: str) -> str:
     name = f"{stack}-{group}"
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_NAME:
         raise ConsoleError(
-            f"{name} has {len(name)} characters, and Flux takes {_LONGEST}", "give the stack a shorter name"
+            f"Kustomization name {name}: {len(name)} characters exceed the maximum of {_MAX_NAME}",
+            "shorten the stack name",
         )
     return name
 
 
 def _metadata(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]:
-    told: dict[str, Json] = {"annotations": dict(annotations)} if annotations else {}
-    return {**told, "name": release.helm.name, "namespace": release.helm.namespace}
+    annotated: dict[str, Json] = {"annotations": dict(annotations)} if annotations else {}
+    return {**annotated, "name": release.helm.name, "namespace": release.helm.namespace}
 
 
 def _source(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]:
@@ -101,10 +102,10 @@ def _release(release: Release, annotations: Mapping[str, str]) -> dict[str, Json
         spec["chartRef"] = {"kind": "OCIRepository", "name": helm.name}
     if release.timeout:
         spec["timeout"] = f"{release.timeout}s"
-    # What does not become ready is tried anew, as `atomic` and the next `pulumi up` would.
-    again: dict[str, Json] = {"remediation": {"retries": 3}}
+    # A release that does not become ready is retried, as with `atomic` and the next `pulumi up`.
+    retries: dict[str, Json] = {"remediation": {"retries": 3}}
     crds: dict[str, Json] = {"crds": "Skip"} if release.skip_crds else {}
-    spec |= {"install": {**crds, **again}, "upgrade": {**crds, **again}}
+    spec |= {"install": {**crds, **retries}, "upgrade": {**crds, **retries}}
     if helm.values:
         spec["values"] = dict(helm.values)
     return {"apiVersion": _HELM, "kind": "HelmRelease", "metadata": _metadata(release, annotations), "spec": spec}

@@ -1,4 +1,4 @@
-"""Pieces grouped for Flux, which waits between groups alone, by names that do not move when a stack grows."""
+"""Groups for Flux, which waits only between Kustomizations; group names are stable when a stack grows."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Final
 from gpu_tenancy.console.gitops.pieces import Piece
 
 TENANCY: Final = "tenancy"
-"""Everything that needs releases and jobs, and on which none of them waits."""
+"""The group of objects that need releases and jobs, and on which no release or job depends."""
 
 WORK: Final = "work"
 
@@ -17,10 +17,10 @@ _UNSAFE: Final = re.compile(r"[^a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pieces that are applied together.
+    """Objects and releases that are applied together.
 
     Attributes:
-        after: names of the groups that must be healthy before, none of which follows from another.
+        after: names of the groups that must be healthy before, without indirect dependencies.
     """
 
     name: str
@@ -28,21 +28,21 @@ class Group:
     after: tuple[str, ...]
 
 
-def groups(found: Sequence[Piece]) -> tuple[Group, ...]:
-    """Each release and each job that is awaited is a group, with what it is the first to need; the rest is two more.
+def groups(pieces: Sequence[Piece]) -> tuple[Group, ...]:
+    """A group for each release and each awaited job with its own dependencies, and two groups for the rest.
 
-    A group has no number: if it had, an operator more would move objects from one to the next, and Flux would prune
-    them in the one before it makes them in the other.
+    Groups have no numbers, because a new operator would then move objects to another group, and Flux would prune them
+    in the old group before it creates them in the new one.
 
     Args:
-        found: a stack's pieces, in the order of their waves.
+        pieces: of a stack, in the order of their waves.
     """
-    names = _names(found)
+    names = _names(pieces)
     by_name: dict[str, list[Piece]] = {}
-    for one in found:
-        by_name.setdefault(names[one.urn], []).append(one)
+    for piece in pieces:
+        by_name.setdefault(names[piece.urn], []).append(piece)
     needs = {
-        name: frozenset(names[urn] for one in members for urn in one.before) - {name}
+        name: frozenset(names[urn] for piece in members for urn in piece.before) - {name}
         for name, members in by_name.items()
     }
     reach = _reach(needs)
@@ -51,22 +51,23 @@ def groups(found: Sequence[Piece]) -> tuple[Group, ...]:
     )
 
 
-def _names(found: Sequence[Piece]) -> dict[str, str]:
-    above = _reach({one.urn: one.before for one in found})
-    awaited = [one for one in found if one.awaited and not one.work]
+def _names(pieces: Sequence[Piece]) -> dict[str, str]:
+    """The group name of each piece, by URN."""
+    dependencies = _reach({piece.urn: piece.before for piece in pieces})
+    awaited = [piece for piece in pieces if piece.awaited and not piece.work]
     names: dict[str, str] = {}
-    for one in found:
-        if one.work:
-            names[one.urn] = WORK
+    for piece in pieces:
+        if piece.work:
+            names[piece.urn] = WORK
             continue
-        first = next((each for each in awaited if each is one or one.urn in above[each.urn]), None)
-        own = _UNSAFE.sub("-", first.urn.rpartition("::")[2].lower()).strip("-") if first else TENANCY
-        names[one.urn] = own
+        first = next((item for item in awaited if item is piece or piece.urn in dependencies[item.urn]), None)
+        name = _UNSAFE.sub("-", first.urn.rpartition("::")[2].lower()).strip("-") if first else TENANCY
+        names[piece.urn] = name
     return names
 
 
 def _reach(needs: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
-    """All that each needs, by way of others too; none needs itself."""
+    """The transitive dependencies of each, without itself."""
     met: dict[str, frozenset[str]] = {}
     for start in needs:
         seen: set[str] = set()
@@ -83,6 +84,6 @@ def _reach(needs: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
 
 
 def _direct(needs: Iterable[str], reach: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Needs without those that another of them brings along."""
-    brought = {far for near in needs for far in reach[near]}
-    return frozenset(needs) - brought
+    """The direct dependencies: those that are not dependencies of another one."""
+    indirect = {far for near in needs for far in reach[near]}
+    return frozenset(needs) - indirect

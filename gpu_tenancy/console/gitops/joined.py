@@ -1,5 +1,6 @@
-"""One comment for a pull request, of what was said of each stack."""
+"""One pull request comment from the previews of several stacks."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,32 +9,32 @@ from typing import Final
 from gpu_tenancy.console.errors import ConsoleError
 
 MARK: Final = "<!-- gpu-tenancy: preview -->"
-"""The first line, by which the comment is found again and written over."""
+"""The first line, by which the comment is found and updated."""
 
 LIMIT: Final = 65_536
-"""Characters of a comment: https://github.com/orgs/community/discussions/27190."""
+"""Maximum characters of a comment: https://github.com/orgs/community/discussions/27190."""
 
 LEAST: Final = 4_000
-"""Characters below which stacks could not even be listed."""
+"""Minimum characters, below which not even a list of stacks fits."""
 
 _MEANINGS: Final = {
-    0: "fine",
-    1: "the stack is wrong",
-    2: "a mandatory rule is broken",
-    3: "a mistake in the program of the preview",
+    0: "OK",
+    1: "invalid stack",
+    2: "mandatory policy violation",
+    3: "internal error in the preview",
 }
-_GRAVITY: Final = (3, 1, 2, 0)
-"""Exit codes, the worst first: without a preview nobody knows of rules."""
+_SEVERITY: Final = (3, 1, 2, 0)
+"""Exit codes, the most severe first; an invalid stack is worse than a violation because policies are not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """How the preview of one stack ended.
+class StackPreview:
+    """The result of the preview of one stack.
 
     Attributes:
-        code: its exit code.
-        report: its Markdown; empty where it came to none.
-        errors: what it said of mistakes.
+        code: exit code.
+        report: Markdown; empty if there is no report.
+        errors: standard error.
     """
 
     stack: str
@@ -42,99 +43,94 @@ class Said:
     errors: str
 
 
-def read(folder: Path) -> tuple[Said, ...]:
-    """What previews left in folders named for their stacks: `exit-code`, `report.md`, `errors.txt`.
+def read(folder: Path) -> tuple[StackPreview, ...]:
+    """Reads the files of previews in a folder for each stack: `exit-code`, `report.md`, `errors.txt`.
 
     Raises:
-        ConsoleError: an exit code is none.
+        ConsoleError: an exit code is not a number.
     """
-    found: list[Said] = []
-    for place in sorted(each.parent for each in folder.glob("*/exit-code")):
+    previews: list[StackPreview] = []
+    for place in sorted(file.parent for file in folder.glob("*/exit-code")):
         text = _text(place / "exit-code").strip()
         if not text.isdecimal():
             raise ConsoleError(
-                f"{place / 'exit-code'} has no exit code but {text!r}", "write what the preview ended with"
+                f"{place / 'exit-code'}: {text!r} is not an exit code",
+                "write the exit code of the preview to this file",
             )
-        found.append(Said(place.name, int(text), _text(place / "report.md"), _text(place / "errors.txt")))
-    return tuple(found)
+        previews.append(StackPreview(place.name, int(text), _text(place / "report.md"), _text(place / "errors.txt")))
+    return tuple(previews)
 
 
-def worst(said: Sequence[Said]) -> int:
-    """The exit code of all together."""
-    return min((each.code for each in said), key=_gravity, default=0)
+def worst(previews: Sequence[StackPreview]) -> int:
+    """The most severe exit code; 0 without previews."""
+    return min((preview.code for preview in previews), key=_severity, default=0)
 
 
-def joined(said: Sequence[Said], limit: int = LIMIT) -> str:
-    """All reports in one comment: the worst first, each whole or only its head, and a table of all above.
+def joined(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
+    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
 
     Raises:
         ConsoleError: the limit is below `LEAST`.
     """
     if limit < LEAST:
-        raise ConsoleError(f"a comment of {limit} characters says nothing", f"allow {LEAST} at least")
-    ordered = sorted(said, key=lambda each: (_gravity(each.code), each.stack))
+        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {LEAST}")
+    ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
     head = _table(ordered)
-    # Each has its head; what room is left goes to whole reports, the worst first.
-    parts = {each.stack: _short(each) for each in ordered}
-    for each in ordered:
-        longer = {**parts, each.stack: _whole(each)}
+    # Every report has its head; the remaining space is for complete reports, the most severe first.
+    parts = {preview.stack: _short(preview) for preview in ordered}
+    for preview in ordered:
+        longer = {**parts, preview.stack: _whole(preview)}
         if len(_text_of(head, longer)) <= limit:
             parts = longer
-    found = _text_of(head, parts)
-    if len(found) > limit:
-        found = _text_of(head, {})
-    return found if len(found) <= limit else _text_of(_count(ordered), {})
+    comment = _text_of(head, parts)
+    if len(comment) > limit:
+        comment = _text_of(head, {})
+    return comment if len(comment) <= limit else _text_of(_count(ordered), {})
 
 
-def _gravity(code: int) -> int:
-    return _GRAVITY.index(code) if code in _GRAVITY else -1
+def _severity(code: int) -> int:
+    return _SEVERITY.index(code) if code in _SEVERITY else -1
 
 
 def _text_of(head: str, parts: dict[str, str]) -> str:
     return "\n\n".join([MARK, head, *(part.strip() for part in parts.values() if part.strip())]) + "\n"
 
 
-def _table(said: Sequence[Said]) -> str:
-    if not said:
-        return "No stack is concerned: neither a stack's file nor the program, the catalogue or a policy pack changed."
-    rows = [f"| {'✓' if each.code == 0 else '✗'} | `{each.stack}` | {_meaning(each.code)} |" for each in said]
+def _table(previews: Sequence[StackPreview]) -> str:
+    if not previews:
+        return "No stacks affected: no stack file, program, catalogue or policy pack changed."
+    rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in previews]
     return "\n".join(["| | stack | |", "|---|---|---|", *rows])
 
 
-def _count(said: Sequence[Said]) -> str:
-    bad = sum(1 for each in said if each.code)
-    return f"{len(said)} stacks were previewed, {bad} of them not fine; the pages are artifacts of this run."
+def _count(previews: Sequence[StackPreview]) -> str:
+    failed = sum(1 for preview in previews if preview.code)
+    return f"{len(previews)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
 
 
 def _meaning(code: int) -> str:
-    return _MEANINGS.get(code, f"the preview ended with {code}")
+    return _MEANINGS.get(code, f"preview exited with code {code}")
 
 
-def _whole(said: Said) -> str:
-    if said.report.strip():
-        return said.report
-    return _fenced(said, said.errors.strip() or "The preview said nothing.")
+def _whole(preview: StackPreview) -> str:
+    if preview.report.strip():
+        return preview.report
+    return _fenced(preview, preview.errors.strip() or "The preview printed no message.")
 
 
-def _short(said: Said) -> str:
-    """What comes before the first part of a report, or the first mistakes."""
-    if said.report.strip():
-        return said.report.partition("\n### ")[0].strip() + "\n\n*The rest is on the page, an artifact of this run.*"
-    return _fenced(said, "\n".join(said.errors.strip().splitlines()[:5])[:1_000])
+def _short(preview: StackPreview) -> str:
+    """The head of a report, or the first error lines."""
+    if preview.report.strip():
+        head = preview.report.partition("\n### ")[0].strip()
+        return f"{head}\n\n*Shortened. The full report is an artifact of this run.*"
+    return _fenced(preview, "\n".join(preview.errors.strip().splitlines()[:5])[:1_000])
 
 
-def _fenced(said: Said, words: str) -> str:
-    """Words of the program as they are: no fence of theirs ends ours."""
-    fence = "`" * (max((len(run) for run in _runs(words)), default=0) + 1)
-    fence = fence if len(fence) >= len("```") else "```"
-    return f"## ✗ {said.stack}: {_meaning(said.code)}\n\n{fence}text\n{words}\n{fence}"
-
-
-def _runs(words: str) -> list[str]:
-    runs = [""]
-    for sign in words:
-        runs = [*runs[:-1], runs[-1] + sign] if sign == "`" else [*runs, ""] if runs[-1] else runs
-    return runs
+def _fenced(preview: StackPreview, errors: str) -> str:
+    """Error output in a fence that is longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall("`+", errors)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"## ✗ {preview.stack}: {_meaning(preview.code)}\n\n{fence}text\n{errors}\n{fence}"
 
 
 def _text(file: Path) -> str:

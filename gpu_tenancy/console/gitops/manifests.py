@@ -1,4 +1,4 @@
-"""Objects as files of a tree: their content, their names, and the kustomization that lists them."""
+"""Objects as files: their content, their names, and the kustomization that lists them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,36 +14,36 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _TO_PULUMI: Final = "pulumi.com/"
 
 Files = dict[PurePosixPath, str]
-"""Texts by their places in a tree."""
+"""File contents by path."""
 
 
-def content(one: Piece, annotations: Mapping[str, str], *, again_and_again: bool) -> dict[str, Json]:
-    """An object as it stands in a tree: without words that are for Pulumi, with those for whoever applies it.
+def content(member: Piece, annotations: Mapping[str, str], *, reapplied: bool) -> dict[str, Json]:
+    """The manifest of an object, without annotations for Pulumi, and with those for the tool that applies it.
 
     Args:
-        one: the object.
+        member: the object.
         annotations: to add.
-        again_and_again: whoever applies it makes again what is gone. Then a finished job stays: one that removed itself
-            would run anew, every time.
+        reapplied: the tool creates deleted objects again. Then finished jobs must not delete themselves, because they
+            would run again and again.
     """
-    metadata = _map(one.manifest, "metadata")
+    metadata = _map(member.manifest, "metadata")
     kept = {key: value for key, value in _map(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
     kept |= annotations
-    told: dict[str, Json] = {key: value for key, value in metadata.items() if key != "annotations"}
+    changed: dict[str, Json] = {key: value for key, value in metadata.items() if key != "annotations"}
     if kept:
-        told = {"annotations": dict(sorted(kept.items())), **told}
-    found: dict[str, Json] = {key: told if key == "metadata" else value for key, value in one.manifest.items()}
-    spec = _map(found, "spec")
-    if again_and_again and one.work and "ttlSecondsAfterFinished" in spec:
-        found["spec"] = {key: value for key, value in spec.items() if key != "ttlSecondsAfterFinished"}
-    return found
+        changed = {"annotations": dict(sorted(kept.items())), **changed}
+    manifest: dict[str, Json] = {key: changed if key == "metadata" else value for key, value in member.manifest.items()}
+    spec = _map(manifest, "spec")
+    if reapplied and member.work and "ttlSecondsAfterFinished" in spec:
+        manifest["spec"] = {key: value for key, value in spec.items() if key != "ttlSecondsAfterFinished"}
+    return manifest
 
 
-def file_name(one: Piece) -> str:
-    """A name that no other object of a stack has, such as `ml-research.job-nightly.yaml`."""
-    place = one.namespace or "_cluster"
-    kind = one.kind.lower() if one.group in BUILT_IN else f"{one.kind.lower()}.{one.group}"
-    return _UNSAFE.sub("_", f"{place}.{kind}-{one.name}") + ".yaml"
+def file_name(member: Piece) -> str:
+    """The file name of an object, unique in a stack, such as `ml-research.job-nightly.yaml`."""
+    place = member.namespace or "_cluster"
+    kind = member.kind.lower() if member.group in BUILT_IN else f"{member.kind.lower()}.{member.group}"
+    return _UNSAFE.sub("_", f"{place}.{kind}-{member.name}") + ".yaml"
 
 
 def folder(name: str, members: Mapping[str, Mapping[str, Json]]) -> Files:
@@ -59,25 +59,25 @@ def folder(name: str, members: Mapping[str, Mapping[str, Json]]) -> Files:
         "resources": [*sorted(members)],
     }
     return {
-        PurePosixPath(name, file): as_yaml(words)
-        for file, words in [*sorted(members.items()), ("kustomization.yaml", listed)]
+        PurePosixPath(name, file): as_yaml(manifest)
+        for file, manifest in [*sorted(members.items()), ("kustomization.yaml", listed)]
     }
 
 
-def named(found: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[str, Json]]:
-    """Contents by their file names.
+def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[str, Json]]:
+    """Manifests by file name.
 
     Raises:
-        ConsoleError: two would share one.
+        ConsoleError: two objects have the same file name.
     """
     members: dict[str, Mapping[str, Json]] = {}
-    for file, words in found:
+    for file, manifest in files:
         if file in members:
-            raise ConsoleError(f"two objects would share the file {file}", "rename one of them")
-        members[file] = words
+            raise ConsoleError(f"{file}: two objects have this file name", "rename one of them")
+        members[file] = manifest
     return members
 
 
 def _map(value: Mapping[str, Json], key: str) -> dict[str, Json]:
-    found = at(value, key)
-    return found if isinstance(found, dict) else {}
+    content = at(value, key)
+    return content if isinstance(content, dict) else {}

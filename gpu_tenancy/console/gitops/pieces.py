@@ -1,4 +1,4 @@
-"""What a tree is made of: a stack's objects and Helm releases, with what each must find in the cluster before it."""
+"""A stack's objects and Helm releases with their dependencies, for manifests in git."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ BUILT_IN: Final = frozenset(
         *("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
     }
 )
-"""API groups that every API server has; all others come with an operator's release."""
+"""API groups of every API server; operators' releases install all others."""
 
 _RUNS: Final = frozenset(
     {
@@ -27,19 +27,20 @@ _RUNS: Final = frozenset(
         *(("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")),
     }
 )
-"""Kinds that run pods for as long as they like; whoever waited for their end would wait for days."""
+"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy."""
 
 _STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
+_NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
 _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A Helm release, with what its installer must know beside chart and values.
+    """A Helm release, with options of its installation.
 
     Attributes:
-        timeout: seconds that it may take; 0 where the program says nothing.
-        skip_crds: the chart's definitions stay out.
+        timeout: in seconds; 0 for the default.
+        skip_crds: do not install the chart's definitions.
     """
 
     helm: HelmRelease
@@ -52,13 +53,13 @@ class Piece:
     """One object, or one release.
 
     Attributes:
-        manifest: the object as an API server gets it; of a release only kind and name.
+        manifest: as sent to an API server; for a release only kind and name.
         release: None for an object.
-        before: the URNs of what must be there before.
-        wave: all that it needs is in waves before its own.
-        work: servers and jobs, and what follows them: nobody waits until they are healthy.
-        awaited: what comes after wants it finished, not only there: a release, or a job that asks a webhook.
-        retained: stays in the cluster when it leaves the stack.
+        before: URNs of its dependencies.
+        wave: its dependencies are in earlier waves.
+        work: a server or a job, or depends on one; nothing waits until it is healthy.
+        awaited: its dependents wait until it is healthy or finished: a release, or a job that checks a webhook.
+        retained: kept in the cluster when it is removed from the stack.
     """
 
     urn: str
@@ -76,91 +77,87 @@ class Piece:
 
 
 def pieces(rendered: Rendered) -> tuple[Piece, ...]:
-    """A stack's objects and releases, wave by wave, within a wave in the order of their URNs.
+    """A stack's objects and releases, in the order of waves and URNs.
 
     Raises:
-        DependencyCycleError: some wait for one another.
+        DependencyCycleError: there is a dependency cycle.
     """
-    known = {one.urn: one for one in rendered.registrations}
-    releases = {one.urn: one for one in helm_releases(rendered)}
-    # A release stands among the objects as one of them, so that one walk of the graph finds what waits for what.
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    releases = {release.urn: release for release in helm_releases(rendered)}
+    # Releases are added to the objects, so that one graph has all dependencies.
     objects = kubernetes_objects(replace(rendered, registrations=tuple(map(_stand_in, rendered.registrations))))
     before = _before(objects)
     work = _work(objects, before)
     return tuple(
         Piece(
-            urn=one.urn,
-            group=one.group,
-            kind=one.kind,
-            namespace=one.namespace,
-            name=one.name,
-            manifest=one.manifest,
-            release=_release(known[one.urn], releases[one.urn]) if one.urn in releases else None,
-            before=before[one.urn],
+            urn=item.urn,
+            group=item.group,
+            kind=item.kind,
+            namespace=item.namespace,
+            name=item.name,
+            manifest=item.manifest,
+            release=_release(registrations[item.urn], releases[item.urn]) if item.urn in releases else None,
+            before=before[item.urn],
             wave=wave,
-            work=one.urn in work,
-            awaited=one.urn in releases or ((one.group, one.kind) == ("batch", "Job") and one.urn not in work),
-            retained=known[one.urn].retain_on_delete,
+            work=item.urn in work,
+            awaited=item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work),
+            retained=registrations[item.urn].retain_on_delete,
         )
         for wave, members in enumerate(waves(objects))
-        for one in members
+        for item in members
     )
 
 
 def refusals(rendered: Rendered) -> tuple[str, ...]:
-    """Why a stack cannot be a tree in git: values that nobody may read there, or that nobody knows yet; sorted."""
-    found: list[str] = []
-    for one in kubernetes_objects(rendered):
-        place = f"{one.namespace}/{one.name}" if one.namespace else one.name
-        found += _hidden(f"{one.kind} {place}", one.secret_paths, one.unknown_paths)
-    registrations = {one.urn: one for one in rendered.registrations}
-    for one in helm_releases(rendered):
-        told, what = registrations[one.urn], f"Helm release {one.namespace}/{one.name}"
-        found += _hidden(what, told.secret_paths, told.unknown_paths)
-        if not one.repository and not one.chart.startswith("oci://"):
-            found.append(
-                f"{what}: chart {one.chart} names no repository, so nobody but this machine finds it; "
-                "name one, or an address that begins with oci://"
+    """Why a stack cannot be written as manifests: secret values, or values that are not known yet; sorted."""
+    problems: list[str] = []
+    for item in kubernetes_objects(rendered):
+        name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+        problems += _hidden(f"{item.kind} {name}", item.secret_paths, item.unknown_paths)
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    for release in helm_releases(rendered):
+        registration, what = registrations[release.urn], f"Helm release {release.namespace}/{release.name}"
+        problems += _hidden(what, registration.secret_paths, registration.unknown_paths)
+        if not release.repository and not release.chart.startswith("oci://"):
+            problems.append(
+                f"{what}: chart {release.chart} has no repository, so other machines cannot download it; "
+                "set a repository, or use a chart with an oci:// URL"
             )
-        if not one.version:
-            found.append(f"{what}: no version is pinned, so the tree would install whatever is newest; pin it")
-    return tuple(sorted(found))
+        if not release.version:
+            problems.append(f"{what}: no chart version, so each sync could install a newer one; set the version")
+    return tuple(sorted(problems))
 
 
 def stays(rendered: Rendered) -> tuple[tuple[str, str], ...]:
-    """Type and name of what no tree can have: the cloud's resources, which stay with Pulumi; sorted."""
-    return tuple(
-        sorted(
-            (one.type, one.name)
-            for one in rendered.registrations
-            if one.custom and not one.external_id and not one.type.startswith(("kubernetes:", "pulumi:"))
-        )
-    )
+    """Type and name of the cloud resources, which cannot be manifests and stay with Pulumi; sorted."""
+    created = (item for item in rendered.registrations if item.custom and not item.external_id)
+    return tuple(sorted((item.type, item.name) for item in created if not item.type.startswith(_NOT_CLOUD)))
 
 
 def _hidden(what: str, secret: tuple[Path, ...], unknown: tuple[Path, ...]) -> Iterator[str]:
     if secret:
         yield (
-            f"{what}: {_places(secret)} is secret, and a tree in git would show it to everyone who reads it; take it "
-            "out of the stack and let an operator in the cluster fetch it, such as External Secrets"
+            f"{what}: {_places(secret)} is secret and would be readable in git; remove it from the stack and use an "
+            "operator in the cluster, such as External Secrets"
         )
     if unknown:
         yield (
-            f"{what}: {_places(unknown)} is known only after a cloud has made it; write the value into the stack, "
-            "or leave this stack to `pulumi up`"
+            f"{what}: {_places(unknown)} is known only after deployment; set the value in the stack, or deploy the "
+            "stack with `pulumi up`"
         )
 
 
 def _places(paths: tuple[Path, ...]) -> str:
-    return ", ".join(".".join(map(str, path)) or "all of it" for path in paths)
+    return ", ".join(".".join(map(str, path)) or "the whole object" for path in paths)
 
 
-def _stand_in(one: Registration) -> Registration:
-    if one.type != RELEASE or one.external_id:
-        return one
-    metadata: dict[str, Json] = {"name": text_at(one.inputs, "name"), "namespace": text_at(one.inputs, "namespace")}
+def _stand_in(registration: Registration) -> Registration:
+    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
+    if registration.type != RELEASE or registration.external_id:
+        return registration
+    metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
     inputs: dict[str, Json] = {"apiVersion": "helm.sh/v3", "kind": "Release", "metadata": metadata}
-    return replace(one, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
+    return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
 
 
 def _release(registration: Registration, helm: HelmRelease) -> Release:
@@ -169,31 +166,31 @@ def _release(registration: Registration, helm: HelmRelease) -> Release:
 
 
 def _before(objects: tuple[KubernetesObject, ...]) -> dict[str, frozenset[str]]:
-    """What each waits for: what the program says, and its namespace."""
-    here = {one.urn for one in objects}
-    namespaces = {one.name: one.urn for one in objects if (one.group, one.kind) == ("", "Namespace")}
+    """The dependencies of each object: those of the program, and its namespace."""
+    urns = {item.urn for item in objects}
+    namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
     return {
-        one.urn: frozenset({urn for urn in (*one.depends_on, namespaces.get(one.namespace, "")) if urn in here})
-        for one in objects
+        item.urn: frozenset({urn for urn in (*item.depends_on, namespaces.get(item.namespace, "")) if urn in urns})
+        for item in objects
     }
 
 
 def _work(objects: tuple[KubernetesObject, ...], before: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """What nobody waits for, and whatever needs some of it."""
-    found = {one.urn for one in objects if _unawaited(one)}
-    left = list(found)
+    """The URNs of servers and jobs, and of all objects that depend on them."""
+    work = {item.urn for item in objects if _unawaited(item)}
+    left = list(work)
     after: dict[str, list[str]] = {}
     for urn, needs in before.items():
         for need in needs:
             after.setdefault(need, []).append(urn)
     while left:
         for urn in after.get(left.pop(), ()):
-            if urn not in found:
-                found.add(urn)
+            if urn not in work:
+                work.add(urn)
                 left.append(urn)
-    return frozenset(found)
+    return frozenset(work)
 
 
-def _unawaited(one: KubernetesObject) -> bool:
-    skipped = text_at(one.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
-    return skipped or (one.group, one.kind) in _RUNS
+def _unawaited(item: KubernetesObject) -> bool:
+    skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
+    return skipped or (item.group, item.kind) in _RUNS

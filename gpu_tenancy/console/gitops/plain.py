@@ -1,37 +1,35 @@
-"""A tree for kubectl and helm: one folder a wave, applied one after another."""
+"""Manifests for kubectl and helm: one folder per wave, to be applied in order."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from gpu_tenancy.console.gitops.manifests import Files, content, file_name, folder, named
-from gpu_tenancy.console.gitops.pieces import Piece
+from gpu_tenancy.console.gitops.pieces import Piece, Release
 from gpu_tenancy.console.offline.files import as_yaml
 
 
-def plain(found: Sequence[Piece]) -> Files:
-    """`wave-00`, `wave-01` and so on: objects with a kustomization, releases as values with the command above them."""
+def plain(pieces: Sequence[Piece]) -> Files:
+    """The files in `wave-00`, `wave-01` and so on: objects with a kustomization, Helm values with their command."""
     files: Files = {}
-    for wave in sorted({one.wave for one in found}):
+    for wave in sorted({piece.wave for piece in pieces}):
         place = f"wave-{wave:02}"
-        objects = [one for one in found if one.wave == wave and not one.release]
+        objects = [piece for piece in pieces if piece.wave == wave and not piece.release]
         if objects:
-            files |= folder(place, named((file_name(one), content(one, {}, again_and_again=False)) for one in objects))
-        for one in found:
-            if one.wave == wave and one.release:
-                file = PurePosixPath(place, f"helm-{one.release.helm.name}.yaml")
-                files[file] = f"# {_command(one, file)}\n" + as_yaml(one.release.helm.values)
+            files |= folder(place, named((file_name(piece), content(piece, {}, reapplied=False)) for piece in objects))
+        for piece in pieces:
+            if piece.wave == wave and piece.release:
+                file = PurePosixPath(place, f"helm-{piece.release.helm.name}.yaml")
+                files[file] = f"# {_command(piece.release, file)}\n" + as_yaml(piece.release.helm.values)
     return files
 
 
-def _command(one: Piece, values: PurePosixPath) -> str:
-    """What installs a release, or brings it to this version; in the tree's folder."""
-    if one.release is None:
-        return ""
-    helm = one.release.helm
-    words = ["helm", "upgrade", "--install", helm.name, helm.chart, "--version", helm.version]
-    words += ["--repo", helm.repository] if helm.repository else []
-    words += ["--namespace", helm.namespace, "--values", values.as_posix(), "--atomic"]
-    words += ["--timeout", f"{one.release.timeout}s"] if one.release.timeout else []
-    words += ["--skip-crds"] if one.release.skip_crds else []
-    return shlex.join(words)
+def _command(release: Release, values: PurePosixPath) -> str:
+    """The command that installs or upgrades a release, for the folder above the waves."""
+    helm = release.helm
+    arguments = ["helm", "upgrade", "--install", helm.name, helm.chart, "--version", helm.version]
+    arguments += ["--repo", helm.repository] if helm.repository else []
+    arguments += ["--namespace", helm.namespace, "--values", values.as_posix(), "--atomic"]
+    arguments += ["--timeout", f"{release.timeout}s"] if release.timeout else []
+    arguments += ["--skip-crds"] if release.skip_crds else []
+    return shlex.join(arguments)

@@ -1,5 +1,5 @@
-"""Questions to a running cluster: what is used, will it fit, why does it wait.
+"""Queries of a running cluster: `tenancy usage`, `fit` and `why`.
 
-They read the cluster alone, through whatever rights the user has, so that a team leader without the repository can ask
-them. `reading` brings the objects; everything else is pure and takes them as they came.
+They use only the rights of the current user, so that a team lead without the repository can run them. `reading` lists
+the objects; all other modules are pure functions of what it returns. Results are data; `narrative` makes their texts.
 """

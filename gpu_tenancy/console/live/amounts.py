@@ -1,4 +1,4 @@
-"""Amounts as they stand in live objects and in people's files, in the base units of `gpu_tenancy.model.quantity`."""
+"""Resource quantities of Kubernetes objects, in the base units of `gpu_tenancy.model.quantity`."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -12,15 +12,15 @@ from gpu_tenancy.model.quantity import CPU, Amounts, format_amount, is_extended,
 _GIB: Final = 2**30
 _CPU: Final = 1000
 _MEMORY: Final = ("memory", "storage", "ephemeral-storage", "hugepages-")
-_FINE: Final[Mapping[str, Fraction]] = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6)}
-"""Suffixes that an API server takes and `parse_quantity` does not."""
+_SMALL: Final[Mapping[str, Fraction]] = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6)}
+"""Suffixes that an API server accepts and `parse_quantity` does not."""
 
 
 def amount(resource: str, written: Json) -> int:
     """A quantity in base units, rounded up as a scheduler does: cpu in thousandths, memory in bytes, else a count.
 
     Raises:
-        ConsoleError: it is no quantity.
+        ConsoleError: it is not a valid quantity.
     """
     factor = 1000 if plain(resource) == CPU else 1
     return ceil(_exact(written) * factor)
@@ -28,28 +28,28 @@ def amount(resource: str, written: Json) -> int:
 
 def _exact(written: Json) -> Fraction:
     text = str(written).strip()
-    suffix = next((each for each in _FINE if text.endswith(each)), "")
+    suffix = next((name for name in _SMALL if text.endswith(name)), "")
     try:
         if suffix:
-            return Fraction(text.removesuffix(suffix)) * _FINE[suffix]
+            return Fraction(text.removesuffix(suffix)) * _SMALL[suffix]
         # A Fraction reads `12e6`, which is a quantity too; `1E` is one exabyte.
         return Fraction(text) if "/" not in text and text[-1:].isdigit() else parse_quantity(text)
     except ValueError as error:
-        raise ConsoleError(f"{text!r} is no quantity", "write it as Kubernetes does: 500m, 8, 32Gi") from error
+        raise ConsoleError(f"{text!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi") from error
 
 
 def amounts(written: Json) -> dict[str, int]:
-    """Every quantity of a list of resources; anything else counts as no resources."""
-    return {name: amount(name, each) for name, each in written.items()} if isinstance(written, dict) else {}
+    """All quantities of a resource list; empty for anything else."""
+    return {name: amount(name, value) for name, value in written.items()} if isinstance(written, dict) else {}
 
 
 def plain(resource: str) -> str:
-    """A resource without the prefix that a namespace's quota gives it."""
+    """A resource name without the prefix `requests.` or `limits.` of a ResourceQuota."""
     return resource.removeprefix("requests.").removeprefix("limits.")
 
 
-def said(resource: str, value: int) -> str:
-    """An amount for people: whole cpus as such, memory to a tenth of a Gi, counts without a suffix."""
+def amount_text(resource: str, value: int) -> str:
+    """An amount for people: CPUs as a number, memory to a tenth of a Gi, counts without a suffix."""
     kind = plain(resource)
     if kind.startswith(_MEMORY) and value % _GIB and abs(value) >= _GIB:
         return f"{value / _GIB:.1f}Gi"
@@ -60,25 +60,26 @@ def said(resource: str, value: int) -> str:
     return str(value)
 
 
-def listed(found: Amounts) -> str:
-    """`8 nvidia.com/gpu, 8 cpu, 32Gi memory`: GPUs first; what is nothing is left out."""
-    return ", ".join(f"{said(name, found[name])} {name}" for name in ordered(found) if found[name]) or "nothing"
+def amounts_text(amounts: Amounts) -> str:
+    """`8 nvidia.com/gpu, 8 cpu, 32Gi memory`: GPUs first, zero amounts omitted."""
+    shown = (f"{amount_text(name, amounts[name])} {name}" for name in ordered(amounts) if amounts[name])
+    return ", ".join(shown) or "no resources"
 
 
 def ordered(resources: Iterable[str]) -> list[str]:
-    """Resources in the order in which people ask about them: GPUs, cpu, memory, the rest."""
+    """Resources in the order of texts: GPUs, cpu, memory, the rest."""
     first = ("cpu", "memory")
     return sorted(
         resources,
-        key=lambda each: (not is_extended(each), first.index(plain(each)) if plain(each) in first else 2, each),
+        key=lambda name: (not is_extended(name), first.index(plain(name)) if plain(name) in first else 2, name),
     )
 
 
-def gpus(found: Amounts) -> dict[str, int]:
-    """Only what a device plugin offers."""
-    return {name: found[name] for name in ordered(found) if is_extended(name) and found[name]}
+def gpus(amounts: Amounts) -> dict[str, int]:
+    """Only extended resources, which device plugins offer."""
+    return {name: amounts[name] for name in ordered(amounts) if is_extended(name) and amounts[name]}
 
 
-def many(count: int, one: str, several: str = "") -> str:
-    """`1 pod`, `3 pods`, `2 matches` by `several`."""
-    return f"{count} {one if count == 1 else several or one + 's'}"
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """`1 pod`, `3 pods`; `nouns` where the plural has no plain s."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"

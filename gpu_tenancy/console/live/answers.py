@@ -1,30 +1,53 @@
-"""An answer to one part of a question, and what several of them mean together."""
+"""The result of one check of a workload, and the verdict of several results together."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Literal
 
 Verdict = Literal["now", "later", "never", "unknown"]
-"""`later`: it passes when something ends or is given back. `unknown`: the user may not read what tells."""
+"""`later`: it passes when something ends or is released. `unknown`: the user may not read what the check needs."""
 
-_WEIGHT: Final[tuple[Verdict, ...]] = ("now", "unknown", "later", "never")
+_SEVERITY: Final[tuple[Verdict, ...]] = ("now", "unknown", "later", "never")
+
+
+class Check(Enum):
+    """What a workload is checked against; the value is its title."""
+
+    CONTAINER_BOUNDS = "container bounds"
+    NAMESPACE_QUOTA = "namespace quota"
+    QUEUE = "queue"
+    VOLCANO_QUEUE = "Volcano queue"
+    NODES = "nodes"
+    PRIORITY = "priority"
+    API_SERVER = "API server"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one judge says, with its numbers.
+    """The result of one check.
 
     Attributes:
-        about: whose word it is, such as `namespace quota`.
-        verdict: whether it lets it pass.
-        words: sentences; the first is the most telling.
+        check: which one.
+        verdict: whether the workload passes.
+        lines: texts with the numbers; the first is the most important.
+        name: of the queue, or of the pod set; empty where there is only one.
     """
 
-    about: str
+    check: Check
     verdict: Verdict
-    words: tuple[str, ...]
+    lines: tuple[str, ...]
+    name: str = ""
+
+    @property
+    def about(self) -> str:
+        """Title, such as `queue ml-research` or `nodes of worker`."""
+        if not self.name:
+            return self.check.value
+        of = "" if self.check in {Check.QUEUE, Check.VOLCANO_QUEUE} else "of "
+        return f"{self.check.value} {of}{self.name}"
 
 
-def worst(found: Iterable[Verdict]) -> Verdict:
-    """The verdict of all together."""
-    return _WEIGHT[max((_WEIGHT.index(each) for each in found), default=0)]
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The most severe of several verdicts; `now` for none."""
+    return _SEVERITY[max((_SEVERITY.index(verdict) for verdict in verdicts), default=0)]

@@ -1,67 +1,65 @@
-"""A namespace's container bounds: what they fill into a pod, and whether they let it pass.
+"""A namespace's container bounds (LimitRange): the defaults that they set, and whether a pod is within them.
 
-The order and the rules are those of the LimitRanger admission plugin
+Order and rules are those of the LimitRanger admission plugin
 (https://kubernetes.io/docs/concepts/policy/limit-range/): a limit without a request is a request; then defaults; then
-least, most and the ratio of limit to request, for each container and for the pod as a whole.
+minimum, maximum and the ratio of limit to request, for each container and for the pod as a whole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
-from gpu_tenancy.console.live.amounts import amount, amounts, ordered, said
-from gpu_tenancy.console.live.answers import Answer
+from gpu_tenancy.console.live import narrative
+from gpu_tenancy.console.live.amounts import amount, amounts, ordered
+from gpu_tenancy.console.live.answers import Answer, Check
 from gpu_tenancy.console.live.pods import Manifest, asked, limits, requests
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 from gpu_tenancy.model.quantity import parse_quantity
 
-ABOUT: Final = "container bounds"
-
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A pod as the namespace would take it, and what is said to it."""
+    """A pod with the namespace's defaults, and the result of the check."""
 
     spec: Mapping[str, Json]
     answer: Answer
 
 
 def bound(ranges: Iterable[Manifest], spec: Manifest) -> Bounded:
-    """Fills a pod in by the defaults of a namespace's LimitRanges, and judges it."""
-    rules = [rule for each in ranges for rule in maps_at(each, "spec", "limits")]
-    filled: list[str] = []
-    for rule in (each for each in rules if text_at(each, "type") == "Container"):
-        spec = {
-            **spec,
-            **{key: _each(spec, key, rule, filled) for key in ("initContainers", "containers") if key in spec},
-        }
-    broken = [words for rule in rules for words in _broken(rule, spec)]
+    """Sets the defaults of a namespace's LimitRanges in a pod, and checks it."""
+    rules = [rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")]
+    defaults: list[str] = []
+    for rule in rules:
+        if text_at(rule, "type") == "Container":
+            kinds = (key for key in ("initContainers", "containers") if key in spec)
+            spec = {**spec, **{key: _with_defaults(spec, key, rule, defaults) for key in kinds}}
+    violations = [violation for rule in rules for violation in _violations(rule, spec)]
     if not rules:
-        words: tuple[str, ...] = ("the namespace has none",)
-    elif broken:
-        words = tuple(dict.fromkeys(broken))
+        lines: tuple[str, ...] = (narrative.NO_BOUNDS,)
+    elif violations:
+        lines = tuple(dict.fromkeys(violations))
     else:
-        words = (f"each container is within them; {'; '.join(filled) or 'nothing is filled in'}",)
-    return Bounded(spec, Answer(ABOUT, "never" if broken else "now", words))
+        lines = (narrative.within_bounds(defaults),)
+    return Bounded(spec, Answer(Check.CONTAINER_BOUNDS, "never" if violations else "now", lines))
 
 
-def _each(spec: Manifest, key: str, rule: Manifest, filled: list[str]) -> list[Json]:
-    return [_filled(container, rule, filled) for container in maps_at(spec, key)]
+def _with_defaults(spec: Manifest, key: str, rule: Manifest, defaults: list[str]) -> list[Json]:
+    return [_with_default(container, rule, defaults) for container in maps_at(spec, key)]
 
 
-def _filled(container: Mapping[str, Json], rule: Manifest, filled: list[str]) -> dict[str, Json]:
-    """A container with the defaults; what was filled in is noted in words."""
+def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
+    """A container with the defaults, whose texts are added to a list."""
     own_limits, own_requests = (_map(container, "resources", which) for which in ("limits", "requests"))
     own_requests = {**own_limits, **own_requests}
-    new_limits = {name: each for name, each in _map(rule, "default").items() if name not in own_limits}
-    new_requests = {name: each for name, each in _map(rule, "defaultRequest").items() if name not in own_requests}
-    given = [
-        f"{which} {', '.join(f'{name} {found[name]}' for name in ordered(found))}"
-        for which, found in (("requests", _some(new_requests)), ("limits", _some(new_limits)))
-        if found
-    ]
+    new_limits = {name: value for name, value in _map(rule, "default").items() if name not in own_limits}
+    new_requests = {name: value for name, value in _map(rule, "defaultRequest").items() if name not in own_requests}
+    given = {
+        which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
+        for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
+        if values
+    }
     if given:
-        filled.append(f"{text_at(container, 'name')} gets by default {' and '.join(given)}")
+        defaults.append(narrative.default_text(text_at(container, "name"), given))
     resources: dict[str, Json] = {
         **_map(container, "resources"),
         "requests": {**own_requests, **new_requests},
@@ -71,45 +69,40 @@ def _filled(container: Mapping[str, Json], rule: Manifest, filled: list[str]) ->
 
 
 def _map(manifest: Manifest, *keys: str) -> dict[str, Json]:
-    found = at(manifest, *keys)
-    return found if isinstance(found, dict) else {}
+    value = at(manifest, *keys)
+    return value if isinstance(value, dict) else {}
 
 
-def _some(found: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: each for name, each in found.items() if amount(name, each)}
+def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in values.items() if amount(name, value)}
 
 
-def _broken(rule: Manifest, spec: Manifest) -> Iterator[str]:
+def _violations(rule: Manifest, spec: Manifest) -> Iterator[str]:
     match text_at(rule, "type"):
         case "Container":
             for container in (*maps_at(spec, "initContainers"), *maps_at(spec, "containers")):
                 own = (asked(container, "requests"), amounts(at(container, "resources", "limits")))
-                yield from _judged(rule, f"container {text_at(container, 'name')}", *own)
+                yield from _violations_of(rule, f"container {text_at(container, 'name')}", *own)
         case "Pod":
-            yield from _judged(rule, "the pod", requests(spec), limits(spec))
+            yield from _violations_of(rule, "pod", requests(spec), limits(spec))
         case _:
             return
 
 
-def _judged(rule: Manifest, whose: str, request: Mapping[str, int], limit: Mapping[str, int]) -> Iterator[str]:
-    for name, least in amounts(at(rule, "min")).items():
+def _violations_of(rule: Manifest, whose: str, request: Mapping[str, int], limit: Mapping[str, int]) -> Iterator[str]:
+    for name, minimum in amounts(at(rule, "min")).items():
         if name not in request:
-            yield f"{whose} requests no {name}, at least {said(name, least)} is asked of each; say how much"
-        elif min(request[name], limit.get(name, request[name])) < least:
-            got = min(request[name], limit.get(name, request[name]))
-            yield f"{whose} asks for {said(name, got)} {name}, less than the least, {said(name, least)}"
-    for name, most in amounts(at(rule, "max")).items():
+            yield narrative.unset_text(whose, name, "minimum", minimum)
+        elif (got := min(request[name], limit.get(name, request[name]))) < minimum:
+            yield narrative.out_of_bounds(whose, name, got, "minimum", minimum)
+    for name, maximum in amounts(at(rule, "max")).items():
         if name not in limit:
-            yield f"{whose} has no limit of {name}, at most {said(name, most)} is let through; say how much"
-        elif max(limit[name], request.get(name, 0)) > most:
-            got = max(limit[name], request.get(name, 0))
-            yield f"{whose} asks for {said(name, got)} {name}, more than the most, {said(name, most)}"
-    for name, written in cast("dict[str, str]", _map(rule, "maxLimitRequestRatio")).items():
-        ratio, low, high = parse_quantity(written), request.get(name, 0), limit.get(name, 0)
+            yield narrative.unset_text(whose, name, "maximum", maximum)
+        elif (got := max(limit[name], request.get(name, 0))) > maximum:
+            yield narrative.out_of_bounds(whose, name, got, "maximum", maximum)
+    for name, ratio in cast("dict[str, str]", _map(rule, "maxLimitRequestRatio")).items():
+        low, high = request.get(name, 0), limit.get(name, 0)
         if not low or not high:
-            yield f"{whose} lacks a request or a limit of {name}, whose ratio may be at most {written}; say both"
-        elif high > ratio * low:
-            yield (
-                f"{whose} limits {name} to {said(name, high)} and requests {said(name, low)}: {high / low:g} times,"
-                f" more than the {written} that are allowed"
-            )
+            yield narrative.no_ratio(whose, name, ratio)
+        elif high > parse_quantity(ratio) * low:
+            yield narrative.ratio_exceeded(whose, name, high, low, ratio)

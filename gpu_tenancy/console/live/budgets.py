@@ -1,6 +1,6 @@
-"""A namespace's quotas: which of them count a pod, and whether what they have left is enough.
+"""A namespace's ResourceQuotas: which of them apply to a pod, and what they have free.
 
-Scopes as in https://kubernetes.io/docs/concepts/policy/resource-quotas/: a quota with scopes counts only the pods that
+Scopes as in https://kubernetes.io/docs/concepts/policy/resource-quotas/: a quota with scopes applies only to pods that
 match all of them.
 """
 
@@ -8,19 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.console.live.amounts import amounts, ordered, plain, said
-from gpu_tenancy.console.live.answers import Answer, Verdict, worst
+from gpu_tenancy.console.live.amounts import amounts, ordered, plain
+from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.pods import Manifest, asked, called, limits, requests
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.model.quantity import CPU, MEMORY, add, is_extended, times
 
-ABOUT: Final = "namespace quota"
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One line of a quota as its controller counts it."""
+    """One resource of a quota, as its controller counts it, in base units."""
 
     quota: str
     resource: str
@@ -29,58 +28,65 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """What may still be asked for."""
+        """What is free."""
         return self.hard - self.used
 
 
 def budgets(quota: Manifest) -> list[Budget]:
-    """The lines of one ResourceQuota; where its controller has not counted yet, nothing is used."""
+    """The lines of one ResourceQuota; where its controller has not reported yet, nothing is used."""
     hard = amounts(at(quota, "status", "hard")) or amounts(at(quota, "spec", "hard"))
     used = amounts(at(quota, "status", "used"))
     return [Budget(called(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
 
 
-def judge_budgets(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
-    """Whether a namespace's quotas let pods in, now and when the namespace is empty.
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What pods request of one line of a quota."""
+
+    budget: Budget
+    requested: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the quota has it free now, later or never."""
+        if self.requested > self.budget.hard:
+            return "never"
+        return "later" if self.requested > self.budget.left else "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A container without the request or limit that a quota requires, such as `limits.cpu`."""
+
+    quota: str
+    container: str
+    what: str
+
+
+def needs(
+    quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str
+) -> tuple[list[Unset], list[Need]]:
+    """What pods lack and request of a namespace's quotas.
 
     Args:
-        quotas: the namespace's.
-        pods: specs with the defaults filled in, and how many of each are there at once.
+        quotas: of the namespace.
+        pods: specs with the namespace's defaults, and how many of each run at once.
         priority: name of the priority class that a pod without one gets; empty for none.
     """
-    verdicts, words, counted = list[Verdict](), list[str](), list[str]()
+    unset: list[Unset] = []
+    needed: list[Need] = []
     for quota in quotas:
         matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
         if not matching:
             continue
-        for unnamed in _unnamed(quota, matching):
-            verdicts.append("never")
-            words.append(unnamed)
+        unset += _unset(quota, matching)
         total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
-        for line in budgets(quota):
-            need = total.get(line.resource, 0)
-            if not need:
-                continue
-            verdict, said_so = _line(line, need)
-            verdicts.append(verdict)
-            (words if verdict != "now" else counted).append(said_so)
-    verdict = worst(verdicts)
-    return Answer(ABOUT, verdict, tuple(words or counted) or ("no quota of the namespace counts these pods",))
-
-
-def _line(line: Budget, need: int) -> tuple[Verdict, str]:
-    name = line.resource
-    asks, hard, used = (said(name, each) for each in (need, line.hard, line.used))
-    if need > line.hard:
-        return "never", f"{line.quota}: {name} {asks} is more than all of its {hard}"
-    if need > line.left:
-        short = said(name, need - line.left)
-        return "later", f"{line.quota}: {name} {asks}, and {used} of {hard} are used: {short} must be freed first"
-    return "now", f"{line.quota}: {name} {asks}, {said(name, line.left)} of {hard} are free"
+        needed += [Need(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
+    return unset, needed
 
 
 def _charged(spec: Manifest) -> dict[str, int]:
-    """A pod under the names that quotas have: of extended resources requests alone."""
+    """A pod under the resource names of quotas; extended resources have requests only."""
     request, limit = requests(spec), limits(spec)
     return {
         **{f"requests.{name}": value for name, value in request.items()},
@@ -89,8 +95,8 @@ def _charged(spec: Manifest) -> dict[str, int]:
     }
 
 
-def _unnamed(quota: Manifest, pods: Iterable[tuple[Manifest, int]]) -> Iterator[str]:
-    """A quota of cpu or memory refuses containers that do not say how much."""
+def _unset(quota: Manifest, pods: Iterable[tuple[Manifest, int]]) -> Iterator[Unset]:
+    """A quota of compute resources rejects containers without the request or limit."""
     for line in budgets(quota):
         kind = plain(line.resource)
         which = "limits" if line.resource.startswith("limits.") else "requests"
@@ -98,9 +104,9 @@ def _unnamed(quota: Manifest, pods: Iterable[tuple[Manifest, int]]) -> Iterator[
             continue
         for spec, _ in pods:
             for container in maps_at(spec, "containers"):
-                found = amounts(at(container, "resources", "limits")) if which == "limits" else asked(container, which)
-                if kind not in found:
-                    yield f"{line.quota}: container {text_at(container, 'name')} must say its {which}.{kind}"
+                own = amounts(at(container, "resources", "limits")) if which == "limits" else asked(container, which)
+                if kind not in own:
+                    yield Unset(line.quota, text_at(container, "name"), f"{which}.{kind}")
 
 
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:

@@ -1,4 +1,4 @@
-"""What a person wants to start: manifests from a file, as pods with their numbers."""
+"""Workloads of a manifest file, as pod templates with their numbers of pods."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,12 @@ PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Pods of one kind that something would make.
+    """Pods that a workload would create.
 
     Attributes:
         count: how many at once.
-        labels: that the pods carry.
-        annotations: that they carry.
+        labels: of the pods.
+        annotations: of the pods.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One object that a person wants to create.
+    """One workload that a user wants to create.
 
     Attributes:
         manifest: as written, in the team's namespace.
-        templates: the pods that it would make.
-        whole: whether it starts only with all of its pods; a Deployment starts pod by pod.
-        gang: the Volcano queue, where Volcano starts it; None where it does not.
+        templates: the pods that it would create.
+        whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
+        gang: the Volcano queue, where Volcano schedules it; None where it does not.
     """
 
     manifest: Mapping[str, Json]
@@ -56,12 +56,12 @@ class Demand:
 
     @property
     def queue(self) -> str:
-        """The LocalQueue that it names; empty where it names none."""
+        """The LocalQueue of its label; empty for none."""
         return label(self.manifest, QUEUE_LABEL)
 
     @property
     def priority(self) -> str:
-        """The queue's priority class that it names."""
+        """The WorkloadPriorityClass of its label; empty for none."""
         return label(self.manifest, PRIORITY_LABEL)
 
 
@@ -72,27 +72,27 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     """Reads the documents of a file.
 
     Raises:
-        ConsoleError: it cannot be read, or a document is nothing that runs pods, or is for another namespace.
+        ConsoleError: it cannot be read, or a document runs no pods or has another namespace.
     """
     try:
         documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConsoleError(f"{file} cannot be read: {error}", "name a file with Kubernetes objects as YAML") from error
-    found = [each for document in documents for each in _flat(document, file)]
-    if not found:
-        raise ConsoleError(f"{file} has no document", "write a Pod, a Job or another workload in it")
-    return [demand(each, namespace) for each in found]
+        raise ConsoleError(f"{file}: cannot read: {error}", "set --file to a YAML file of objects") from error
+    manifests = [manifest for document in documents for manifest in _flat(document, file)]
+    if not manifests:
+        raise ConsoleError(f"{file}: empty file", "add a Pod, a Job or another workload")
+    return [demand(manifest, namespace) for manifest in manifests]
 
 
 def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:
     if document is None:
         return
     if not isinstance(document, dict) or not text_at(cast("Manifest", document), "kind"):
-        raise ConsoleError(f"a document of {file} is no Kubernetes object", "each needs apiVersion, kind and metadata")
+        raise ConsoleError(f"{file}: a document is not a Kubernetes object", "add apiVersion, kind and metadata")
     found = cast("dict[str, Json]", document)
     if text_at(found, "kind") == "List":
-        for each in maps_at(found, "items"):
-            yield from _flat(each, file)
+        for item in maps_at(found, "items"):
+            yield from _flat(item, file)
     else:
         yield found
 
@@ -101,21 +101,21 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     """Reads one object.
 
     Raises:
-        ConsoleError: it runs no pods, or is for another namespace.
+        ConsoleError: it runs no pods, or has another namespace.
     """
     kind = (text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind"))
     if home(manifest) not in {"", namespace}:
         raise ConsoleError(
-            f"{kind[1]} {called(manifest)} is for namespace {home(manifest)}, not {namespace}",
-            f"ask for that team: tenancy fit {home(manifest)} …",
+            f"{kind[1]} {called(manifest)}: namespace {home(manifest)} does not match team {namespace}",
+            f"run `tenancy fit {home(manifest)}`, or change metadata.namespace",
         )
     if kind not in _READERS:
         known = ", ".join(sorted({name for _, name in _READERS}))
-        raise ConsoleError(f"{kind[1]} in {kind[0] or 'v1'} is nothing whose pods are known", f"known are: {known}")
+        raise ConsoleError(f"{kind[1]} ({kind[0] or 'v1'}): unsupported kind", f"supported kinds: {known}")
     metadata = at(manifest, "metadata")
     placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
     found = _READERS[kind](placed)
-    if found.gang is None and any(scheduler(each.spec) == "volcano" for each in found.templates):
+    if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotated = text_at(placed, "metadata", "annotations", "scheduling.volcano.sh/queue-name")
         return replace(found, gang=annotated or "default")
     return found
@@ -143,9 +143,9 @@ def _job(manifest: Manifest) -> Demand:
 
 
 def _parallel(job: Manifest) -> int:
-    """Pods of a Job at once: no more than it has to complete."""
-    most = _number(job, "spec", "parallelism")
-    return min(most, _number(job, "spec", "completions", otherwise=most))
+    """Pods of a Job that run at once: its parallelism, but not more than its completions."""
+    parallelism = _number(job, "spec", "parallelism")
+    return min(parallelism, _number(job, "spec", "completions", otherwise=parallelism))
 
 
 def _replicas(*, whole: bool) -> _Reader:
@@ -162,8 +162,8 @@ def _gang(manifest: Manifest) -> Demand:
         for each in maps_at(manifest, "spec", "tasks")
     )
     by = text_at(manifest, "spec", "schedulerName") or "volcano"
-    spoken = tuple(replace(each, spec={"schedulerName": by, **each.spec}) for each in tasks)
-    return Demand(manifest, spoken, gang=text_at(manifest, "spec", "queue") or "default")
+    placed = tuple(replace(task, spec={"schedulerName": by, **task.spec}) for task in tasks)
+    return Demand(manifest, placed, gang=text_at(manifest, "spec", "queue") or "default")
 
 
 def _job_set(manifest: Manifest) -> Demand:
@@ -181,7 +181,7 @@ def _job_set(manifest: Manifest) -> Demand:
 
 
 def _train_job(manifest: Manifest) -> Demand:
-    """The trainer's nodes, with what patches say of where they run; the runtime itself is not looked at."""
+    """The trainer's nodes, with the pod specs of patches; the runtime itself is not read."""
     spec: dict[str, Json] = {}
     for patch in _patches(manifest):
         spec = _merged(spec, patch)
@@ -194,7 +194,7 @@ def _train_job(manifest: Manifest) -> Demand:
 
 
 def _patches(manifest: Manifest) -> Iterator[dict[str, Json]]:
-    """Pod specs of Trainer's patches, and of the overrides that they replace."""
+    """Pod specs of Trainer's patches, and of the older overrides."""
     for each in maps_at(manifest, "spec", "podTemplateOverrides"):
         if isinstance(spec := at(each, "spec"), dict):
             yield spec

@@ -1,28 +1,29 @@
-"""The last word: the API server itself, asked to create the object and keep nothing."""
+"""Dry run: the API server checks an object as if it would create it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
-from gpu_tenancy.console.live.answers import Answer, Verdict
+from gpu_tenancy.console.live import narrative
+from gpu_tenancy.console.live.answers import Answer, Check, Verdict
+from gpu_tenancy.console.live.api_messages import is_exceeded_quota, is_missing_create_right
 from gpu_tenancy.console.live.demand import Demand, Template
 from gpu_tenancy.console.live.pods import called
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 
-ABOUT: Final = "API server"
 _CONFLICT: Final = 409
 _FORBIDDEN: Final = 403
 _SERVER: Final = 500
 
 
 def ask(cluster: Cluster, demand: Demand, *, full: bool) -> Iterator[Answer]:
-    """Has the API server create the object, and each kind of pod that it would make, by a dry run.
+    """Dry runs of the object, and of a pod of each template.
 
     Args:
-        cluster: which.
+        cluster: the API server.
         demand: the object.
-        full: whether the namespace's quota has room later only, so that it refuses a pod now and not for ever.
+        full: whether the namespace's quota has room later, so that a rejection for quota is not final.
     """
     yield _asked(cluster, demand.manifest, demand.title, full=full)
     if text_at(demand.manifest, "kind") == "Pod":
@@ -33,13 +34,13 @@ def ask(cluster: Cluster, demand: Demand, *, full: bool) -> Iterator[Answer]:
 
 
 def _runs(template: Template) -> bool:
-    """A runtime's pod has its image from elsewhere; without one nothing can be asked."""
+    """Whether all containers have an image; a TrainJob may take it from its runtime, and then no pod can be checked."""
     containers = at(template.spec, "containers")
-    return isinstance(containers, list) and all(isinstance(each, dict) and each.get("image") for each in containers)
+    return isinstance(containers, list) and all(isinstance(item, dict) and item.get("image") for item in containers)
 
 
 def pod_of(demand: Demand, template: Template) -> Manifest:
-    """The pod that a controller would make of a template."""
+    """The pod that a controller would create from a template."""
     name = (called(demand.manifest) or text_at(demand.manifest, "metadata", "generateName") or "pod")[:40].rstrip("-.")
     metadata: dict[str, Json] = {
         "generateName": f"{name}-",
@@ -55,40 +56,35 @@ def pod_of(demand: Demand, template: Template) -> Manifest:
 
 def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool) -> Answer:
     try:
-        how = _create(cluster, manifest)
+        renamed = _create(cluster, manifest)
     except UnknownKindError as error:
-        return Answer(ABOUT, "never", (f"{what}: {error.message}",))
+        return Answer(Check.API_SERVER, "never", (f"{what}: {error.message}",))
     except ApiError as error:
-        return Answer(ABOUT, _verdict(error, full=full), (_words(error, what),))
-    return Answer(ABOUT, "now", (f"takes {what} ({how})",))
+        line = narrative.dry_run_rejected(what, error.message, missing_right=_no_right(error))
+        return Answer(Check.API_SERVER, _verdict(error, full=full), (line,))
+    return Answer(Check.API_SERVER, "now", (narrative.dry_run_accepted(what, renamed=renamed),))
 
 
-def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> str:
-    """By its own name; where that is taken, by a name like it. Returns which it was, in words."""
+def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> bool:
+    """Creates the object by its name, or by a generated one if that is in use; returns whether it was renamed."""
     try:
         cluster.create(manifest, dry_run=True)
     except ApiError as error:
         if error.status != _CONFLICT or error.reason != "AlreadyExists":
             raise
         metadata = at(manifest, "metadata")
-        kept = {key: each for key, each in metadata.items() if key != "name"} if isinstance(metadata, dict) else {}
+        kept = {key: value for key, value in metadata.items() if key != "name"} if isinstance(metadata, dict) else {}
         cluster.create({**manifest, "metadata": {**kept, "generateName": f"{called(manifest)[:40]}-"}}, dry_run=True)
-        return "dry run by another name: one of its name is there"
-    return "dry run"
+        return True
+    return False
 
 
 def _verdict(error: ApiError, *, full: bool) -> Verdict:
     if _no_right(error) or error.status >= _SERVER:
         return "unknown"
-    return "later" if full and "exceeded quota" in error.message else "never"
+    return "later" if full and is_exceeded_quota(error.message) else "never"
 
 
 def _no_right(error: ApiError) -> bool:
-    """Whether it is the user who may not, not the object that must not."""
-    return error.status == _FORBIDDEN and "cannot create resource" in error.message
-
-
-def _words(error: ApiError, what: str) -> str:
-    if _no_right(error):
-        return f"{what} was not judged, since you may not create it: {error.message}"
-    return f"refuses {what}: {error.message}"
+    """Whether the user may not create such objects, whatever is in them."""
+    return error.status == _FORBIDDEN and is_missing_create_right(error.message)

@@ -1,16 +1,17 @@
-"""Whether a team's workload fits: bounds, quota, queue, nodes, priority, each with its numbers."""
+"""Whether a team's workload fits: container bounds, namespace quota, queue, nodes and priority."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.live.amounts import gpus, listed, many
-from gpu_tenancy.console.live.answers import Answer, Verdict, worst
+from gpu_tenancy.console.live import narrative
+from gpu_tenancy.console.live.amounts import amounts_text, plural
+from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.console.live.bounds import bound
-from gpu_tenancy.console.live.budgets import judge_budgets
-from gpu_tenancy.console.live.demand import Demand
-from gpu_tenancy.console.live.foreseen import LEFT_OUT, Foreseen, foresee
+from gpu_tenancy.console.live.budgets import needs
+from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand
+from gpu_tenancy.console.live.forecast import Forecast, forecast
 from gpu_tenancy.console.live.gangs import gang_queues, judge_gang
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots
@@ -18,9 +19,10 @@ from gpu_tenancy.console.live.pods import Manifest, called, requests, scheduler
 from gpu_tenancy.console.live.queueing import ORDER, VERDICTS, Taken, judge_queue
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import Kind, State
+from gpu_tenancy.console.live.snapshot import NotSimulated
 from gpu_tenancy.console.live.tree import ClusterQueue, usage
 from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.console.offline.wire import Json, text_at
+from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import add
 
@@ -28,21 +30,18 @@ KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup",
     "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
-"""What is read, of the whole cluster where the user may."""
+"""Kinds to list in the whole cluster, if the user may."""
 OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota")
-"""What is read of the team's namespace alone."""
-
-_QUEUE: Final = "queue"
-_PRIORITY: Final = "priority"
+"""Kinds to list in the team's namespace only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """What all judges say to one object.
+    """The results of all checks of one workload.
 
     Attributes:
         title: such as `Job nightly`.
-        asks: what all its pods ask for.
+        asks: pods and their total requests.
     """
 
     title: str
@@ -51,97 +50,102 @@ class Fitting:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of all together."""
-        return worst(each.verdict for each in self.answers)
+        """The verdict of all checks together."""
+        return worst(answer.verdict for answer in self.answers)
 
     @property
     def conclusion(self) -> str:
-        """One sentence: whether it fits, and where not, whose word that is."""
-        verdict = self.verdict
-        if verdict == "now":
-            return f"{self.title} fits now"
-        why = next(each for each in self.answers if each.verdict == verdict)
-        reason = f"{why.about}: {why.words[0]}"
-        return {
-            "later": f"{self.title} fits, but not now: {reason}",
-            "never": f"{self.title} does not fit: {reason}",
-            "unknown": f"{self.title} fits as far as you may see: {reason}",
-        }[verdict]
+        """Whether it fits, and the first check that decides it."""
+        decisive = next((answer for answer in self.answers if answer.verdict == self.verdict), None)
+        about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
+        return narrative.fit_conclusion(self.title, self.verdict, about, line)
 
 
 def require_team(state: State, team: str) -> None:
-    """Raises `ConsoleError` where there is no such namespace, as far as the user may see."""
-    known = [called(each) for each in state.of("Namespace")]
+    """Raises `ConsoleError` where the namespace does not exist, as far as the user may see."""
+    known = [called(namespace) for namespace in state.of("Namespace")]
     if state.knows("Namespace") and team not in known:
-        raise ConsoleError(f"there is no namespace {team}", f"{nearest(team, known)}; tenancy usage shows the teams")
+        raise ConsoleError(f"namespace {team} not found", f"{nearest(team, known)}; `tenancy usage` lists the teams")
 
 
 def judge(state: State, team: str, demand: Demand) -> Fitting:
-    """Judges one object by what was read; the API server's own word comes after."""
-    bounded = [bound(state.of("LimitRange", team), each.spec) for each in demand.templates]
-    filled = replace(
-        demand,
-        templates=tuple(replace(each, spec=one.spec) for each, one in zip(demand.templates, bounded, strict=True)),
-    )
+    """Checks one workload against the objects that were read; the API server's dry run is separate."""
+    bounded = [bound(state.of("LimitRange", team), template.spec) for template in demand.templates]
+    pairs = list(zip(demand.templates, bounded, strict=True))
+    filled = replace(demand, templates=tuple(replace(template, spec=result.spec) for template, result in pairs))
     sets = [PodSet(each.name, each.count, requests(each.spec), each.spec) for each in filled.templates]
     bounds = [
-        _of(filled, each.name, one.answer)
+        _of(filled, template.name, result.answer)
         if state.knows("LimitRange")
-        else _unseen(state, "LimitRange", one.answer.about)
-        for each, one in zip(filled.templates, bounded, strict=True)
+        else _unreadable(state, "LimitRange", Check.CONTAINER_BOUNDS)
+        for template, result in pairs
     ]
     taken, queue = _queue(state, team, filled, sets)
     answers = (
         *dict.fromkeys(bounds),
-        _budget(state, team, filled),
+        _quota(state, team, filled),
         queue,
         *_nodes(state, filled, sets, taken),
         _priority(state, filled),
     )
-    total = add(*(each.total for each in sets))
-    pods = many(sum(each.count for each in sets), "pod")
-    return Fitting(filled.title, f"{pods}, together {listed(total)}", answers)
+    total = add(*(pods.total for pods in sets))
+    count = plural(sum(pods.count for pods in sets), "pod")
+    return Fitting(filled.title, f"{count}, {amounts_text(total)} in total", answers)
 
 
 def _of(demand: Demand, name: str, answer: Answer) -> Answer:
-    """An answer about one of several kinds of pods says which."""
-    return replace(answer, about=f"{answer.about} of {name}") if len(demand.templates) > 1 else answer
+    """An answer with the name of the pod set, where there are several."""
+    return replace(answer, name=name) if len(demand.templates) > 1 else answer
 
 
-def _unseen(state: State, kind: Kind, about: str) -> Answer:
-    return Answer(about, "unknown", (str(state.missing[kind]),))
+def _unreadable(state: State, kind: Kind, check: Check, name: str = "") -> Answer:
+    return Answer(check, "unknown", (narrative.missing_text(state.missing[kind]),), name)
 
 
-def _budget(state: State, team: str, demand: Demand) -> Answer:
-    pods = [(each.spec, each.count) for each in demand.templates]
+def _quota(state: State, team: str, demand: Demand) -> Answer:
+    pods = [(template.spec, template.count) for template in demand.templates]
     if not state.knows("ResourceQuota"):
-        return _unseen(state, "ResourceQuota", "namespace quota")
-    return judge_budgets(state.of("ResourceQuota", team), pods, _default_priority(state))
+        return _unreadable(state, "ResourceQuota", Check.NAMESPACE_QUOTA)
+    return judge_quota(state.of("ResourceQuota", team), pods, _default_priority(state))
+
+
+def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
+    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
+
+    Args:
+        quotas: of the namespace.
+        pods: specs with the namespace's defaults, and how many of each run at once.
+        priority: name of the priority class that a pod without one gets; empty for none.
+    """
+    unset, needed = needs(quotas, pods, priority)
+    verdict = worst([*("never" for _ in unset), *(need.verdict for need in needed)])
+    shown = [need for need in needed if need.verdict != "now"] if verdict != "now" else needed
+    lines = (*(narrative.unset_in_quota(each) for each in unset), *(narrative.quota_text(need) for need in shown))
+    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or (narrative.NO_QUOTA,))
 
 
 def _default_priority(state: State) -> str:
-    return next((called(each) for each in state.of("PriorityClass") if each.get("globalDefault") is True), "")
+    return next((called(item) for item in state.of("PriorityClass") if item.get("globalDefault") is True), "")
 
 
 def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Taken], Answer]:
-    """What Kueue or Volcano says, and which flavors Kueue would give."""
+    """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
     if demand.gang is not None:
         if not state.knows("Queue"):
-            return [], _unseen(state, "Queue", _QUEUE)
-        found = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
-        return [], judge_gang(found, demand.gang, [(each.pod, each.count) for each in sets])
+            return [], _unreadable(state, "Queue", Check.QUEUE)
+        gangs = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
+        return [], judge_gang(gangs, demand.gang, [(pods.pod, pods.count) for pods in sets])
     queues = Queues(state)
     own = queues.homes.get(team, {})
     if not own and not state.refused("LocalQueue") and "LocalQueue" in state.missing:
-        return [], Answer(_QUEUE, "now", ("Kueue is not installed: nothing waits in a queue",))
+        return [], Answer(Check.QUEUE, "now", (narrative.NO_KUEUE,))
     name = demand.queue or ("default" if "default" in own else "")
     if not name:
-        suggestion = f"; add the label kueue.x-k8s.io/queue-name: {min(own)}" if own else ""
-        words = f"it names no queue, so in a team's namespace it waits for ever{suggestion}"
-        return [], Answer(_QUEUE, "never", (words,))
+        line = narrative.no_queue_label(QUEUE_LABEL, min(own, default=""))
+        return [], Answer(Check.QUEUE, "never", (line,))
     if name not in own:
-        known = f"{nearest(name, own)}" if own else "the namespace has none"
-        return [], Answer(_QUEUE, "never", (f"there is no LocalQueue {name} in {team}; {known}",))
+        line = f"{narrative.no_local_queue(name, team)}; {narrative.known_queues(name, own)}"
+        return [], Answer(Check.QUEUE, "never", (line,))
     return _cluster_queue(queues, team, name, demand, sets)
 
 
@@ -149,60 +153,58 @@ def _cluster_queue(
     queues: Queues, team: str, name: str, demand: Demand, sets: Sequence[PodSet]
 ) -> tuple[list[Taken], Answer]:
     state, target = queues.state, queues.homes[team][name]
-    about = f"{_QUEUE} {target}"
     if not state.knows("ClusterQueue"):
-        return [], Answer(about, "unknown", (str(state.missing["ClusterQueue"]), *_by_local(state, team, name)))
+        answer = _unreadable(state, "ClusterQueue", Check.QUEUE, target)
+        return [], replace(answer, lines=(*answer.lines, *_local_usage(state, team, name)))
     queue = queues.tree.queues.get(target)
     if queue is None:
-        return [], Answer(about, "never", (f"LocalQueue {name} leads to it, and there is no such ClusterQueue",))
-    if closed := _closed(queues, team, name, queue):
-        return [], Answer(about, "never", (closed,))
-    flavors = state.of("ResourceFlavor")
-    taken = judge_queue(queues.tree, queue, flavors, sets)
-    answer = _said(about, taken)
+        return [], Answer(Check.QUEUE, "never", (narrative.no_cluster_queue(name, target),), target)
+    if closed := queues.closed(team, name, queue):
+        return [], Answer(Check.QUEUE, "never", (narrative.closed_text(closed),), target)
+    taken = judge_queue(queues.tree, queue, state.of("ResourceFlavor"), sets)
+    answer = _by_arithmetic(target, taken)
     if not demand.whole and answer.verdict != "now":
         answer = _pod_by_pod(queues, queue, sets, answer)
-    before = tuple(_before(queues, target))
+    before = tuple(_already_pending(queues, target))
     if not demand.whole or answer.verdict == "never" or queues.uncounted:
-        return taken, replace(answer, words=(*answer.words, *before, *_uncounted(queues)))
-    return taken, _foreseen(answer, taken, before, foresee(queues, target, sets, _priority_value(state, demand)))
+        counted = (narrative.USED_BY_PODS,) if queues.uncounted else ()
+        return taken, replace(answer, lines=(*answer.lines, *before, *counted))
+    simulated = forecast(queues, target, sets, _priority_value(state, demand))
+    return taken, _with_forecast(answer, taken, before, simulated)
 
 
-def _closed(queues: Queues, team: str, name: str, queue: ClusterQueue) -> str:
-    """Why nothing of a team gets into a queue, however much is free; empty where it does."""
-    if queue.inactive:
-        return f"it admits nothing now: {queue.inactive}"
-    if stopped := queues.stopped(team, name):
-        return f"it gets nothing now: {stopped}"
-    return queues.shut_out(team, queue.name)
-
-
-def _foreseen(answer: Answer, taken: Sequence[Taken], before: tuple[str, ...], found: Foreseen | str) -> Answer:
-    """What the simulation of Kueue says, before which the arithmetic gives way where they disagree."""
-    if isinstance(found, str):
-        return replace(answer, words=(*answer.words, *before, f"not simulated: {found}"))
-    quiet = found.runs and not found.gone
-    leave = ORDER[max(ORDER.index(each.leave) for each in taken)]
-    agree = quiet if VERDICTS[leave] == "now" else found.runs == (leave == "reclaiming") and not quiet
-    more = (f"{LEFT_OUT}: {found.left_out}",) if found.left_out else ()
+def _with_forecast(
+    answer: Answer, taken: Sequence[Taken], before: tuple[str, ...], simulated: Forecast | NotSimulated
+) -> Answer:
+    """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
+    if isinstance(simulated, NotSimulated):
+        return replace(answer, lines=(*answer.lines, *before, narrative.not_simulated(simulated)))
+    text = narrative.forecast_text(simulated)
+    undisturbed = simulated.admitted and not simulated.preempted
+    leave = ORDER[max(ORDER.index(pod_set.leave) for pod_set in taken)]
+    if VERDICTS[leave] == "now":
+        agree = undisturbed
+    else:
+        agree = simulated.admitted == (leave == "reclaiming") and not undisturbed
+    gaps = (narrative.unmodelled_text(simulated.left_out),) if simulated.left_out else ()
     if agree:
-        told = () if quiet else (found.words,)
-        return replace(answer, words=(*answer.words, *before, *told, *more))
-    numbers = dict.fromkeys(share.numbers for each in taken for share in each.shares)
-    return replace(answer, verdict="now" if quiet else "later", words=(found.words, *numbers, *before, *more))
+        return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (text,)), *gaps))
+    numbers = dict.fromkeys(narrative.share_numbers(share) for pod_set in taken for share in pod_set.shares)
+    return replace(answer, verdict="now" if undisturbed else "later", lines=(text, *numbers, *before, *gaps))
 
 
-def _said(about: str, taken: Iterable[Taken]) -> Answer:
-    found = list(taken)
-    verdict = worst(VERDICTS[each.leave] for each in found)
-    hardest = [each for each in found if VERDICTS[each.leave] == verdict]
-    words = [share.words for each in hardest for share in each.shares if VERDICTS[share.leave] == verdict]
-    refused = [why for each in hardest for why in each.refused] if verdict == "never" else []
-    return Answer(about, verdict, tuple(dict.fromkeys([*words, *refused])) or ("it asks for nothing",))
+def _by_arithmetic(target: str, taken: Sequence[Taken]) -> Answer:
+    verdict = worst(VERDICTS[pod_set.leave] for pod_set in taken)
+    hardest = [pod_set for pod_set in taken if VERDICTS[pod_set.leave] == verdict]
+    shares = [share for pod_set in hardest for share in pod_set.shares if VERDICTS[share.leave] == verdict]
+    lines = [narrative.share_text(share) for share in shares]
+    if verdict == "never":
+        lines += [narrative.refusal_text(refusal) for pod_set in hardest for refusal in pod_set.refused]
+    return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
 
 
 def _pod_by_pod(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], whole: Answer) -> Answer:
-    """A Deployment's pods are admitted one by one: as many as fit start."""
+    """Pods of a Deployment are admitted separately: as many as fit start."""
     (pods,) = sets
     flavors = queues.state.of("ResourceFlavor")
     fitting = 0
@@ -211,84 +213,72 @@ def _pod_by_pod(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], who
         if VERDICTS[taken.leave] != "now":
             break
         fitting = count
-    return replace(whole, words=(*whole.words, f"each pod is admitted by itself: {fitting} of {pods.count} now"))
+    return replace(whole, lines=(*whole.lines, narrative.pod_by_pod(fitting, pods.count)))
 
 
-def _by_local(state: State, team: str, name: str) -> Iterator[str]:
-    for each in state.of("LocalQueue", team):
-        if called(each) == name:
-            for (flavor, resource), value in usage(each, "flavorsReservation").items():
+def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
+    for local in state.of("LocalQueue", team):
+        if called(local) == name:
+            for (flavor, resource), value in usage(local, "flavorsReservation").items():
                 if value:
-                    yield f"your namespace uses {listed({resource: value})} of {flavor}"
+                    yield narrative.local_usage(flavor, {resource: value})
 
 
-def _before(queues: Queues, target: str) -> Iterator[str]:
-    found = queues.waiting_in(target)
-    if found:
-        asked = listed(gpus(add(*(each.total for each in found))))
-        wait = many(len(found), "workload waits", "workloads wait")
-        yield f"{wait} in it already, for {asked}; those of a higher or the same priority come first"
+def _already_pending(queues: Queues, target: str) -> Iterator[str]:
+    pending = queues.waiting_in(target)
+    if pending:
+        yield narrative.already_pending(len(pending), add(*(workload.total for workload in pending)))
 
 
 def _priority_value(state: State, demand: Demand) -> int:
-    """The priority that Kueue gives it: its own class's for queues, else its pods'."""
-    classes = {called(each): each for each in state.of("WorkloadPriorityClass")}
+    """The priority that Kueue uses: of the WorkloadPriorityClass, otherwise of the pods."""
+    classes = {called(item): item for item in state.of("WorkloadPriorityClass")}
     if demand.priority:
         value = classes.get(demand.priority, {}).get("value")
     else:
-        name = next((text_at(each.spec, "priorityClassName") for each in demand.templates), "")
-        of_pods = {called(each): each for each in state.of("PriorityClass")}
+        name = next((text_at(template.spec, "priorityClassName") for template in demand.templates), "")
+        of_pods = {called(item): item for item in state.of("PriorityClass")}
         value = of_pods.get(name or _default_priority(state), {}).get("value")
     return value if isinstance(value, int) else 0
 
 
-def _uncounted(queues: Queues) -> Iterator[str]:
-    if queues.uncounted:
-        yield "Kueue does not run here, so what is used was counted by pods"
-
-
 def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], taken: Sequence[Taken]) -> Iterator[Answer]:
     if not state.knows("Node"):
-        yield _unseen(state, "Node", "nodes")
+        yield _unreadable(state, "Node", Check.NODES)
         return
     nodes = spots(state.of("Node"), state.of("Pod"))
-    given = {each.pods.name: [share.flavor for share in each.shares] for each in taken}
-    flavors = {called(each): each for each in state.of("ResourceFlavor")}
+    assigned = {pod_set.pods.name: [share.flavor for share in pod_set.shares] for pod_set in taken}
+    flavors = {called(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
-        names = dict.fromkeys(given.get(pods.name, ()))
-        answer, nodes = judge_nodes(nodes, pods, [flavors[each] for each in names if each in flavors])
+        names = dict.fromkeys(assigned.get(pods.name, ()))
+        answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
         if not state.knows("Pod"):
-            answer = replace(answer, words=(*answer.words, str(state.missing["Pod"])))
+            answer = replace(answer, lines=(*answer.lines, narrative.missing_text(state.missing["Pod"])))
         yield _of(demand, pods.name, answer)
 
 
 def _priority(state: State, demand: Demand) -> Answer:
-    """Whether its classes are there, and who would place its pods."""
-    verdicts, words = list[Verdict](), list[str]()
-    for each in dict.fromkeys(text_at(each.spec, "priorityClassName") for each in demand.templates):
-        verdict, said = _class(state, "PriorityClass", each or _default_priority(state), "priority class")
-        verdicts.append(verdict)
-        words.append(said)
+    """Whether its priority classes and its scheduler exist."""
+    names = dict.fromkeys(text_at(template.spec, "priorityClassName") for template in demand.templates)
+    results = [_class(state, "PriorityClass", name or _default_priority(state)) for name in names]
     if demand.priority:
-        verdict, said = _class(state, "WorkloadPriorityClass", demand.priority, "in the queue")
-        verdicts.append(verdict)
-        words.append(said)
-    for each in dict.fromkeys(scheduler(each.spec) for each in demand.templates):
-        known = each == "default-scheduler" or (each == "volcano" and state.knows("Queue"))
-        verdicts.append("now" if known else "never" if each == "volcano" else "unknown")
-        words.append(f"placed by {each}" if known else f"placed by {each}, which is not known to run here")
-    pairs = sorted(zip(verdicts, words, strict=True), key=lambda each: each[0] != worst(verdicts))
-    return Answer(_PRIORITY, worst(verdicts), tuple(words for _, words in pairs))
+        results.append(_class(state, "WorkloadPriorityClass", demand.priority))
+    for name in dict.fromkeys(scheduler(template.spec) for template in demand.templates):
+        known = name == "default-scheduler" or (name == "volcano" and state.knows("Queue"))
+        verdict: Verdict = "now" if known else "never" if name == "volcano" else "unknown"
+        results.append((verdict, narrative.scheduler_text(name, known=known)))
+    verdict = worst(each for each, _ in results)
+    results.sort(key=lambda result: result[0] != verdict)
+    return Answer(Check.PRIORITY, verdict, tuple(line for _, line in results))
 
 
-def _class(state: State, kind: Kind, name: str, what: str) -> tuple[Verdict, str]:
+def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
     if not name:
-        return "now", "no priority class: priority 0"
+        return "now", narrative.NO_PRIORITY_CLASS
     if not state.knows(kind):
-        return "unknown", str(state.missing[kind])
-    found: Mapping[str, Manifest] = {called(each): each for each in state.of(kind)}
-    if name not in found:
-        return "never", f"there is no {kind} {name}; {nearest(name, found)}"
-    value: Json = found[name].get("value")
-    meek = ", and pushes nobody off" if found[name].get("preemptionPolicy") == "Never" else ""
-    return "now", f"{what} {name} ({value}){meek}"
+        return "unknown", narrative.missing_text(state.missing[kind])
+    classes: Mapping[str, Manifest] = {called(item): item for item in state.of(kind)}
+    if name not in classes:
+        return "never", narrative.no_class(kind, name, classes)
+    preempts = classes[name].get("preemptionPolicy") != "Never"
+    return "now", narrative.class_text(kind, name, classes[name].get("value"), preempts=preempts)

@@ -1,4 +1,4 @@
-"""Which cluster is meant: the kubeconfig that kubectl would use, another, or the embedded platform's."""
+"""The cluster to read: the kubeconfig that kubectl would use, another one, or the embedded platform."""
 
 import os
 from collections.abc import Mapping
@@ -9,45 +9,45 @@ from gpu_tenancy.console.errors import ConsoleError
 
 
 def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The file, or several joined as KUBECONFIG has them.
+    """The path, or several joined as in KUBECONFIG.
 
     Args:
-        given: by the user; must be there.
-        environment: where KUBECONFIG and HOME are looked up.
+        given: by the user; must exist.
+        environment: with KUBECONFIG and HOME.
 
     Raises:
-        ConsoleError: there is none.
+        ConsoleError: no kubeconfig exists.
     """
     if given is not None:
         if not given.is_file():
-            raise ConsoleError(f"there is no kubeconfig {given}", "name another by --kubeconfig")
+            raise ConsoleError(f"kubeconfig {given} not found", "set --kubeconfig to an existing file")
         return given
-    named = [each for each in environment.get("KUBECONFIG", "").split(os.pathsep) if each]
-    there = [each for each in named if Path(each).expanduser().is_file()]
+    named = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    there = [path for path in named if Path(path).expanduser().is_file()]
     if there:
         return Path(os.pathsep.join(there))
     usual = Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
     if named or not usual.is_file():
-        where = f"KUBECONFIG names {os.pathsep.join(named)}" if named else f"{usual} is not there"
+        where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
         raise ConsoleError(
-            f"there is no kubeconfig: {where}", "name one by --kubeconfig, or --embedded for the platform here"
+            f"no kubeconfig found: {where}", "set --kubeconfig, or use --embedded for the platform of `tenancy up`"
         )
     return usual
 
 
 def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
-    """A client of the cluster that is meant.
+    """A client of the cluster.
 
     Raises:
-        ConsoleError: there is no kubeconfig, or it cannot be used.
+        ConsoleError: no kubeconfig exists, or it cannot be used.
     """
     if not embedded:
         return Cluster(kubeconfig(given), context)
-    from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - only whoever asks for it needs it
+    from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
 
     if given is not None or context is not None:
-        raise ConsoleError("--embedded names the cluster already", "leave out --kubeconfig and --context")
+        raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
     found = Platform().kubeconfig
     if not found.is_file():
-        raise ConsoleError("the embedded platform does not run", "start it: tenancy up")
+        raise ConsoleError("the embedded platform is not running", "start it with `tenancy up`")
     return Cluster(found)

@@ -1,48 +1,43 @@
-"""Whether the nodes that are there take some pods, now and when they are empty."""
+"""Whether nodes have room for pods, now and when they are empty."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpu_tenancy.console.live.amounts import gpus, listed, many, ordered, said
-from gpu_tenancy.console.live.answers import Answer
+from gpu_tenancy.console.live import narrative
+from gpu_tenancy.console.live.amounts import amount_text, gpus, ordered
+from gpu_tenancy.console.live.answers import Answer, Check
 from gpu_tenancy.console.live.placing import Found, Spot, find, room_for, take
 from gpu_tenancy.console.live.pods import Manifest, called
 from gpu_tenancy.console.live.queues import labels
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import Json, maps_at
 
-ABOUT = "nodes"
-
 
 def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Spot]]:
-    """Whether nodes take pods, and the nodes with as many of them as they take now.
+    """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
 
     Args:
         nodes: with what is free on them.
-        pods: as they are written.
-        flavors: those that Kueue would give, whose labels and tolerations it adds.
+        pods: as written by the user.
+        flavors: those that Kueue would assign, whose labels and tolerations it adds to the pods.
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
     after = take(nodes, found.fitting, pods.pod, pods.count)
     if not found.fitting:
-        return _nowhere(found, spec, nodes, flavors), after
-    each = listed(gpus(pods.pod)) if gpus(pods.pod) else listed(pods.pod)
-    of = many(len(found.fitting), "node")
+        return _no_node(found, spec, nodes, flavors), after
+    suitable = len(found.fitting)
     if not found.ever:
-        words = f"a pod asks for {each}, and the largest of {of} that may be used has {_largest(found, pods.pod)}"
-        return Answer(ABOUT, "never", (words,)), after
-    room = f"room for {many(found.now, 'such pod')} now, for {found.ever} when empty"
-    numbers = f"{of} may be used, with {room}"
+        line = narrative.node_too_small(pods.pod, suitable, _largest(found, pods.pod))
+        return Answer(Check.NODES, "never", (line,)), after
     if found.now >= pods.count:
-        return Answer(ABOUT, "now", (numbers,)), after
-    if found.ever < pods.count:
-        return Answer(ABOUT, "later", (f"{numbers}; an autoscaler must bring more", *_free(found, pods.pod))), after
-    return Answer(ABOUT, "later", (numbers, *_free(found, pods.pod))), after
+        return Answer(Check.NODES, "now", (narrative.node_room(suitable, found.now, found.ever),)), after
+    room = narrative.node_room(suitable, found.now, found.ever, grow=found.ever < pods.count)
+    return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
-    """A pod with what Kueue adds when it admits it: its flavors' node labels and tolerations."""
+    """A pod with what Kueue adds at admission: node labels and tolerations of its flavors."""
     selector = dict[str, Json](labels(spec, "nodeSelector"))
     tolerations: list[Json] = [*maps_at(spec, "tolerations")]
     for flavor in flavors:
@@ -51,46 +46,37 @@ def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
     return {**spec, "nodeSelector": selector, "tolerations": tolerations}
 
 
-def _nowhere(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Sequence[Manifest]) -> Answer:
-    """Why no node may be used."""
-    taints = [
-        f"{many(count, 'node')} with the taint {taint}, which it does not tolerate"
-        for taint, count in found.taints.items()
-    ]
-    if found.closed:
-        taints.append(f"{many(found.closed, 'node')} closed to new pods")
+def _no_node(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Sequence[Manifest]) -> Answer:
+    """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
-        return Answer(ABOUT, verdict, (f"what it asks for have only {'; '.join(taints)}",))
+        return Answer(Check.NODES, verdict, (narrative.nodes_excluded(found.taints, found.closed),))
     for flavor in flavors:
         own = labels(flavor, "spec", "nodeLabels")
         if own and not any(own.items() <= node.labels.items() for node in nodes):
-            return Answer(
-                ABOUT, "later", (f"no node of flavor {called(flavor)} is there; an autoscaler must bring one",)
-            )
-    return Answer(ABOUT, "never", tuple(_absent(spec, nodes)) or ("no node has what its node affinity asks for",))
+            return Answer(Check.NODES, "later", (narrative.no_node_of_flavor(called(flavor)),))
+    return Answer(Check.NODES, "never", tuple(_unmatched_labels(spec, nodes)) or (narrative.NO_AFFINE_NODE,))
 
 
-def _absent(spec: Manifest, nodes: Sequence[Spot]) -> Iterable[str]:
-    wanted = labels(spec, "nodeSelector")
-    for key, value in wanted.items():
+def _unmatched_labels(spec: Manifest, nodes: Sequence[Spot]) -> Iterable[str]:
+    for key, value in labels(spec, "nodeSelector").items():
         if not any(node.labels.get(key) == value for node in nodes):
-            there = sorted({node.labels[key] for node in nodes if key in node.labels})
-            yield f"no node has {key}={value}; there are: {', '.join(there) or 'none with that label'}"
+            existing = sorted({node.labels[key] for node in nodes if key in node.labels})
+            yield narrative.no_node_with_label(key, value, existing)
 
 
 def _largest(found: Found, pod: Mapping[str, int]) -> str:
-    """The most that one node has of what is too much."""
+    """The largest amounts on one node, of the resources of which no node has enough."""
     lacking = [name for name, value in pod.items() if all(node.whole.get(name, 0) < value for node in found.fitting)]
     names = ordered(lacking or [name for name in pod if pod[name]])
-    return ", ".join(f"{said(name, max(node.whole.get(name, 0) for node in found.fitting))} {name}" for name in names)
+    return ", ".join(
+        f"{amount_text(name, max(node.whole.get(name, 0) for node in found.fitting))} {name}" for name in names
+    )
 
 
 def _free(found: Found, pod: Mapping[str, int]) -> Iterable[str]:
-    """How many nodes have how much left of what the pod asks for."""
+    """How many nodes have how much free of the pod's first resource."""
     name = next(iter(gpus(pod)), "cpu")
     counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))
     if counts:
-        yield f"{name} free: " + ", ".join(
-            f"{said(name, free)} on {many(count, 'node')}" for free, count in sorted(counts.items())
-        )
+        yield narrative.free_on_nodes(name, counts)

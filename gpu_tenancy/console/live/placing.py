@@ -1,7 +1,7 @@
-"""Which nodes a pod may run on, and how many of it they take: as they are, and when they are empty.
+"""Which nodes suit a pod, and how many such pods they have room for, now and when they are empty.
 
-Labels, required node affinity, taints and room, as the scheduler's filters judge them. What depends on other pods
-(affinity between pods, spreading, ports, volumes' zones) is not judged here.
+Labels, required node affinity, taints and free resources, as in the scheduler's filters. What depends on other pods
+(pod affinity, spreading, ports, zones of volumes) is not checked here.
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """
 
@@ -15,7 +15,7 @@ from gpu_tenancy.console.live.pods import Manifest, called, ended, requests
 from gpu_tenancy.console.live.selecting import holds
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 
-_HOLDING: Final = ("NoSchedule", "NoExecute")
+_EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -24,10 +24,10 @@ class Spot:
     """One node.
 
     Attributes:
-        whole: what pods may have of it when it is empty.
-        free: what is left of that.
-        taints: those that hold pods off.
-        open: whether it takes new pods.
+        whole: its allocatable resources.
+        free: what its pods leave of them.
+        taints: those that exclude pods.
+        open: whether it is schedulable.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Spot:
 
 
 def spots(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Spot]:
-    """The nodes with what their pods leave."""
+    """Nodes with their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         node = text_at(pod, "spec", "nodeName")
@@ -59,7 +59,7 @@ def _spot(node: Manifest, taken: Mapping[str, int]) -> Spot:
     return Spot(
         name=called(node),
         labels={key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {},
-        taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _HOLDING),
+        taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
         whole=whole,
         free={name: value - taken.get(name, 0) for name, value in whole.items()},
         open=at(node, "spec", "unschedulable") is not True,
@@ -68,7 +68,7 @@ def _spot(node: Manifest, taken: Mapping[str, int]) -> Spot:
 
 def tolerates(tolerations: Sequence[Manifest], taint: Manifest) -> bool:
     """Whether one of a pod's tolerations covers a taint."""
-    return any(_covers(each, taint) for each in tolerations)
+    return any(_covers(toleration, taint) for toleration in tolerations)
 
 
 def _covers(toleration: Manifest, taint: Manifest) -> bool:
@@ -81,23 +81,23 @@ def _covers(toleration: Manifest, taint: Manifest) -> bool:
 
 
 def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Manifest] = ()) -> str:
-    """The first taint that holds a pod off, as `key=value:effect`; empty where none does."""
+    """The first taint that a pod does not tolerate, as `key=value:effect`; empty for none."""
     tolerations = [*maps_at(spec, "tolerations"), *further]
     for taint in taints:
-        if text_at(taint, "effect") in _HOLDING and not tolerates(tolerations, taint):
+        if text_at(taint, "effect") in _EXCLUDING and not tolerates(tolerations, taint):
             value = text_at(taint, "value")
             return f"{text_at(taint, 'key')}{'=' + value if value else ''}:{text_at(taint, 'effect')}"
     return ""
 
 
 def wants(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
-    """Whether a pod's selector and required affinity take a node.
+    """Whether a node matches a pod's selector and required affinity.
 
     Args:
         spec: of the pod.
         labels: of the node.
         name: of the node, for affinity by field.
-        keys: judge these labels alone, as Kueue does for a flavor, which knows no others; None for all.
+        keys: check only these labels, as Kueue does for a flavor, which has no others; None for all.
     """
     judged = None if keys is None else set(keys)
     selector = at(spec, "nodeSelector")
@@ -112,13 +112,13 @@ def _matches(term: Manifest, labels: Mapping[str, str], name: str, judged: set[s
     rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
     fields = maps_at(term, "matchFields") if judged is None else []
     if not rules and not fields:
-        return judged is not None  # An empty term takes no node, but one of which nothing is judged takes any flavor.
+        return judged is not None  # An empty term matches no node, but a term without checked keys matches any flavor.
     here = {"metadata.name": name}
     return all(holds(each, labels) for each in rules) and all(holds(each, here) for each in fields)
 
 
 def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
-    """How many of a pod fit into some room; a pod counts as one of the node's `pods`."""
+    """How many pods fit into free resources; each counts as one of the node's `pods`."""
     needed = {**{name: value for name, value in pod.items() if value}, "pods": 1}
     counts = [max(0, room.get(name, 0)) // value for name, value in needed.items() if name != "pods" or name in room]
     return min(counts, default=0)
@@ -126,15 +126,15 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where pods of one kind could go.
+    """Nodes for pods of one template.
 
     Attributes:
-        labelled: nodes that the pod's selector and affinity take.
-        taints: of these, the taints that hold it off, and on how many nodes.
-        closed: of these, nodes that take no new pods.
-        fitting: what is left.
-        now: pods that the fitting nodes take as they are.
-        ever: pods that they take when they are empty.
+        labelled: how many nodes match the pod's selector and affinity.
+        taints: of these, taints that the pod does not tolerate, and on how many nodes.
+        closed: of these, how many are unschedulable.
+        fitting: the suitable nodes that remain.
+        now: pods that these nodes have room for.
+        ever: pods that they have room for when empty.
     """
 
     labelled: int
@@ -146,7 +146,7 @@ class Found:
 
 
 def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Spot]) -> Found:
-    """Looks for nodes that take a pod."""
+    """Finds the nodes that suit a pod."""
     labelled = [each for each in nodes if wants(spec, each.labels, each.name)]
     held = {each.name: untolerated(spec, each.taints) for each in labelled if each.open}
     fitting = tuple(each for each in labelled if each.open and not held[each.name])
@@ -161,7 +161,7 @@ def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Spot]) -> Found
 
 
 def take(nodes: Iterable[Spot], fitting: Iterable[Spot], pod: Mapping[str, int], count: int) -> list[Spot]:
-    """The nodes with some pods more, each on the first of the fitting ones that has room."""
+    """The nodes after placing pods, each on the first suitable node with room."""
     names = {each.name for each in fitting}
     left, after = count, list[Spot]()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What one pod asks for, from its spec, as the scheduler and Kueue count it."""
+"""Requests and limits of one pod, as the scheduler and Kueue count them."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ Manifest = Mapping[str, Json]
 def requests(spec: Manifest) -> dict[str, int]:
     """Requests of a pod: its containers together, or an init container that is larger; sidecars count throughout.
 
-    A limit without a request is a request. What the pod asks for as a whole stands above its containers.
+    A limit without a request is a request. Requests of the pod as a whole override those of its containers.
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
     """
     return _total(spec, "requests")
@@ -49,7 +49,7 @@ def _most(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def ended(pod: Manifest) -> bool:
-    """Whether a pod holds nothing any more."""
+    """Whether a pod has ended and uses nothing."""
     return text_at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
@@ -59,15 +59,15 @@ def called(manifest: Manifest) -> str:
 
 
 def home(manifest: Manifest) -> str:
-    """Namespace of an object; empty for what belongs to the whole cluster."""
+    """Namespace of an object; empty for cluster-scoped objects."""
     return text_at(manifest, "metadata", "namespace")
 
 
 def label(manifest: Manifest, key: str) -> str:
-    """One label; empty where the object has none of that name."""
+    """The value of a label; empty where it is not set."""
     return text_at(manifest, "metadata", "labels", key)
 
 
 def scheduler(spec: Manifest) -> str:
-    """Who places a pod."""
+    """The name of the scheduler of a pod."""
     return text_at(spec, "schedulerName") or "default-scheduler"

@@ -1,8 +1,9 @@
-"""The queues of a running cluster as the questions need them: whose they are, what they hold, what waits in them."""
+"""The queues of a running cluster: which namespaces use them, what they use, and what is pending in them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cached_property
 
 from gpu_tenancy.console.cluster.waiting import condition
@@ -14,97 +15,126 @@ from gpu_tenancy.console.live.workloads import Workload, waiting
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 
 
+class ClosedBy(Enum):
+    """What stops a queue from admitting workloads of a namespace."""
+
+    CLUSTER_QUEUE_INACTIVE = auto()
+    LOCAL_QUEUE_STOPPED = auto()
+    LOCAL_QUEUE_INACTIVE = auto()
+    NAMESPACE_NOT_SELECTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A queue that admits nothing of a namespace, however much quota is free.
+
+    Attributes:
+        name: of the ClusterQueue or LocalQueue.
+        detail: the stop policy, the namespace, or the message of Kueue's condition.
+    """
+
+    cause: ClosedBy
+    name: str
+    detail: str
+
+
 @dataclass(frozen=True)
 class Queues:
-    """All queues of Kueue's that the user may see, and what is in them."""
+    """All of Kueue's queues that the user may see, and their workloads."""
 
     state: State
 
     @cached_property
     def tree(self) -> Tree:
-        """The cohort tree. Where Kueue has not counted a queue, its pods on the flavors' nodes are."""
-        found = [ClusterQueue.of(each) for each in self.state.of("ClusterQueue")]
-        counted = [each if each.counted else replace(each, used=self._by_pods(each.name)) for each in found]
-        return Tree(counted, self.state.of("Cohort"))
+        """The cohort tree. Where Kueue reports no usage of a queue, pods on the flavors' nodes are counted instead."""
+        queues = [ClusterQueue.of(manifest) for manifest in self.state.of("ClusterQueue")]
+        queues = [queue if queue.counted else replace(queue, used=self._by_pods(queue.name)) for queue in queues]
+        return Tree(queues, self.state.of("Cohort"))
 
     @cached_property
     def uncounted(self) -> bool:
-        """Whether Kueue has counted none of the queues: it does not run here."""
-        return bool(self.tree.queues) and not any(each.counted for each in self.tree.queues.values())
+        """Whether Kueue reports usage of no queue: its controller is not running."""
+        return bool(self.tree.queues) and not any(queue.counted for queue in self.tree.queues.values())
 
     @cached_property
     def homes(self) -> dict[str, dict[str, str]]:
-        """For each namespace its LocalQueues and the ClusterQueues that they lead to."""
-        found: dict[str, dict[str, str]] = defaultdict(dict)
-        for each in self.state.of("LocalQueue"):
-            found[home(each)][called(each)] = text_at(each, "spec", "clusterQueue")
-        return dict(found)
+        """For each namespace its LocalQueues and their ClusterQueues."""
+        homes: dict[str, dict[str, str]] = defaultdict(dict)
+        for local in self.state.of("LocalQueue"):
+            homes[home(local)][called(local)] = text_at(local, "spec", "clusterQueue")
+        return dict(homes)
 
     def users(self, queue: str) -> list[str]:
-        """The namespaces whose jobs a ClusterQueue takes."""
+        """The namespaces with a LocalQueue of a ClusterQueue."""
         return sorted(namespace for namespace, queues in self.homes.items() if queue in queues.values())
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
-        """All that are not finished."""
-        found = (Workload.of(each) for each in self.state.of("Workload"))
-        return tuple(each for each in found if each.stage != "finished")
+        """All workloads that are not finished."""
+        workloads = (Workload.of(manifest) for manifest in self.state.of("Workload"))
+        return tuple(workload for workload in workloads if workload.stage != "finished")
 
     def queue_of(self, workload: Workload) -> str:
-        """The ClusterQueue of a workload; empty where its LocalQueue leads nowhere."""
+        """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""
         return self.homes.get(workload.namespace, {}).get(workload.queue, "")
 
     def waiting_in(self, queue: str) -> list[Workload]:
-        """What waits in a ClusterQueue, the next first."""
+        """The pending workloads of a ClusterQueue, the next first."""
         return waiting(self.members.get(queue, ()))
 
     @cached_property
     def members(self) -> dict[str, list[Workload]]:
         """The workloads of each ClusterQueue."""
-        found: dict[str, list[Workload]] = defaultdict(list)
-        for each in self.workloads:
-            found[self.queue_of(each)].append(each)
-        return dict(found)
+        members: dict[str, list[Workload]] = defaultdict(list)
+        for workload in self.workloads:
+            members[self.queue_of(workload)].append(workload)
+        return dict(members)
 
     def holder_of(self, workload: Workload) -> str:
-        """The ClusterQueue whose quota a workload holds; the one that it waits for where it holds none."""
+        """The ClusterQueue whose quota a workload holds; while it holds none, the one in which it is pending."""
         return workload.holder or self.queue_of(workload)
 
-    def shut_out(self, namespace: str, queue: str) -> str:
-        """Why a ClusterQueue takes nothing of a namespace; empty where it does, or where nobody can tell.
+    def shut_out(self, namespace: str, queue: str) -> Closed | None:
+        """Whether a ClusterQueue excludes a namespace; None where it does not, or where namespaces are not readable.
 
-        Kueue lets such a workload into the queue all the same; it waits there for ever, and blocks nobody.
+        Kueue keeps such a workload pending in the queue without blocking others.
         """
         if not self.state.knows("Namespace") or namespace not in self._labels:
-            return ""
+            return None
         if selects(self._selectors.get(queue), self._labels[namespace]):
-            return ""
-        return f"its namespaceSelector does not take namespace {namespace}, so nothing of it is ever admitted"
+            return None
+        return Closed(ClosedBy.NAMESPACE_NOT_SELECTED, queue, namespace)
 
     @cached_property
     def _labels(self) -> dict[str, Mapping[str, str]]:
-        return {called(each): labels(each, "metadata", "labels") for each in self.state.of("Namespace")}
+        return {called(manifest): labels(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
 
     @cached_property
     def _selectors(self) -> dict[str, Json]:
-        return {called(each): at(each, "spec", "namespaceSelector") for each in self.state.of("ClusterQueue")}
+        return {called(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
 
-    def stopped(self, namespace: str, name: str) -> str:
-        """Why a LocalQueue lets nothing through; empty where it does."""
+    def stopped(self, namespace: str, name: str) -> Closed | None:
+        """Whether a LocalQueue is stopped or inactive."""
         if policy := self.stop_policy(namespace, name):
-            return f"LocalQueue {name} is stopped (stopPolicy {policy})"
+            return Closed(ClosedBy.LOCAL_QUEUE_STOPPED, name, policy)
         active = condition(self._locals.get((namespace, name), {}), "Active")
         message = text_at(active, "message") if text_at(active, "status") == "False" else ""
-        return f"LocalQueue {name}: {message}" if message else ""
+        return Closed(ClosedBy.LOCAL_QUEUE_INACTIVE, name, message) if message else None
+
+    def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Closed | None:
+        """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
+        if queue.inactive:
+            return Closed(ClosedBy.CLUSTER_QUEUE_INACTIVE, queue.name, queue.inactive)
+        return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
 
     def stop_policy(self, namespace: str, name: str) -> str:
-        """How a LocalQueue is stopped: `Hold`, `HoldAndDrain`; empty where it is not."""
-        found = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
-        return found if found != "None" else ""
+        """The stop policy of a LocalQueue, `Hold` or `HoldAndDrain`; empty where it is not stopped."""
+        policy = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
+        return policy if policy != "None" else ""
 
     @cached_property
     def _locals(self) -> dict[tuple[str, str], Manifest]:
-        return {(home(each), called(each)): each for each in self.state.of("LocalQueue")}
+        return {(home(local), called(local)): local for local in self.state.of("LocalQueue")}
 
     def _by_pods(self, queue: str) -> dict[Line, int]:
         used: dict[Line, int] = defaultdict(int)
@@ -124,20 +154,19 @@ class Queues:
 
 
 def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str, str]:
-    """The flavor of each node that has all labels of one; of several, the one that names most labels."""
-    wanted = sorted(
-        ((labels(each, "spec", "nodeLabels"), called(each)) for each in flavors), key=lambda each: -len(each[0])
-    )
-    found: dict[str, str] = {}
+    """The flavor of each node whose labels match; of several, the one with most labels."""
+    wanted = [(labels(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
+    wanted.sort(key=lambda pair: -len(pair[0]))
+    by_node: dict[str, str] = {}
     for node in nodes:
         here = labels(node, "metadata", "labels")
         match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
         if match:
-            found[called(node)] = match
-    return found
+            by_node[called(node)] = match
+    return by_node
 
 
 def labels(manifest: Manifest, *keys: str) -> Mapping[str, str]:
     """A map of labels; empty where there is none."""
-    found = at(manifest, *keys)
-    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    value = at(manifest, *keys)
+    return {key: str(label) for key, label in value.items()} if isinstance(value, dict) else {}

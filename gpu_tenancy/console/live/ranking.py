@@ -1,10 +1,10 @@
-"""Whose end is tried first, to find out what lets a waiting workload in."""
+"""The order in which ends of running workloads are tested, to find out what would admit a pending one."""
 
 from collections import Counter
 from collections.abc import Hashable
 
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.scene import Scene
+from gpu_tenancy.console.live.snapshot import Snapshot
 from gpu_tenancy.console.live.tree import Line
 from gpu_tenancy.console.live.workloads import Workload
 from gpu_tenancy.model import admission
@@ -12,16 +12,17 @@ from gpu_tenancy.model.admission import Admitted, Settled
 from gpu_tenancy.model.quantity import add
 
 
-def alone(queues: Queues, found: Scene, lacks: Workload, start: Settled) -> list[str]:
-    """What runs, in the order in which its ends are tried by themselves.
+def alone(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
+    """Running workloads in the order in which their ends are tested alone.
 
-    First what holds enough of what a workload lacks, then what holds some of it, then the rest. Of each the nearest
-    first: of its queue, of its cohort, of its tree; and of equals one before all others.
+    First those that hold enough of what the pending one lacks, then those that hold some of it, then the rest. Within
+    each group the nearest first (same queue, same cohort, same tree), and one of several equal workloads before the
+    others.
     """
-    pool = _Pool(queues, found, lacks, start)
+    pool = _Pool(queues, snapshot, lacks, start)
     seen: Counter[Hashable] = Counter()
     order: dict[str, tuple[bool, bool, int, int]] = {}
-    for each in pool.meekest:
+    for each in pool.lowest_first:
         held = pool.holds[each.name]
         kind = each.queue, pool.priority(each), tuple(sorted(held.items()))
         order[each.name] = not pool.enough(held), not pool.touches(held), seen[kind], pool.distance(each)
@@ -29,27 +30,29 @@ def alone(queues: Queues, found: Scene, lacks: Workload, start: Settled) -> list
     return sorted(order, key=lambda name: order[name])
 
 
-def in_turn(queues: Queues, found: Scene, lacks: Workload, start: Settled) -> list[str]:
-    """What runs, in the order in which it ends one after another: the lowest priority, then the newest.
+def in_turn(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
+    """Running workloads in the order in which they end in sequence: the lowest priority, then the newest.
 
-    Only what holds some of what a workload lacks, where anything does.
+    Only those that hold some of what the pending one lacks, if there are any.
     """
-    pool = _Pool(queues, found, lacks, start)
-    order = [each.name for each in pool.meekest]
+    pool = _Pool(queues, snapshot, lacks, start)
+    order = [each.name for each in pool.lowest_first]
     return [name for name in order if pool.touches(pool.holds[name])] or order
 
 
 class _Pool:
-    """What runs, as one workload sees it that lacks something."""
+    """Running workloads, from the view of one pending workload."""
 
-    def __init__(self, queues: Queues, found: Scene, lacks: Workload, start: Settled) -> None:
+    def __init__(self, queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> None:
         self._cohorts = {name: queue.cohort for name, queue in queues.tree.queues.items()}
         self._target = queues.queue_of(lacks)
-        self._actors = {each.workload.name: each for each in found.actors}
+        self._actors = {participant.workload.name: participant for participant in snapshot.participants}
         self._lacking = _lacking(queues, self._actors[lacks.label].workload)
         self._wanted = {line for each in self._lacking for line in each}
         self.holds = {each.name: _held(each, self._actors[each.name].workload) for each in start.admitted}
-        self.meekest = sorted(start.admitted, key=lambda each: (self.priority(each), -self._actors[each.name].since))
+        self.lowest_first = sorted(
+            start.admitted, key=lambda each: (self.priority(each), -self._actors[each.name].since)
+        )
 
     def priority(self, each: Admitted) -> int:
         return self._actors[each.name].workload.priority
@@ -68,7 +71,7 @@ class _Pool:
 
 
 def _lacking(queues: Queues, workload: admission.Workload) -> list[dict[Line, int]]:
-    """What is too little for a workload, for each flavor that lacks something."""
+    """What is missing for a workload, for each flavor that lacks something."""
     asked = add(*({name: much * each.count for name, much in each.requests.items()} for each in workload.pod_sets))
     suits = frozenset[str]().union(*(each.flavors or () for each in workload.pod_sets))
     short: dict[str, dict[Line, int]] = {}

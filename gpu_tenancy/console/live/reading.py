@@ -1,6 +1,5 @@
-"""The objects of a running cluster that the questions are about, read with whatever rights the user has."""
+"""Lists the objects of a running cluster that `usage`, `fit` and `why` need, with the rights of the user."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Final, Literal
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
 from gpu_tenancy.console.cluster.request import CONNECTIONS
+from gpu_tenancy.console.live.api_messages import without_user
 from gpu_tenancy.console.live.pods import called, home, label
 from gpu_tenancy.console.summary import KUEUE
 
@@ -20,22 +20,18 @@ Kind = Literal[
 
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
-_ADMIN: Final = "whoever has Kueue's kueue-batch-admin-role"
-_TENANT: Final = "whoever has Kueue's kueue-batch-user-role"
-_VIEW: Final = "whoever has the role view in the namespace"
-_WHOLE: Final = "whoever may read it in the whole cluster"
+_ADMIN: Final = "a user with the role kueue-batch-admin-role"
+_TENANT: Final = "a user with the role kueue-batch-user-role"
+_VIEW: Final = "a user with the role view in the namespace"
+_WHOLE: Final = "a user who may list them in the whole cluster"
 _FORBIDDEN: Final = 403
-_RIGHTS: Final = re.compile(
-    r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
-)
-"""How an API server says that a user lacks a right."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where objects of a kind are, which numbers come from them, and who may usually read them.
+    """Where objects of a kind are, what they show, and who may usually read them.
 
-    Of Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
+    Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
     """
 
     api_version: str
@@ -45,35 +41,35 @@ class _Source:
 
 
 _SOURCES: Final[Mapping[Kind, _Source]] = {
-    "AdmissionCheck": _Source(KUEUE, "what else holds what has quota", _ADMIN),
-    "ClusterQueue": _Source(KUEUE, "guaranteed, limit, and what other teams borrow", _ADMIN),
-    "Cohort": _Source(KUEUE, "what groups have beyond their teams", _ADMIN),
-    "ResourceFlavor": _Source(KUEUE, "which nodes a flavor means", _ADMIN),
-    "WorkloadPriorityClass": _Source(KUEUE, "priorities in the queue", _ADMIN),
-    "LocalQueue": _Source(KUEUE, "which queue a team has, and what it uses of it", _TENANT, namespaced=True),
-    "Workload": _Source(KUEUE, "what waits in the queues", _TENANT, namespaced=True),
+    "AdmissionCheck": _Source(KUEUE, "checks after quota is reserved", _ADMIN),
+    "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
+    "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
+    "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
+    "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
+    "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
+    "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
     "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
-    "PodGroup": _Source(VOLCANO, "which gangs wait", _VIEW, namespaced=True),
-    "Namespace": _Source("v1", "which namespaces are teams", _WHOLE),
-    "Node": _Source("v1", "which nodes have room", _WHOLE),
+    "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
+    "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
+    "Node": _Source("v1", "free capacity of nodes", _WHOLE),
     "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
-    "Pod": _Source("v1", "what runs, and on which nodes", _VIEW, namespaced=True),
-    "ResourceQuota": _Source("v1", "the namespace's quota", _VIEW, namespaced=True),
+    "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
+    "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
     "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
-    "PersistentVolumeClaim": _Source("v1", "whether volumes are there", _VIEW, namespaced=True),
-    "Event": _Source("v1", "what controllers said", _VIEW, namespaced=True),
+    "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Numbers that cannot be told, why, and who could tell them.
+    """Objects that could not be read, why, and who could read them.
 
     Attributes:
-        kind: of the objects that were not read, or not all of them.
-        tells: which numbers come from them.
-        why: the API server's words, or that it serves no such kind.
-        who: who may usually read them; empty where nobody could.
+        kind: of the objects.
+        tells: what they would show.
+        why: message of the API server.
+        who: who may usually read them; empty where the API server does not serve the kind.
         partly: whether those of the team's own namespace were read.
     """
 
@@ -83,18 +79,14 @@ class Missing:
     who: str
     partly: bool = False
 
-    def __str__(self) -> str:
-        mend = f"; {self.who} sees it" if self.who else ""
-        return f"{self.kind}{'es' if self.kind.endswith('s') else 's'}: {self.tells}: {self.why}{mend}"
-
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What was read of a cluster.
+    """Objects of a cluster.
 
     Attributes:
-        objects: by kind; a kind that could not be read has none.
-        missing: what could not be read; a kind of which only one namespace was read is in both.
+        objects: by kind; none of a kind that could not be read.
+        missing: kinds that could not be read, or in one namespace only.
     """
 
     objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
@@ -102,30 +94,30 @@ class State:
 
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
         """Objects of a kind, of one namespace or of all that were read."""
-        found = self.objects.get(kind, ())
-        return tuple(each for each in found if home(each) == namespace) if namespace else found
+        objects = self.objects.get(kind, ())
+        return tuple(manifest for manifest in objects if home(manifest) == namespace) if namespace else objects
 
     def knows(self, kind: Kind) -> bool:
-        """Whether the objects of a kind are all there."""
+        """Whether all objects of a kind were read."""
         return kind not in self.missing
 
     def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
-        """What the user may not read; an operator that is not installed is no refusal."""
+        """Kinds that the user may not read, without those of operators that are not installed."""
         return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
 
 
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
-    """Reads objects, several kinds at once.
+    """Lists objects, several kinds at once.
 
     Args:
         cluster: which.
-        kinds: what is wanted, in the whole cluster where the user may.
-        namespace: the team's; where the whole cluster is refused, only this one is read.
-        only: kinds that are wanted of that namespace alone.
+        kinds: to list in the whole cluster if the user may.
+        namespace: the team's; listed alone where the whole cluster is forbidden.
+        only: kinds to list in that namespace alone.
 
     Raises:
         UnreachableError: the cluster does not answer.
-        ApiError: it refuses for another reason than the user's rights.
+        ApiError: the API server rejects the request, except for a missing right.
     """
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -151,25 +143,15 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
         if error.status != _FORBIDDEN:
             raise
         if not source.namespaced or within or not namespace:
-            return (), Missing(kind, source.tells, _short(error), source.who)
+            return (), Missing(kind, source.tells, without_user(error.message), source.who)
         objects, missing = _read(cluster, kind, namespace, alone=True)
         return objects, missing or Missing(
-            kind, f"{source.tells} beyond {namespace}", _short(error), _WHOLE, partly=True
+            kind, f"{source.tells}, outside {namespace}", without_user(error.message), _WHOLE, partly=True
         )
 
 
-def _short(error: ApiError) -> str:
-    """The server's words with the user's own name left out; as they are where they are others."""
-    found = _RIGHTS.search(error.message)
-    if not found:
-        return error.message
-    resource, group, place = found.groups()
-    where = "in the whole cluster" if "cluster scope" in place else place.replace('"', "").replace("in the", "in")
-    return f"you may not list {resource}{'.' if group else ''}{group} {where}"
-
-
 def teams_of(state: State) -> list[str]:
-    """Namespaces that have a queue, or that this program made."""
+    """Namespaces that have a queue, or that this program created."""
     made = [
         called(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
     ]

@@ -1,4 +1,4 @@
-"""Label selectors, as Kubernetes reads them."""
+"""Label selectors of Kubernetes."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 
 
 def selects(selector: Json, labels: Mapping[str, str]) -> bool:
-    """Whether a selector takes an object: none takes nothing, an empty one everything."""
+    """Whether a selector matches an object: no selector matches nothing, an empty one everything."""
     if not isinstance(selector, dict):
         return False
     wanted = at(selector, "matchLabels")
@@ -16,7 +16,7 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
 
 
 def holds(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
-    """Whether one expression of a selector holds."""
+    """Whether one expression of a selector matches."""
     here = labels.get(text_at(rule, "key"))
     listed = at(rule, "values")
     values = [str(each) for each in listed] if isinstance(listed, list) else []

@@ -1,4 +1,4 @@
-"""A cluster's queues and cohorts as the simulation of Kueue takes them: one tree, read from its objects."""
+"""A cluster's queues and cohorts as input of the simulation of Kueue: one cohort tree."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
@@ -25,14 +25,14 @@ from gpu_tenancy.model.quantity import parse_quantity
 
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
 """The controller of the admission checks that send a workload to another cluster."""
-_TOLD: Final = frozenset((Unmodelled.STOPPED_QUEUES, Unmodelled.NAMESPACES))
-"""What the simulation has no notion of, and the scene that is given to it has."""
+_COVERED: Final = frozenset((Unmodelled.STOPPED_QUEUES, Unmodelled.NAMESPACES))
+"""Not in the simulation, but the snapshot leaves out such workloads."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def tenancy(queues: Queues, target: str) -> admission.Tenancy:
-    """The tree that a ClusterQueue is in, without the cluster's others."""
+    """The cohort tree of a ClusterQueue, without the cluster's other trees."""
     state = queues.state
     names, cohorts = queues.tree.related(target)
     return admission.Tenancy(
@@ -47,9 +47,9 @@ def tenancy(queues: Queues, target: str) -> admission.Tenancy:
 
 
 def _fair(manifests: Collection[Manifest]) -> bool:
-    """Whether fair sharing is on, which only Kueue's own configuration says, that tenants do not read.
+    """Whether fair sharing is on. Only Kueue's configuration says so, which tenants may not read.
 
-    Where it is, Kueue writes each queue's share into its status; where Kueue has written nothing, a weight tells.
+    If it is on, Kueue writes each queue's share into its status; where there is no status, a weight indicates it.
     """
     counted = [each for each in manifests if maps_at(each, "status", "conditions")]
     if counted:
@@ -81,22 +81,22 @@ def _queue(manifest: Manifest) -> admission.ClusterQueue:
 
 
 def _chosen(usual: _Choice, manifest: Manifest, *keys: str) -> _Choice:
-    """What a field says; the usual where it says nothing.
+    """The value of a field, or its default.
 
     Raises:
-        ValueError: it says what Kueue 0.19 does not know.
+        ValueError: Kueue 0.19 does not know the value.
     """
-    said = text_at(manifest, "spec", *keys)
-    return type(usual)(said) if said else usual
+    value = text_at(manifest, "spec", *keys)
+    return type(usual)(value) if value else usual
 
 
 def _weight(manifest: Manifest) -> float:
-    said = at(manifest, "spec", "fairSharing", "weight")
-    return 1.0 if said is None else float(parse_quantity(str(said)))
+    weight = at(manifest, "spec", "fairSharing", "weight")
+    return 1.0 if weight is None else float(parse_quantity(str(weight)))
 
 
 def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
-    """The groups as they are written: flavors in the order in which Kueue tries them."""
+    """Resource groups, with flavors in the order in which Kueue tries them."""
     lines = quotas(manifest)
     return tuple(
         ResourceGroup(tuple(_flavor(text_at(flavor, "name"), flavor, lines) for flavor in maps_at(group, "flavors")))
@@ -110,18 +110,18 @@ def _flavor(name: str, flavor: Manifest, lines: Mapping[Line, Quota]) -> FlavorQ
     return FlavorQuotas(name, {key: admission.Quota(q.nominal, q.borrowing, q.lending) for key, q in own.items()})
 
 
-def left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> str:
-    """What the simulation does not know of Kueue, and a queue or the workloads of its tree use; empty for nothing."""
+def left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tuple[Unmodelled, ...]:
+    """What a queue or the workloads of its tree use and the simulation does not cover."""
     state = queues.state
     queue = next(each for each in state.of("ClusterQueue") if called(each) == target)
     flavors = {flavor for flavor, _ in queues.tree.queues[target].quotas}
     used: list[Mapping[str, Json]] = [{**queue, "kind": "ClusterQueue"}]
     used += [{**each, "kind": "ResourceFlavor"} for each in state.of("ResourceFlavor") if called(each) in flavors]
-    # Kueue writes a topology request into every workload; it means something where a flavor has a topology.
+    # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
     asked = set(admission.unmodelled({**each.manifest, "kind": "Workload"} for each in workloads)) - {
         Unmodelled.TOPOLOGY
     }
-    found = (set(admission.unmodelled(used)) | asked) - _TOLD
+    found = (set(admission.unmodelled(used)) | asked) - _COVERED
     checks = {*_names(at(queue, "spec", "admissionChecks"))} | {
         text_at(each, "name") for each in maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
     }
@@ -130,7 +130,7 @@ def left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> str:
         for each in state.of("AdmissionCheck")
     ):
         found.add(Unmodelled.MULTIKUEUE)
-    return "; ".join(each for each in Unmodelled if each in found)
+    return tuple(part for part in Unmodelled if part in found)
 
 
 def _names(value: Json) -> list[str]:

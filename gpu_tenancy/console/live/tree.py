@@ -1,4 +1,4 @@
-"""Kueue's cohort tree with what is used of it: what a queue could take now, at most, and who has what of others'.
+"""Kueue's cohort tree with its usage: what a queue could use now and at most, and who borrows and lends.
 
 The rules are those of Kueue 0.19 (pkg/cache/scheduler/resource_node.go): a node's quota is its own with its children's;
 what a lending limit keeps back never leaves a node; a borrowing limit bounds what it draws from above.
@@ -22,7 +22,7 @@ Node: TypeAlias = tuple[Literal["queue", "cohort"], str]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a queue or cohort has of one resource of one flavor; None is no bound."""
+    """Quota of one resource of one flavor; None for no bound."""
 
     nominal: int = 0
     borrowing: int | None = None
@@ -31,7 +31,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Resources that Kueue gives together, from one flavor, which it tries in this order."""
+    """Resources that Kueue assigns from one flavor, and the flavors in the order in which it tries them."""
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
@@ -42,14 +42,14 @@ class ClusterQueue:
     """A ClusterQueue as Kueue sees it.
 
     Attributes:
-        used: what workloads hold of it, counted from the moment at which quota is reserved for them.
-        counted: whether Kueue has said what is used; False where it has not looked at the queue, or does not run.
-        strict: whether nothing overtakes the first that waits.
-        reclaims: whether it takes its guarantee back from those who borrowed it.
-        meekly: whether it does so from work of lower priority alone.
-        forceful: whether it takes from others even for work that borrows itself.
-        inactive: Kueue's words where the queue admits nothing; empty where it does.
-        stop_policy: `Hold`, or `HoldAndDrain` where what it runs is stopped too; empty where it is not stopped.
+        used: reserved by workloads.
+        counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
+        strict: whether its strategy is StrictFIFO.
+        reclaims: whether it reclaims its guarantee from borrowers.
+        meekly: whether it reclaims from workloads of lower priority only.
+        forceful: whether workloads that borrow may preempt others.
+        inactive: why the queue admits no workloads; empty where it does.
+        stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ClusterQueue:
         reserved = usage(manifest, "flavorsReservation")
         policy = text_at(manifest, "spec", "stopPolicy")
         policy = "" if policy == "None" else policy
-        stopped = f"it is stopped (stopPolicy {policy})" if policy else ""
+        stopped = f"stopPolicy is {policy}" if policy else ""
         return cls(
             name=called(manifest),
             cohort=text_at(manifest, "spec", "cohortName"),
@@ -115,7 +115,7 @@ def quotas(manifest: Mapping[str, Json]) -> dict[Line, Quota]:
 
 
 def usage(manifest: Mapping[str, Json], which: str) -> dict[Line, int]:
-    """What the status of a ClusterQueue or LocalQueue says is in use."""
+    """The usage in the status of a ClusterQueue or LocalQueue."""
     return {
         (text_at(flavor, "name"), name): amount(name, line.get("total") or "0")
         for flavor in maps_at(manifest, "status", which)
@@ -125,7 +125,7 @@ def usage(manifest: Mapping[str, Json], which: str) -> dict[Line, int]:
 
 
 class Tree:
-    """All queues and cohorts. A cohort that only queues name exists, and has nothing of its own."""
+    """All queues and cohorts. A cohort that exists only as a name in queues has no quota of its own."""
 
     def __init__(self, queues: Iterable[ClusterQueue], cohorts: Iterable[Mapping[str, Json]] = ()) -> None:
         self.queues = {each.name: each for each in queues}
@@ -148,7 +148,7 @@ class Tree:
             self._parents[node] = ("cohort", parent)
 
     def _drop_cycles(self) -> None:
-        """A ring of cohorts, which an API server lets through, is cut: Kueue gives none of it anything."""
+        """Cuts cycles of cohorts, which an API server accepts and Kueue does not use."""
         for start in [*self._parents]:
             seen, here = {start}, start
             while (above := self._parents.get(here)) is not None:
@@ -168,7 +168,7 @@ class Tree:
         return self._sums[node, line]
 
     def _kept(self, node: Node, line: Line) -> int:
-        """What a node never lends."""
+        """What the lending limit keeps back."""
         lending = self._quota(node, line).lending
         return 0 if lending is None else max(0, self._subtree(node, line) - lending)
 
@@ -181,7 +181,7 @@ class Tree:
         return self._uses[node, line]
 
     def available(self, queue: str, line: Line) -> int:
-        """What a queue can take now without taking anything from anybody; below zero where quotas were cut."""
+        """What a queue can use now without preemption; below zero where quotas were cut."""
         return self._available(("queue", queue), line)
 
     def _available(self, node: Node, line: Line) -> int:
@@ -195,7 +195,7 @@ class Tree:
         return max(0, kept - used) + found
 
     def limit(self, queue: str, line: Line) -> int:
-        """The most that a queue can ever have, while all others leave theirs."""
+        """What a queue could use if all others released theirs."""
         return self._most(("queue", queue), line)
 
     def _most(self, node: Node, line: Line) -> int:
@@ -211,7 +211,7 @@ class Tree:
         return max(0, found.used.get(line, 0) - self._quota(("queue", queue), line).nominal)
 
     def borrowers(self, queue: str, line: Line) -> dict[str, int]:
-        """The other queues of the same tree that use more than their guarantee, and by how much; most first."""
+        """The other queues of the same tree that use more than their guarantee, and by how much; largest first."""
         root = self._root(("queue", queue))
         found = {
             name: self.borrowed(name, line)
@@ -238,10 +238,10 @@ class Tree:
         return node
 
     def lent(self, queue: str, line: Line) -> int:
-        """At most how much of a queue's idle guarantee is in others' hands.
+        """Upper bound of what others borrow of a queue's idle guarantee.
 
-        Kueue notes who borrows, not from whom. So what nobody is guaranteed counts as borrowed first, and what is near
-        in the tree before what is far; the rest came from idle guarantees, from each as much as it had at most.
+        Kueue records who borrows, not from whom. So quota that is guaranteed to no queue counts as borrowed first, and
+        near cohorts before far ones; the rest came from idle guarantees, from each at most what it had idle.
         """
         node: Node = ("queue", queue)
         above = self._parents.get(node)
@@ -249,12 +249,12 @@ class Tree:
         return min(spare, self._drawn(above, line)) if above is not None and spare > 0 else 0
 
     def _spare(self, node: Node, line: Line) -> int:
-        """What a node has over for its parent; below zero what it draws from there."""
+        """What a node leaves to its parent; below zero what it takes from there."""
         kept = self._kept(node, line)
         return self._subtree(node, line) - kept - max(0, self._used(node, line) - kept)
 
     def _drawn(self, node: Node, line: Line) -> int:
-        """What has been taken of the idle guarantees right below a cohort, for its own children and for others."""
+        """What is borrowed from idle guarantees directly below a cohort, by its own children and by others."""
         lacking = sum(max(0, -self._spare(child, line)) for child in self._children.get(node, ()))
         above, spare = self._parents.get(node), self._spare(node, line)
         beyond = min(spare, self._drawn(above, line)) if above is not None and spare > 0 else 0

@@ -1,17 +1,18 @@
-"""Who uses what: guaranteed, limit, used, borrowed, lent and waiting, for each team, flavor and resource."""
+"""Quota and usage: guaranteed, limit, used, borrowed, lent and pending, for each team, flavor and resource."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, Literal
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.live.amounts import gpus, listed, many, ordered, plain, said
+from gpu_tenancy.console.live.amounts import gpus, ordered, plain
 from gpu_tenancy.console.live.budgets import Budget, budgets
 from gpu_tenancy.console.live.gangs import GangQueue, gang_queues
 from gpu_tenancy.console.live.pods import called, home
 from gpu_tenancy.console.live.queueing import VERDICTS, judge_queue
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.reading import Kind, State, teams_of
+from gpu_tenancy.console.live.reading import Kind, Missing, State, teams_of
 from gpu_tenancy.console.live.tree import Line, usage
 from gpu_tenancy.console.live.workloads import Workload, waiting
 from gpu_tenancy.console.offline.wire import text_at
@@ -23,7 +24,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "ResourceQuota", "Workload",
 )  # fmt: skip
 _TELLING: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
-"""Kinds that numbers here come from; the others only help."""
+"""Kinds whose absence makes numbers unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,13 @@ class Row:
     """One resource of one flavor of one queue; amounts in base units, None where the user may not see them.
 
     Attributes:
-        team: the queue's name; for a namespace that shares it, that namespace.
+        team: name of the queue, or of one of several namespaces that share it.
         scheduler: `Kueue`, or `Volcano` for gangs.
-        borrowed: used beyond what is guaranteed.
-        lent: at most so much of what is guaranteed and idle is in others' hands.
-        waiting: what workloads in the queue wait for; they have no flavor yet, this is the first that they could get.
-        workloads: how many these are.
+        borrowed: used beyond the guarantee.
+        lent: upper bound of the idle guarantee that others use.
+        waiting: requested by pending workloads, at the first flavor that they could get.
+        workloads: how many workloads are pending.
+        part_of: the queue, where the row is one of several namespaces that share it.
     """
 
     team: str
@@ -50,40 +52,71 @@ class Row:
     lent: int | None
     waiting: int
     workloads: int
+    part_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TeamBudget:
-    """One line of a namespace's quota."""
+    """One resource of a namespace's ResourceQuota."""
 
     team: str
     budget: Budget
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceTotal:
+    """The sum of one resource; None where a summand is unknown."""
+
+    resource: str
+    guaranteed: int | None
+    used: int | None
+    borrowed: int | None
+    waiting: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Sums of all GPU resources, and the pending workloads with what they request."""
+
+    resources: tuple[ResourceTotal, ...]
+    workloads: int
+    requested: Mapping[str, int]
+
+
+class Note(Enum):
+    """What a reader should know about the numbers."""
+
+    LENT = auto()
+    NO_FLAVOR = auto()
+    KUEUE_NOT_RUNNING = auto()
+    QUOTAS_ABRIDGED = auto()
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
-    """The whole of it.
+    """The result of `tenancy usage`.
 
     Attributes:
-        total: one line.
-        notes: what the numbers mean, and which are missing and why.
+        notes: what the reader should know about the numbers.
+        unreadable: kinds without which numbers are unknown.
     """
 
     rows: tuple[Row, ...]
     budgets: tuple[TeamBudget, ...]
-    total: str
-    notes: tuple[str, ...]
+    total: Total
+    notes: tuple[Note, ...]
+    unreadable: tuple[Missing, ...] = ()
 
 
 def measure(state: State, team: str = "") -> Usage:
-    """Sums a cluster up, or what one team has of it.
+    """The usage of a cluster, or of one team.
 
     Raises:
-        ConsoleError: there is no such team, or which teams there are may not be seen.
+        ConsoleError: the team does not exist, or the user may not list teams.
     """
     _require(state, team)
     queues = Queues(state)
-    rows = (
+    rows: tuple[Row, ...] = (
         (*_kueue_rows(queues, team), *_gang_rows(queues, team))
         if state.knows("ClusterQueue")
         else _local_rows(queues, team)
@@ -91,7 +124,9 @@ def measure(state: State, team: str = "") -> Usage:
     if not state.knows("ClusterQueue"):
         rows = (*rows, *_gang_rows(queues, team))
     spent = tuple(_budgets(state, team))
-    return Usage(tuple(rows), spent, _total(rows, queues, team), tuple(_notes(queues, rows, spent, team)))
+    unreadable = tuple(missing for missing in state.refused(*_TELLING) if not (team and missing.partly))
+    notes = tuple(_notes(queues, rows, spent, team))
+    return Usage(tuple(rows), spent, _total(rows, queues, team), notes, unreadable)
 
 
 def _require(state: State, team: str) -> None:
@@ -101,10 +136,10 @@ def _require(state: State, team: str) -> None:
         seen = known or not (hidden or state.refused("Namespace"))
         if seen and not state.refused("LocalQueue", "Namespace") and team not in known:
             raise ConsoleError(
-                f"there is no team {team}", nearest(team, known) if known else "no namespace has a queue"
+                f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue"
             )
     elif hidden and not known:
-        raise ConsoleError(f"which teams there are may not be seen: {hidden[0].why}", "name yours: tenancy usage TEAM")
+        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: tenancy usage TEAM")
 
 
 def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
@@ -126,18 +161,18 @@ def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
 
 
 def _part(queues: Queues, namespace: str, queue: str) -> Iterator[Row]:
-    """What one of several namespaces uses of their queue; guarantee and limit are the queue's."""
+    """Usage of one of several namespaces that share a queue; guarantee and limit are those of the queue."""
     local = [name for name, target in queues.homes[namespace].items() if target == queue]
-    return _local(queues, namespace, local, f"  of it {namespace}")
+    return _local(queues, namespace, local, part_of=queue)
 
 
 def _local_rows(queues: Queues, team: str) -> tuple[Row, ...]:
-    """What a team sees that may not read ClusterQueues."""
+    """Usage for users who may not read ClusterQueues."""
     names = [team] if team else sorted(queues.homes)
-    return tuple(row for name in names for row in _local(queues, name, queues.homes.get(name, {}), name))
+    return tuple(row for name in names for row in _local(queues, name, queues.homes.get(name, {})))
 
 
-def _local(queues: Queues, namespace: str, local: Iterable[str], title: str) -> Iterator[Row]:
+def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = "") -> Iterator[Row]:
     names = set(local)
     used: dict[Line, int] = {}
     for each in queues.state.of("LocalQueue", namespace):
@@ -150,11 +185,11 @@ def _local(queues: Queues, namespace: str, local: Iterable[str], title: str) -> 
     for line in _sorted({*used, *waits}):
         much, count = waits.get(line, (0, 0))
         if used.get(line) or much:
-            yield Row(title, *line, "Kueue", None, None, used.get(line, 0), None, None, much, count)
+            yield Row(namespace, *line, "Kueue", None, None, used.get(line, 0), None, None, much, count, part_of)
 
 
 def _waiting_lines(queues: Queues, queue: str, found: Sequence[Workload]) -> dict[Line, tuple[int, int]]:
-    """What workloads wait for and how many do, at the first flavor that could give it; without one at flavor `-`."""
+    """Requests and number of pending workloads, at the first flavor that they could get; `-` for none."""
     lines: dict[Line, tuple[int, int]] = {}
     target = queues.tree.queues.get(queue)
     for workload in found:
@@ -215,7 +250,7 @@ def _owner(queue: GangQueue, state: State) -> str:
 
 
 def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
-    """All lines of one team's quotas; of all teams only GPUs, and what is full."""
+    """All resources of one team's quotas; for all teams only GPUs and resources at capacity."""
     for namespace in [team] if team else teams_of(state):
         for quota in state.of("ResourceQuota", namespace):
             for line in budgets(quota):
@@ -224,43 +259,42 @@ def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
                     yield TeamBudget(namespace, line)
 
 
-def _total(rows: Iterable[Row], queues: Queues, team: str) -> str:
-    """One line: of each GPU resource what is guaranteed, used, borrowed and waited for."""
-    found = [each for each in rows if not each.team.startswith(" ")]
-    parts = [
-        f"{name}: {_sum(found, name, 'guaranteed')} guaranteed, {_sum(found, name, 'used')} used,"
-        f" {_sum(found, name, 'borrowed')} borrowed, {_sum(found, name, 'waiting')} waited for"
-        for name in ordered({each.resource for each in found})
-        if is_extended(name)
-    ]
-    mine = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
-    asked = listed(gpus(add(*(each.total for each in mine)))) if mine else ""
-    waits = f"; {many(len(mine), 'workload waits', 'workloads wait')} for {asked}" if mine else "; no workload waits"
-    return f"total {'; '.join(parts) or 'no GPUs'}{waits}"
+def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
+    whole = [row for row in rows if not row.part_of]
+    names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
+    pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
+    return Total(
+        tuple(_resource_total(name, [row for row in whole if row.resource == name]) for name in names),
+        len(pending),
+        gpus(add(*(workload.total for workload in pending))),
+    )
 
 
-def _sum(rows: Iterable[Row], resource: str, what: Literal["guaranteed", "used", "borrowed", "waiting"]) -> str:
-    mine = [each for each in rows if each.resource == resource]
-    numbers = {
-        "guaranteed": [each.guaranteed for each in mine],
-        "used": [each.used for each in mine],
-        "borrowed": [each.borrowed for each in mine],
-        "waiting": [each.waiting for each in mine],
-    }[what]
-    known = [each for each in numbers if each is not None]
-    return said(resource, sum(known)) if len(known) == len(numbers) else "unknown"
+def _resource_total(resource: str, rows: Sequence[Row]) -> ResourceTotal:
+    return ResourceTotal(
+        resource,
+        _sum(row.guaranteed for row in rows),
+        _sum(row.used for row in rows),
+        _sum(row.borrowed for row in rows),
+        _sum(row.waiting for row in rows),
+    )
 
 
-def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[str]:
-    if any(each.lent for each in rows):
-        yield (
-            "lent: of what is guaranteed and idle, at most so much is in others' hands; Kueue notes who borrows,"
-            " not from whom: what is near in the tree counts as borrowed first, and there what nobody is guaranteed"
-        )
-    if any(each.flavor == "-" and each.waiting for each in rows):
-        yield "flavor -: no flavor of the queue could ever give it; tenancy why says more"
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[Note]:
+    if any(row.lent for row in rows):
+        yield Note.LENT
+    if any(row.flavor == "-" and row.waiting for row in rows):
+        yield Note.NO_FLAVOR
     if queues.uncounted:
-        yield "Kueue does not run here: used is what pods on the flavors' nodes ask for"
+        yield Note.KUEUE_NOT_RUNNING
     if spent and not team:
-        yield "quotas: GPUs, and what is full; tenancy usage TEAM shows all of one team"
-    yield from (str(each) for each in queues.state.refused(*_TELLING) if not (team and each.partly))
+        yield Note.QUOTAS_ABRIDGED

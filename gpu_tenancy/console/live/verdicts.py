@@ -1,40 +1,40 @@
-"""What is said at the end of a `why`."""
+"""Results of `tenancy why`."""
 
 from dataclasses import dataclass
 
-from gpu_tenancy.console.live.entry import Entry
+from gpu_tenancy.console.live.unblock import Unblock
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why something waits.
+    """Why an object is pending.
 
     Attributes:
-        title: what, such as `Job ml-research/nightly`.
-        words: what was seen on the way, one sentence each.
-        reason: what holds it, in one sentence; where nothing does, that it does not wait.
-        mend: what would change that; empty where there is nothing to mend.
-        waits: whether something holds it.
-        entry: what the simulation of Kueue says, where it was asked and could play the cluster.
+        title: such as `Job ml-research/nightly`.
+        lines: what was found on the way from the queue to the nodes, one text each.
+        reason: what blocks it; where nothing does, that it is not pending.
+        fix: what the user can do; empty where there is nothing to do.
+        waits: whether something blocks it.
+        unblock: the simulated ways to get it admitted, where the queue could be simulated.
     """
 
     title: str
-    words: tuple[str, ...]
+    lines: tuple[str, ...]
     reason: str
-    mend: str
+    fix: str
     waits: bool = True
-    entry: Entry | None = None
+    unblock: Unblock | None = None
 
     @property
     def conclusion(self) -> str:
-        """The last line."""
-        return f"{self.reason}; {self.mend}" if self.mend else self.reason
+        """The last line: reason and fix."""
+        return f"{self.reason}; {self.fix}" if self.fix else self.reason
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Blocked:
     """Why pods do not run."""
 
-    words: tuple[str, ...]
+    lines: tuple[str, ...]
     reason: str
-    mend: str
+    fix: str

@@ -1,7 +1,8 @@
-"""Kueue's Workloads: what each asks for, how far it came, and in which order they wait."""
+"""Kueue's Workloads: requests, stage of admission, and order in the queue."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, Literal
 
 from gpu_tenancy.console.cluster.waiting import condition, is_true
@@ -11,19 +12,41 @@ from gpu_tenancy.console.live.tree import Line
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.model.quantity import add, times
 
-_GATES: Final = "kueue.x-k8s.io/admission-gated-by"
+GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+"""The annotation that names who gates a workload."""
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
-"""`checked`: quota is reserved, and an admission check holds it."""
+"""`checked`: quota is reserved, and an admission check is not ready."""
+
+
+class HeldBackBy(Enum):
+    """Why Kueue does not consider a pending workload."""
+
+    GATE = auto()
+    ON_HOLD = auto()
+    BACKOFF = auto()
+    NOT_REQUEUED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A pending workload that Kueue does not consider.
+
+    Attributes:
+        detail: the gate, the time at which it is requeued, or the message of Kueue's condition.
+    """
+
+    cause: HeldBackBy
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one kind.
+    """Pods of one template.
 
     Attributes:
-        pod: what one asks for.
-        spec: of the pod; where it may run.
+        pod: requests of one pod.
+        spec: of the pod.
     """
 
     name: str
@@ -33,7 +56,7 @@ class PodSet:
 
     @property
     def total(self) -> dict[str, int]:
-        """What all its pods ask for."""
+        """Requests of all its pods."""
         return times(self.pod, self.count)
 
 
@@ -43,9 +66,9 @@ class Workload:
 
     Attributes:
         queue: the LocalQueue that it names.
-        since: when its turn counts from, as text that sorts by time.
-        assigned: what is reserved for it; empty while it waits.
-        owners: uids of what it was made for.
+        since: time that decides its place in the queue, as text that sorts by time.
+        assigned: its reserved quota; empty while it is pending.
+        owners: uids of the objects that it was made for.
     """
 
     namespace: str
@@ -63,7 +86,7 @@ class Workload:
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
         priority = at(manifest, "spec", "priority")
-        sets = tuple(_pod_set(manifest, each) for each in maps_at(manifest, "spec", "podSets"))
+        sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
         return cls(
             namespace=home(manifest),
             name=called(manifest),
@@ -73,24 +96,24 @@ class Workload:
             stage=_stage(manifest),
             sets=sets,
             assigned=tuple(_assigned(manifest, sets)),
-            owners=tuple(text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")),
+            owners=tuple(text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")),
             manifest=manifest,
         )
 
     @property
     def total(self) -> dict[str, int]:
-        """What all its pods ask for."""
-        return add(*(each.total for each in self.sets))
+        """Requests of all its pods."""
+        return add(*(pods.total for pods in self.sets))
 
     @property
     def held(self) -> dict[Line, int]:
-        """What of each flavor is reserved for it; empty while it waits."""
-        found: dict[Line, int] = {}
-        for each in self.assigned:
-            for resource, amount in each.pods.total.items():
-                line = (each.flavors[resource], resource)
-                found[line] = found.get(line, 0) + amount
-        return found
+        """Its reserved quota by flavor and resource; empty while it is pending."""
+        held: dict[Line, int] = {}
+        for assigned in self.assigned:
+            for resource, amount in assigned.pods.total.items():
+                line = (assigned.flavors[resource], resource)
+                held[line] = held.get(line, 0) + amount
+        return held
 
     @property
     def label(self) -> str:
@@ -99,37 +122,32 @@ class Workload:
 
     @property
     def holder(self) -> str:
-        """The ClusterQueue whose quota it holds, which its LocalQueue may have left since; empty while it waits."""
+        """The ClusterQueue whose quota it holds; its LocalQueue may have moved since. Empty while pending."""
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
-    def again(self) -> str:
-        """When Kueue looks at it again, which it does not before; empty where it does already."""
-        return text_at(self.manifest, "status", "requeueState", "requeueAt")
-
-    @property
-    def put_off(self) -> str:
-        """Why Kueue does not look at it although it waits; empty where it does.
+    def held_back(self) -> HeldBack | None:
+        """Why Kueue does not consider it although it is pending; None where Kueue does.
 
         `IsAdmissible` and `backoffWaitingTimeExpired` in
-        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue takes `requeueAt` away once it has passed.
+        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue removes `requeueAt` once it has passed.
         """
-        gates = text_at(self.manifest, "metadata", "annotations", _GATES)
+        gates = text_at(self.manifest, "metadata", "annotations", GATED_BY)
         if gates:
-            return f"it is gated by {gates} (annotation {_GATES})"
+            return HeldBack(HeldBackBy.GATE, gates)
         reserved = condition(self.manifest, "QuotaReserved")
         if text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold":
-            return f"it is on hold: {text_at(reserved, 'message')}"
-        if self.again:
-            return f"it was evicted, and Kueue looks at it again at {self.again}"
+            return HeldBack(HeldBackBy.ON_HOLD, text_at(reserved, "message"))
+        if again := text_at(self.manifest, "status", "requeueState", "requeueAt"):
+            return HeldBack(HeldBackBy.BACKOFF, again)
         requeued = condition(self.manifest, "Requeued")
         if text_at(requeued, "status") == "False":
-            return f"Kueue has not put it back into its queue: {text_at(requeued, 'message')}"
-        return ""
+            return HeldBack(HeldBackBy.NOT_REQUEUED, text_at(requeued, "message"))
+        return None
 
 
 def _since(manifest: Manifest) -> str:
-    """Creation, but for what was evicted because pods were not ready or a check failed: it went back to the end.
+    """Creation, or eviction because pods were not ready or a check failed: such a workload is queued at the end.
 
     `GetQueueOrderTimestamp` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
     """
@@ -149,53 +167,52 @@ def _stage(manifest: Manifest) -> Stage:
 
 
 def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
-    """Kueue's own count of what a waiting workload asks for comes first: it has namespace defaults and exclusions."""
+    """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
     name, count = text_at(podset, "name"), at(podset, "count")
     number = count if isinstance(count, int) else 1
     template = at(podset, "template", "spec")
     spec = template if isinstance(template, dict) else {}
-    for each in maps_at(manifest, "status", "resourceRequests"):
-        if text_at(each, "name") == name and number:
-            total = amounts(at(each, "resources"))
+    for counted in maps_at(manifest, "status", "resourceRequests"):
+        if text_at(counted, "name") == name and number:
+            total = amounts(at(counted, "resources"))
             return PodSet(name, number, {key: value // number for key, value in total.items()}, spec)
     return PodSet(name, number, requests(spec), spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What quota is reserved for pods of one kind, and from which flavor each resource is."""
+    """Reserved quota of one pod set, and the flavor of each resource."""
 
     pods: PodSet
     flavors: Mapping[str, str]
 
 
 def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
-    """What Kueue gave to each pod set, without the pods that gave theirs back since."""
-    back = {text_at(each, "name"): _count(each) for each in maps_at(manifest, "status", "reclaimablePods")}
-    specs = {each.name: each.spec for each in sets}
-    for each in maps_at(manifest, "status", "admission", "podSetAssignments"):
-        name, count, used = text_at(each, "name"), _count(each), amounts(at(each, "resourceUsage"))
+    """Reserved quota of each pod set, without pods that released theirs since."""
+    released = {text_at(pods, "name"): _count(pods) for pods in maps_at(manifest, "status", "reclaimablePods")}
+    specs = {pods.name: pods.spec for pods in sets}
+    for assigned in maps_at(manifest, "status", "admission", "podSetAssignments"):
+        name, count, used = text_at(assigned, "name"), _count(assigned), amounts(at(assigned, "resourceUsage"))
         pod = {resource: amount // max(1, count) for resource, amount in used.items()}
-        left = PodSet(name, max(0, count - back.get(name, 0)), pod, specs.get(name, {}))
-        yield Assigned(left, {resource: text_at(each, "flavors", resource) for resource in used})
+        left = PodSet(name, max(0, count - released.get(name, 0)), pod, specs.get(name, {}))
+        yield Assigned(left, {resource: text_at(assigned, "flavors", resource) for resource in used})
 
 
 def _count(manifest: Manifest) -> int:
-    found = at(manifest, "count")
-    return found if isinstance(found, int) else 1
+    count = at(manifest, "count")
+    return count if isinstance(count, int) else 1
 
 
 def waiting(workloads: Iterable[Workload]) -> list[Workload]:
-    """Those that no quota is reserved for, the next first: by priority, then by time."""
+    """Workloads without reserved quota, in the order of their queue: by priority, then by time."""
     return sorted(
-        (each for each in workloads if each.stage == "waiting"),
-        key=lambda each: (-each.priority, each.since, each.namespace, each.name),
+        (workload for workload in workloads if workload.stage == "waiting"),
+        key=lambda workload: (-workload.priority, workload.since, workload.namespace, workload.name),
     )
 
 
 def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
-    """What waits in the same queue and comes first; what Kueue does not look at is ahead of nothing."""
-    line = [each for each in waiting(others) if not each.put_off or each.label == workload.label]
-    names = [(each.namespace, each.name) for each in line]
-    own = (workload.namespace, workload.name)
-    return line[: names.index(own)] if own in names else line
+    """Pending workloads ahead of one in the same queue, without those that Kueue does not consider."""
+    pending = [other for other in waiting(others) if not other.held_back or other.label == workload.label]
+    labels = [other.label for other in pending]
+    return pending[: labels.index(workload.label)] if workload.label in labels else pending

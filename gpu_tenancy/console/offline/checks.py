@@ -1,4 +1,4 @@
-"""What is wrong with a rendered stack before any cluster sees it."""
+"""Problems of a rendered stack that are known before it is applied."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,21 +14,21 @@ _BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "
 
 
 def problems(rendered: Rendered) -> tuple[str, ...]:
-    """Returns every reason why the engine or an API server would refuse what a stack declares, sorted.
+    """Returns every reason why the engine or an API server would reject the resources of a stack, sorted.
 
-    Each names the URN or the object, the value, the rule, and what mends it. A stack is taken to have one
-    cluster: the same name declared for two providers counts as declared twice.
+    Each has the URN or the object, the value, the rule and the fix. A stack is expected to have one cluster: the same
+    name for two providers is a duplicate.
     """
     objects = kubernetes_objects(rendered)
-    found = (
+    checks = (
         _repeated_urns(rendered),
         _repeated_objects(objects),
-        (message for one in objects for message in _unresolved(one)),
+        (message for item in objects for message in _unresolved(item)),
         _scope_problems(objects),
-        _homeless(objects, _namespaces(rendered, objects)),
+        _missing_namespaces(objects, _namespaces(rendered, objects)),
         _cycles(objects),
     )
-    return tuple(sorted(message for messages in found for message in messages))
+    return tuple(sorted(message for messages in checks for message in messages))
 
 
 def _repeated_urns(rendered: Rendered) -> Iterator[str]:
@@ -38,68 +38,66 @@ def _repeated_urns(rendered: Rendered) -> Iterator[str]:
     for urn, count in times.items():
         if count > 1:
             yield (
-                f"{urn}: declared {count} times, but a URN names one resource of a stack; "
-                "give each a resource name of its own"
+                f"{urn}: declared {count} times, but a URN must be unique in a stack; give each resource a unique name"
             )
 
 
 def _repeated_objects(objects: Iterable[KubernetesObject]) -> Iterator[str]:
     same: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for one in objects:
-        if one.name:
-            same[one.group, one.kind, one.namespace, one.name].append(one.urn)
+    for item in objects:
+        if item.name:
+            same[item.group, item.kind, item.namespace, item.name].append(item.urn)
     for (group, kind, namespace, name), urns in same.items():
         if len(urns) > 1:
             place = f"namespace {namespace}" if namespace else "the cluster"
             by = " and by ".join(urns)
             yield (
                 f"{kind}{'.' if group else ''}{group} {name} in {place}: declared by {by}, "
-                "but an API server keeps one object of a name; rename or remove all but one"
+                "but a name must be unique; rename or remove all but one"
             )
 
 
-def _unresolved(one: KubernetesObject) -> Iterator[str]:
-    """A name or namespace that nobody can read before the cluster is there."""
+def _unresolved(item: KubernetesObject) -> Iterator[str]:
+    """Problems of a name or namespace that is missing, secret or not known yet."""
     for key in ("name", "namespace"):
-        reason = one.withheld("metadata", key)
+        reason = item.withheld("metadata", key)
         if reason:
             yield (
-                f"{one.urn}: metadata.{key} is {reason}, but what an object is called must be readable in a "
-                f"pull request; take the {key} from the stack's configuration"
+                f"{item.urn}: metadata.{key} is {reason}, but a preview must show the {key} of each object; "
+                "set it from the stack's configuration"
             )
-    if one.name or one.withheld("metadata", "name"):
+    if item.name or item.withheld("metadata", "name"):
         return
-    generated = text_at(one.manifest, "metadata", "generateName")
+    generated = text_at(item.manifest, "metadata", "generateName")
     value = f"metadata.generateName is {generated}" if generated else "metadata.name is missing"
     yield (
-        f"{one.urn}: {value}, so this {one.kind} would get a random name and every preview another one; "
-        "set metadata.name"
+        f"{item.urn}: {value}, so this {item.kind} would get another random name in every preview; set metadata.name"
     )
 
 
 def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
     declared = declared_scopes(objects)
-    for one in objects:
-        kind = one.group, one.kind
-        if one.withheld("metadata", "namespace"):
+    for item in objects:
+        kind = item.group, item.kind
+        if item.withheld("metadata", "namespace"):
             continue
         if declared.get(kind, kind in CLUSTER_SCOPED):
-            if one.namespace:
+            if item.namespace:
                 yield (
-                    f"{one.urn}: metadata.namespace is {one.namespace}, but a {one.kind} belongs to the "
-                    "whole cluster; remove metadata.namespace"
+                    f"{item.urn}: metadata.namespace is {item.namespace}, but {item.kind} is cluster-scoped; "
+                    "remove metadata.namespace"
                 )
-        elif not one.namespace:
+        elif not item.namespace:
             yield (
-                f"{one.urn}: metadata.namespace is missing, so this {one.kind} would land in whatever "
-                f"namespace the kubeconfig names; set it, or add ({one.group!r}, {one.kind!r}) to "
-                "CLUSTER_SCOPED if the kind belongs to the whole cluster"
+                f"{item.urn}: metadata.namespace is missing, so this {item.kind} would be created in the default "
+                f"namespace of the kubeconfig; set it, or add ({item.group!r}, {item.kind!r}) to CLUSTER_SCOPED if the "
+                "kind is cluster-scoped"
             )
 
 
 def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> frozenset[str]:
-    """The namespaces that will be there: a cluster's own, declared ones, those that a Helm release makes."""
-    declared = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
+    """The namespaces that will exist: those of every cluster, declared ones, and those that a Helm release creates."""
+    declared = {item.name for item in objects if (item.group, item.kind) == ("", "Namespace")}
     read = {
         registration.external_id
         for registration in rendered.registrations
@@ -113,13 +111,14 @@ def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> froz
     return _BUILT_IN_NAMESPACES | declared | read | released
 
 
-def _homeless(objects: Iterable[KubernetesObject], namespaces: frozenset[str]) -> Iterator[str]:
-    for one in objects:
-        if one.namespace and one.namespace not in namespaces:
-            near = get_close_matches(one.namespace, sorted(namespaces - {""}), n=1)
-            hint = f"did you mean {near[0]}?" if near else "declare a Namespace of that name, or read it"
+def _missing_namespaces(objects: Iterable[KubernetesObject], namespaces: frozenset[str]) -> Iterator[str]:
+    for item in objects:
+        if item.namespace and item.namespace not in namespaces:
+            near = get_close_matches(item.namespace, sorted(namespaces - {""}), n=1)
+            hint = f"did you mean {near[0]}?" if near else "declare a Namespace with this name, or read an existing one"
             yield (
-                f"{one.urn}: metadata.namespace is {one.namespace}, but the stack declares no such Namespace; {hint}"
+                f"{item.urn}: metadata.namespace is {item.namespace}, but the stack has no Namespace with this name; "
+                f"{hint}"
             )
 
 
@@ -127,4 +126,4 @@ def _cycles(objects: Sequence[KubernetesObject]) -> Iterator[str]:
     try:
         waves(objects)
     except DependencyCycleError as error:
-        yield f"{error}; take one of these out of the other's depends_on"
+        yield f"{error}; remove one of them from depends_on"

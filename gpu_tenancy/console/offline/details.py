@@ -1,4 +1,4 @@
-"""The few words that tell most about an object, by kind: what a reviewer looks for in a tree."""
+"""The most important fields of an object, by kind, for the tree of a preview."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -8,25 +8,25 @@ from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 Manifest = Mapping[str, Json]
 
 _GPU = ("nvidia.com/", "amd.com/", "requests.nvidia.com/", "requests.amd.com/")
-_MOST = 4
+_LIMIT = 4
 
 
 def details(manifest: Manifest) -> str:
-    """Returns the most telling fields of an object; empty for a kind that has none.
+    """Returns the most important fields of an object; empty for other kinds.
 
-    Takes a manifest that may be shown, so that a secret cannot come through.
+    The manifest must be one without secrets, such as `KubernetesObject.shown`.
     """
     group = text_at(manifest, "apiVersion").rpartition("/")[0]
     describe = _BY_KIND.get((group, text_at(manifest, "kind")))
     return describe(manifest) if describe else ""
 
 
-def _few(words: list[str]) -> str:
-    return ", ".join(words[:_MOST]) + (f", +{len(words) - _MOST}" if len(words) > _MOST else "")
+def _few(items: list[str]) -> str:
+    return ", ".join(items[:_LIMIT]) + (f", +{len(items) - _LIMIT}" if len(items) > _LIMIT else "")
 
 
 def _pairs(value: Json) -> list[tuple[str, Json]]:
-    """The entries of an object, GPUs before anything else."""
+    """The entries of an object, GPUs first."""
     if not isinstance(value, dict):
         return []
     return sorted(value.items(), key=lambda pair: (not pair[0].startswith(_GPU), pair[0]))
@@ -37,7 +37,7 @@ def _plain(value: Json) -> str:
 
 
 def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
-    """Each flavor's quota that is not nothing, whether it is one of GPUs, and as words: `a100 8 → 32`."""
+    """Each nonzero quota of a flavor: whether it is for GPUs, and its text, such as `a100 8 → 32`."""
     for group in maps_at(manifest, "spec", "resourceGroups"):
         for flavor in maps_at(group, "flavors"):
             for resource in maps_at(flavor, "resources"):
@@ -51,20 +51,20 @@ def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
 def _reach(resource: Mapping[str, Json]) -> str:
     nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
     if nominal.isdigit() and borrowing.isdigit():
-        own, most = int(nominal), int(nominal) + int(borrowing)
-        return f"{own} → {most}" if most else ""
+        own, maximum = int(nominal), int(nominal) + int(borrowing)
+        return f"{own} → {maximum}" if maximum else ""
     return f"{nominal} → {nominal} + {borrowing}" if borrowing else nominal if nominal != "0" else ""
 
 
 def _cluster_queue(manifest: Manifest) -> str:
     quotas = list(_quotas(manifest))
-    gpus = [words for is_gpu, words in quotas if is_gpu]
-    return _few(gpus or [words for _, words in quotas])
+    gpus = [text for is_gpu, text in quotas if is_gpu]
+    return _few(gpus or [text for _, text in quotas])
 
 
 def _cohort(manifest: Manifest) -> str:
     parent = text_at(manifest, "spec", "parentName")
-    return "; ".join(filter(None, (f"in {parent}" if parent else "", _cluster_queue(manifest))))
+    return "; ".join(filter(None, (f"parent {parent}" if parent else "", _cluster_queue(manifest))))
 
 
 def _resource_quota(manifest: Manifest) -> str:
@@ -81,12 +81,12 @@ def _limit_range(manifest: Manifest) -> str:
     )
 
 
-def _field(*path: str, before: str = "", after: str = "") -> Callable[[Manifest], str]:
-    """Describes an object by one field, where it has it."""
+def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
+    """Returns a function that describes an object by one field."""
 
     def describe(manifest: Manifest) -> str:
         value = _plain(at(manifest, *path))
-        return f"{before}{value}{after}" if value else ""
+        return f"{before}{value}" if value else ""
 
     return describe
 
@@ -117,7 +117,7 @@ def _volcano_job(manifest: Manifest) -> str:
 
 
 def _gang_queue(manifest: Manifest) -> str:
-    return _few([f"{name} {_plain(most)}" for name, most in _pairs(at(manifest, "spec", "capability"))])
+    return _few([f"{name} {_plain(maximum)}" for name, maximum in _pairs(at(manifest, "spec", "capability"))])
 
 
 def _train_job(manifest: Manifest) -> str:
@@ -166,12 +166,12 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         ("batch.volcano.sh", "Job"): _volcano_job,
         (_KUEUE, "ClusterQueue"): _cluster_queue,
         (_KUEUE, "Cohort"): _cohort,
-        (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="to "),
+        (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
         (_KUEUE, "ResourceFlavor"): _flavor,
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
         ("keda.sh", "ScaledObject"): _scaled_object,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
-        ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="at most ", after=" away at once"),
+        ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
         ("scheduling.volcano.sh", "Queue"): _gang_queue,
         ("trainer.kubeflow.org", "TrainJob"): _train_job,

@@ -1,4 +1,4 @@
-"""A stack's objects as YAML files: one an object, the same bytes for the same stack."""
+"""A stack's objects as YAML files: one file per object, with the same bytes for the same stack."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _NUMBER_ELSEWHERE = re.compile(r"[-+]?(0o[0-7_]+|\.?[0-9][0-9_.]*([eE][-+]?[0-9]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what every YAML reader takes for the same: block text, no anchors, no string like a number."""
+    """Writes YAML that every parser reads the same: block text, no anchors, quoted strings that look like numbers."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class gives the signature
         return True
@@ -31,26 +31,26 @@ class _Dumper(yaml.SafeDumper):
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
     if _RARE_LINE_BREAK.search(text):
-        style = '"'  # the only style that escapes them; in the others they come back as another line break
+        style = '"'  # other styles do not escape these line breaks, and parsers normalize them
     elif "\n" in text:
         style = "|"
     elif _NUMBER_ELSEWHERE.fullmatch(text):
-        # PyYAML follows YAML 1.1 and would leave 1e3 and 0o17 bare; a YAML 1.2 reader takes them for numbers.
+        # PyYAML follows YAML 1.1 and does not quote 1e3 and 0o17, which are numbers in YAML 1.2.
         style = "'"
-    # The stub leaves out the type of a scalar's value, which may be any.
+    # The stub has no type for a scalar's value.
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType]
 
 
 _Dumper.add_representer(str, _represent_text)
 
 
-def to_yaml(one: KubernetesObject) -> str:
+def to_yaml(item: KubernetesObject) -> str:
     """Returns one object as YAML, without its secrets."""
-    return as_yaml(one.shown)
+    return as_yaml(item.shown)
 
 
 def as_yaml(content: Mapping[str, Json]) -> str:
-    """Returns plain data as YAML that every reader takes for the same."""
+    """Returns plain data as YAML that every parser reads the same."""
     return yaml.dump(
         dict(content),
         Dumper=_Dumper,
@@ -64,29 +64,29 @@ def as_yaml(content: Mapping[str, Json]) -> str:
 def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
     """Writes each object to `<namespace or _cluster>/<kind>-<name>.yaml` and returns the files, sorted.
 
-    Files of an earlier run that have no object any more are removed, and folders that this leaves empty; a
-    file without this module's first line is never touched. Unchanged files keep their time.
+    Stale files of an earlier run are deleted, and folders that become empty. A file without this module's first line
+    is never changed. Unchanged files keep their modification time.
 
     Raises:
-        ValueError: two objects would share a file: they are the same one, which `problems` reports.
-        FileExistsError: a file in the way was not written by an earlier run.
+        ValueError: two objects have the same file, because they are the same object, which `problems` reports.
+        FileExistsError: an existing file was not written by an earlier run.
         OSError: a file cannot be written.
     """
-    return write_texts({path: to_yaml(one) for path, one in _paths(objects).items()}, folder)
+    return write_texts({path: to_yaml(item) for path, item in _paths(objects).items()}, folder)
 
 
-def write_texts(found: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:
+def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:
     """Writes texts into a folder, as `write` does, and returns the files, sorted.
 
     Raises:
-        FileExistsError: a file in the way was not written by an earlier run.
+        FileExistsError: an existing file was not written by an earlier run.
         OSError: a file cannot be written.
     """
-    texts = {folder / path: _MARK + text for path, text in found.items()}
+    texts = {folder / path: _MARK + text for path, text in contents.items()}
     earlier = {path: text for path in folder.rglob("*.yaml") if (text := _own_text(path)) is not None}
     for path in sorted(texts):
         if path.exists() and path not in earlier:
-            message = f"{path}: this file was not written by the preview; move it or choose another folder"
+            message = f"{path}: file exists and was not written by tenancy; move it or specify another folder"
             raise FileExistsError(message)
     for path, text in texts.items():
         if earlier.get(path) != text:
@@ -100,27 +100,27 @@ def write_texts(found: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:
 
 
 def _own_text(path: Path) -> str | None:
-    """The text of a file that an earlier run wrote, None for any other file."""
+    """The text of a file that an earlier run wrote; None for other files."""
     text = path.read_bytes().decode("utf-8", errors="replace")
     return text if text.startswith(_MARK) else None
 
 
 def _paths(objects: Iterable[KubernetesObject]) -> dict[PurePosixPath, KubernetesObject]:
-    """Where each object goes.
+    """The objects by file path.
 
-    Of two kinds that share their name (a Job of batch and one of Volcano) Kubernetes' own keeps the plain
-    file name, so that adding the other does not rename it.
+    If two kinds have the same name (such as a Job of batch and of Volcano), the built-in kind has the plain file name,
+    so that its file is not renamed when the other is added.
     """
-    found: dict[PurePosixPath, KubernetesObject] = {}
-    for one in sorted(objects, key=lambda one: ("." in one.group, one.group, one.urn)):
-        place = PurePosixPath(_UNSAFE.sub("_", one.namespace) or _CLUSTER)
-        name = _UNSAFE.sub("_", one.name) or "unnamed-" + _UNSAFE.sub("_", one.urn.rpartition("::")[2])
-        kind = one.kind.lower()
+    objects_by_path: dict[PurePosixPath, KubernetesObject] = {}
+    for item in sorted(objects, key=lambda item: ("." in item.group, item.group, item.urn)):
+        place = PurePosixPath(_UNSAFE.sub("_", item.namespace) or _CLUSTER)
+        name = _UNSAFE.sub("_", item.name) or "unnamed-" + _UNSAFE.sub("_", item.urn.rpartition("::")[2])
+        kind = item.kind.lower()
         path = place / f"{kind}-{name}.yaml"
-        if path in found and one.group:
-            path = place / f"{kind}.{one.group}-{name}.yaml"
-        if path in found:
-            message = f"{one.urn} and {found[path].urn} would share the file {path}; rename one"
+        if path in objects_by_path and item.group:
+            path = place / f"{kind}.{item.group}-{name}.yaml"
+        if path in objects_by_path:
+            message = f"{path}: {item.urn} and {objects_by_path[path].urn} have this file name; rename one of them"
             raise ValueError(message)
-        found[path] = one
-    return found
+        objects_by_path[path] = item
+    return objects_by_path

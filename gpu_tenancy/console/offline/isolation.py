@@ -1,4 +1,4 @@
-"""What a program may change in this process while it runs, and how that is undone."""
+"""Isolates programs that run in this process: import state, garbage collector, event loop."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def program_scope(folder: Path) -> Generator[None]:
-    """Runs its body as the engine runs a program: its folder is the working folder and first on `sys.path`.
+    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`.
 
-    Afterwards both are as before, and modules that the program brought from its own folder are forgotten, so
-    that two programs may each have a `helpers.py`, and module-level state never outlives its stack. A package
-    that was imported before stays whole, since half of it anew would double its classes.
+    Afterwards both are restored, and modules from the program's folder are unloaded, so that two programs can each
+    have a `helpers.py`, and module state does not outlive its stack. A package that was imported before is kept,
+    because a partial reload would duplicate its classes.
     """
     roots_before = {name.partition(".")[0] for name in sys.modules}
     path_before = list(sys.path)
     sys.path.insert(0, str(folder))
-    sys.path_importer_cache.pop(str(folder), None)  # it may list files of an earlier moment
+    sys.path_importer_cache.pop(str(folder), None)  # it can be outdated
     try:
         with contextlib.chdir(folder):
             yield
@@ -41,7 +41,7 @@ def _lives_in(module: ModuleType, folder: Path) -> bool:
     if spec is None:
         return False
     places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
-    # A virtual environment often lies inside the project's folder; what is installed there stays.
+    # A virtual environment is often inside the project's folder; its packages are kept.
     return any(
         place is not None and Path(place).is_relative_to(folder) and "site-packages" not in Path(place).parts
         for place in places
@@ -50,11 +50,11 @@ def _lives_in(module: ModuleType, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def relaxed_collector() -> Generator[None]:
-    """Spares the garbage collector during its body.
+    """Runs the garbage collector less often during its body.
 
-    A render builds hundreds of thousands of small objects and drops few: with the usual thresholds the
-    collector takes more than half of its time, walking again and again over what was imported. A caller's own
-    freeze is kept.
+    A render creates hundreds of thousands of small objects and deletes few. With the default thresholds the collector
+    takes more than half of the time, because it scans the imported modules again and again. A caller's own freeze is
+    kept.
     """
     thresholds = gc.get_threshold()
     unfrozen = gc.get_freeze_count() == 0
@@ -70,27 +70,27 @@ def relaxed_collector() -> Generator[None]:
 
 
 class _InlineExecutor(ThreadPoolExecutor):
-    """Runs what it is given at once, in the caller's thread.
+    """Runs each call immediately in the caller's thread.
 
-    Pulumi sends each request from a pool of threads, since it may block. Ours is a function call: threads
-    would only make the order of registrations, and of everything awaited after them, a matter of luck.
+    Pulumi sends requests from a thread pool, because they can block. Here a request is a function call, and threads
+    would only make the order of registrations random.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as failure:  # noqa: BLE001 - a future carries any failure to whoever awaits it
+        except Exception as failure:  # noqa: BLE001 - a future passes any exception to its reader
             future.set_exception(failure)
         return future
 
 
 @contextlib.contextmanager
 def event_loop() -> Generator[asyncio.AbstractEventLoop]:
-    """A loop of one's own for one render: deterministic, and with nothing left running at its end."""
+    """A separate event loop for one render, deterministic and without tasks left at its end."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_InlineExecutor(max_workers=1))
-    # After a failure other resources fail for want of the first; that one is raised, the rest is noise.
+    # After one failure the dependent resources fail too; only the first is raised.
     loop.set_exception_handler(_ignore)
     try:
         yield loop

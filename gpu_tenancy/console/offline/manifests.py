@@ -1,4 +1,4 @@
-"""The Kubernetes objects among a program's registrations, as an API server gets them."""
+"""The Kubernetes objects of a program, as sent to an API server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _FIRST_KEYS = ("apiVersion", "kind", "metadata")
 class KubernetesObject:
     """One object that a program declares.
 
-    `manifest` is what goes to an API server, secrets in clear and therefore out of the `repr`; `shown` is
-    what may be written down. `depends_on` has the URNs of the objects that the program wants to be there
-    before this one.
+    `manifest` is for the API server and has secrets in clear text, so it is not in the `repr`. `shown` is for output.
+    `depends_on` has the URNs of the objects that must exist first.
     """
 
     manifest: Mapping[str, Json] = field(repr=False)
@@ -50,32 +49,32 @@ class KubernetesObject:
 
     @property
     def name(self) -> str:
-        """`metadata.name`, or the empty string where it is absent, unknown or a secret."""
-        return self._told("metadata", "name")
+        """`metadata.name`, or the empty string if it is missing, unknown or secret."""
+        return self._known("metadata", "name")
 
     @property
     def namespace(self) -> str:
-        """`metadata.namespace`, or the empty string where it is absent, unknown or a secret."""
-        return self._told("metadata", "namespace")
+        """`metadata.namespace`, or the empty string if it is missing, unknown or secret."""
+        return self._known("metadata", "namespace")
 
     def withheld(self, *path: str) -> str:
-        """Why the value at a path cannot be told: `unknown`, `secret`, or the empty string where it can."""
+        """Why the value at a path cannot be shown: `unknown` or `secret`; the empty string if it can."""
         for reason, paths in (("unknown", self.unknown_paths), ("secret", self.secret_paths)):
             if any(path[: len(hidden)] == hidden for hidden in paths):
                 return reason
         return ""
 
-    def _told(self, *path: str) -> str:
+    def _known(self, *path: str) -> str:
         return "" if self.withheld(*path) else text_at(self.manifest, *path)
 
     @property
     def shown(self) -> Mapping[str, Json]:
-        """The manifest as it may be written down, with `[secret]` and `[unknown]` in place of such values."""
+        """The manifest for output, with `[secret]` and `[unknown]` in place of such values."""
         return shown(self.manifest, self.secret_paths, self.unknown_paths)
 
 
 def is_object(registration: Registration) -> bool:
-    """Whether a registration becomes one object: not a component, a provider, a release or something read."""
+    """Whether a registration is one object, and not a component, a provider, a release or only read."""
     package, _, rest = registration.type.partition(":")
     return (
         package == "kubernetes"
@@ -110,7 +109,7 @@ def _manifest(inputs: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _secret_data(registration: Registration) -> tuple[Path, ...]:
-    """A Secret's data is secret even where the program forgot to say so."""
+    """The data of a Secret, which is secret even if the program did not mark it."""
     if registration.inputs.get("kind") != "Secret":
         return ()
     return tuple((key,) for key in ("data", "stringData") if key in registration.inputs)
@@ -118,18 +117,18 @@ def _secret_data(registration: Registration) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A resource on the way to what is needed: the whole of it with its children, or only what it waits for."""
+    """A node of the dependency search: a resource as a `whole` with its children, or only its dependencies."""
 
     urn: str
     whole: bool = False
 
 
 class _Needs:
-    """Which objects must be there before another, by the rules of Pulumi's engine.
+    """The objects that must exist before another, by the rules of the Pulumi engine.
 
-    A dependency on a component is one on all its children. A resource that is no object here (a Helm release,
-    a node pool, a provider) passes on what it needs itself. A child waits for its parent's URN, so a child of
-    an object needs that object, and a child of a component what the component needs.
+    A dependency on a component is a dependency on all its children. A resource that is not an object (a Helm release,
+    a node pool, a provider) passes on its own dependencies. A child depends on its parent object, or on the
+    dependencies of its parent component.
     """
 
     def __init__(self, registrations: Iterable[Registration]) -> None:
@@ -144,30 +143,30 @@ class _Needs:
         return tuple(sorted(self._objects(_Step(registration.urn)) - {registration.urn}))
 
     def _objects(self, start: _Step) -> frozenset[str]:
-        """All objects on the way from a step; whoever shares a parent shares what the parent waits for."""
+        """All objects that a step depends on; results are kept, because siblings share their parent's."""
         if start in self._met:
             return self._met[start]
-        found: set[str] = set()
+        urns: set[str] = set()
         seen = {start}
         left = [start]
         while left:
             step = left.pop()
             if step in self._met:
-                found |= self._met[step]
+                urns |= self._met[step]
                 continue
             registration = self._known[step.urn]
             if step.whole and is_object(registration):
-                found.add(step.urn)
+                urns.add(step.urn)
                 continue
-            for each in self._next(registration, step):
-                if each not in seen:
-                    seen.add(each)
-                    left.append(each)
-        self._met[start] = frozenset(found)
+            for following in self._next(registration, step):
+                if following not in seen:
+                    seen.add(following)
+                    left.append(following)
+        self._met[start] = frozenset(urns)
         return self._met[start]
 
     def _next(self, registration: Registration, step: _Step) -> Iterator[_Step]:
-        if step.whole:  # No object: all its children, and what it waits for itself.
+        if step.whole:  # Not an object: all its children and its own dependencies.
             yield _Step(step.urn)
             yield from (_Step(child, whole=True) for child in self._children.get(step.urn, ()))
             return

@@ -1,4 +1,4 @@
-"""What the rest of the console uses of a rendered stack's Kubernetes objects."""
+"""Kubernetes objects of a rendered stack: the functions that other packages use."""
 
 from gpu_tenancy.console.offline.checks import problems
 from gpu_tenancy.console.offline.files import to_yaml, write

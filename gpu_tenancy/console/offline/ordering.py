@@ -9,59 +9,58 @@ from gpu_tenancy.console.offline.wire import text_at
 
 
 class DependencyCycleError(ValueError):
-    """Objects wait for one another, so none can be the first; `cycle` has their URNs, ending as it began."""
+    """Objects depend on each other; `cycle` has their URNs and ends with the first one."""
 
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = tuple(cycle)
-        super().__init__("objects wait for one another: " + " → ".join(self.cycle))
+        super().__init__("dependency cycle: " + " → ".join(self.cycle))
 
 
 def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, ...], ...]:
-    """Groups objects so that each finds what it needs in the waves before its own.
+    """Groups objects into waves, so that the dependencies of each object are in earlier waves.
 
-    Beside what the program says, an object waits for its namespace and for the definition of its kind where
-    these are among the objects: Pulumi's provider tries again until both are there, who applies by waves
-    tries once. Each wave keeps the order of `objects`.
+    An object depends also on its namespace and the definition of its kind, if these are among the objects: Pulumi's
+    provider retries until both exist, but an apply by waves does not. Each wave keeps the order of `objects`.
 
     Raises:
-        DependencyCycleError: some objects wait for one another.
+        DependencyCycleError: there is a dependency cycle.
     """
-    named = {urn: index for index, urn in reversed([(index, one.urn) for index, one in enumerate(objects)])}
+    positions = {urn: index for index, urn in reversed([(index, item.urn) for index, item in enumerate(objects)])}
     foundations = _foundations(objects)
     sorter = TopologicalSorter[int]()
-    for index, one in enumerate(objects):
-        before = {named[urn] for urn in one.depends_on if urn in named}
-        before |= {foundations[key] for key in _stands_on(one) if key in foundations}
+    for index, item in enumerate(objects):
+        before = {positions[urn] for urn in item.depends_on if urn in positions}
+        before |= {foundations[key] for key in _foundations_of(item) if key in foundations}
         sorter.add(index, *sorted(before - {index}))
     try:
         sorter.prepare()
     except CycleError as error:
-        # graphlib lists a cycle from what must come first; a reader follows who waits for whom.
+        # graphlib lists a cycle from dependency to dependent; the message has the opposite order.
         members = cast("list[int]", error.args[1])
         raise DependencyCycleError([objects[index].urn for index in reversed(members)]) from None
-    found: list[tuple[KubernetesObject, ...]] = []
+    grouped: list[tuple[KubernetesObject, ...]] = []
     while sorter.is_active():
         ready = sorter.get_ready()
-        found.append(tuple(objects[index] for index in sorted(ready)))
+        grouped.append(tuple(objects[index] for index in sorted(ready)))
         sorter.done(*ready)
-    return tuple(found)
+    return tuple(grouped)
 
 
 _Foundation = tuple[str, str, str]
 
 
 def _foundations(objects: Sequence[KubernetesObject]) -> dict[_Foundation, int]:
-    """Where the namespaces and the definitions of kinds are."""
-    found: dict[_Foundation, int] = {}
-    for index, one in enumerate(objects):
-        if (one.group, one.kind) == ("", "Namespace"):
-            found.setdefault(("Namespace", "", one.name), index)
-        elif one.kind == "CustomResourceDefinition":
+    """The positions of namespaces and custom resource definitions."""
+    positions: dict[_Foundation, int] = {}
+    for index, item in enumerate(objects):
+        if (item.group, item.kind) == ("", "Namespace"):
+            positions.setdefault(("Namespace", "", item.name), index)
+        elif item.kind == "CustomResourceDefinition":
             spec = ("spec", "group"), ("spec", "names", "kind")
-            group, kind = (text_at(one.manifest, *path) for path in spec)
-            found.setdefault(("CustomResourceDefinition", group, kind), index)
-    return found
+            group, kind = (text_at(item.manifest, *path) for path in spec)
+            positions.setdefault(("CustomResourceDefinition", group, kind), index)
+    return positions
 
 
-def _stands_on(one: KubernetesObject) -> tuple[_Foundation, _Foundation]:
-    return ("Namespace", "", one.namespace), ("CustomResourceDefinition", one.group, one.kind)
+def _foundations_of(item: KubernetesObject) -> tuple[_Foundation, _Foundation]:
+    return ("Namespace", "", item.namespace), ("CustomResourceDefinition", item.group, item.kind)

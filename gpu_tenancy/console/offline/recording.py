@@ -1,4 +1,4 @@
-"""A resource monitor that keeps every registration as the program sent it, and asks no one."""
+"""A resource monitor that records every registration as the program sent it, without an engine."""
 
 import json
 from collections.abc import Iterable, Mapping, Sized
@@ -20,16 +20,16 @@ NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
 
 
 class OfflineError(RuntimeError):
-    """The program wants something that only an engine, a cloud or a cluster has."""
+    """The program needs a feature or a value that only an engine, a cloud or a cluster has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
     """One resource as the program declared it: plain JSON, names as on the wire (camelCase).
 
-    `inputs` holds secrets in clear, for the rules and for the API server; they are out of its `repr`, and
-    whoever shows them takes `shown`. `parent` is empty for a child of the stack itself. `external_id` is the
-    id of a resource that was only read (`Namespace.get(…)`), which the program neither creates nor owns.
+    `inputs` has secrets in clear text, for policies and the API server, so it is not in the `repr`. `shown` is for
+    output. `parent` is empty for a child of the stack. `external_id` is the id of a resource that is only read
+    (`Namespace.get(…)`), which the program does not create or own.
     """
 
     urn: str
@@ -55,26 +55,26 @@ class Registration:
 
     @property
     def will_exist(self) -> bool:
-        """Whether it is there because of this stack: no provider, and nothing that the program only reads."""
+        """Whether the stack creates the resource: not a provider and not only read."""
         return not self.external_id and not self.type.startswith("pulumi:providers:")
 
     @property
     def shown(self) -> Mapping[str, Json]:
-        """The inputs as they may be printed, with `[secret]` and `[unknown]` in place of such values."""
+        """The inputs for output, with `[secret]` and `[unknown]` in place of such values."""
         return shown(self.inputs, self.secret_paths, self.unknown_paths)
 
 
 def shown(
     properties: Mapping[str, Json], secret_paths: tuple[Path, ...], unknown_paths: tuple[Path, ...]
 ) -> Mapping[str, Json]:
-    """Returns properties that may be printed: secrets and unknowns are replaced by a word for them."""
+    """Returns properties for output: secret and unknown values are replaced by `[secret]` and `[unknown]`."""
     known = replaced(dict(properties), unknown_paths, "[unknown]")
     safe = replaced(known, secret_paths, "[secret]")
     return safe if isinstance(safe, dict) else {}
 
 
 class _NoMocks(Mocks):
-    """`MockMonitor` wants mocks; `RecordingMonitor` answers by itself, so these are never asked."""
+    """`MockMonitor` requires mocks, but `RecordingMonitor` never calls them."""
 
     def call(self, args: MockCallArgs) -> NoReturn:
         raise OfflineError(args.token)
@@ -84,16 +84,16 @@ class _NoMocks(Mocks):
 
 
 class RecordingMonitor(MockMonitor):
-    """Pulumi's mock monitor, but with the whole registration kept and nothing translated on the way.
+    """Pulumi's mock monitor, with complete registrations and without translation.
 
-    Every resource comes back as it was sent, with an id (`namespace/name` for a Kubernetes object), and what
-    only a cloud decides stays unknown, as in a preview of the engine. URNs are those of the engine, which the
-    mock monitor's are not: it drops all of a parent's type but the last part and keeps the stack's.
+    Every resource is answered with its inputs and an id (`namespace/name` for a Kubernetes object). Values that only a
+    cloud knows stay unknown, as in a preview of the engine. URNs are those of the engine; the mock monitor's differ in
+    the types of parents.
 
     Args:
-        project: the name of the project, for URNs.
-        stack: the name of the stack, for URNs.
-        answers: what a provider function returns, by its token, such as `aws:index/getRegion:getRegion`.
+        project: name of the project, for URNs.
+        stack: name of the stack, for URNs.
+        answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`.
     """
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
@@ -108,7 +108,7 @@ class RecordingMonitor(MockMonitor):
         self._states: dict[str, tuple[str, Struct]] = {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """Returns the URN that the engine would give."""
+        """Returns the URN as the engine builds it."""
         if parent and parent != self._stack_urn:
             return f"{self._prefix}{parent.split('::')[2]}${type_}::{name}"
         return f"{self._prefix}{type_}::{name}"
@@ -116,16 +116,16 @@ class RecordingMonitor(MockMonitor):
     def RegisterResource(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
-        """Keeps a registration and answers it with its own inputs.
+        """Records a registration and answers with its inputs.
 
         Raises:
-            OfflineError: the resource has transforms, which only an engine calls.
+            OfflineError: the resource has transforms, which need an engine.
         """
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        if len(cast("Sized", request.transforms)):  # its stub has no element type
-            _refuse_transforms(urn)
+        if len(cast("Sized", request.transforms)):  # the stub has no element type
+            _reject_transforms(urn)
         decoded = decode(request.object)
         self.registrations.append(self._registration(urn, request, decoded))
         id_ = _id(request.name, decoded.properties) if request.custom else ""
@@ -135,7 +135,7 @@ class RecordingMonitor(MockMonitor):
     def ReadResource(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ReadResourceRequest
     ) -> resource_pb2.ReadResourceResponse:
-        """Keeps that the program reads a resource, of which nothing but its id is known here."""
+        """Records a resource that the program reads, of which only the id is known."""
         urn = self.make_urn(request.parent, request.type, request.name)
         decoded = decode(request.properties)
         self.registrations.append(
@@ -159,7 +159,7 @@ class RecordingMonitor(MockMonitor):
     def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> Empty:
-        """Keeps the stack's outputs; those of components are for the engine's state alone."""
+        """Records the stack's outputs; those of components are only for the engine's state."""
         if request.urn == self._stack_urn:
             self.outputs = decode(request.outputs)
         return Empty()
@@ -167,47 +167,47 @@ class RecordingMonitor(MockMonitor):
     def Invoke(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ResourceInvokeRequest
     ) -> resource_pb2.ResourceInvokeResponse:
-        """Answers a provider function from the table.
+        """Answers a provider function from `answers`.
 
         Raises:
-            OfflineError: the table has no answer.
+            OfflineError: there is no answer.
         """
-        if request.tok == "pulumi:pulumi:getResource":  # how the SDK turns a reference back into a resource
+        if request.tok == "pulumi:pulumi:getResource":  # the SDK resolves a resource reference
             urn = request.args.fields["urn"].string_value
             id_, state = self._states.get(urn, ("", Struct()))
-            found = Struct()
-            found.update({"urn": urn, "id": id_})
-            found.fields["state"].struct_value.CopyFrom(state)
-            return _invoked(found)
+            resource = Struct()
+            resource.update({"urn": urn, "id": id_})
+            resource.fields["state"].struct_value.CopyFrom(state)
+            return _invoked(resource)
         return _invoked(self._answer(request.tok))
 
     def Call(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ResourceCallRequest
     ) -> provider_pb2.CallResponse:
-        """Answers a resource's method from the table, as `Invoke` does.
+        """Answers a resource method from `answers`, as `Invoke` does.
 
         Raises:
-            OfflineError: the table has no answer.
+            OfflineError: there is no answer.
         """
         response = provider_pb2.CallResponse()
         getattr(response, "return").CopyFrom(self._answer(request.tok))
         return response
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
-        """Refuses a transform of the whole stack.
+        """Rejects a stack transform.
 
         Raises:
-            OfflineError: always; a preview without it would show what will not exist.
+            OfflineError: always, because a preview without the transform would be wrong.
         """
-        _refuse_transforms(f"stack transform {request.token}")
+        _reject_transforms(f"stack transform {request.token}")
 
     def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
-        """Refuses a transform of all calls, as `RegisterStackTransform` does.
+        """Rejects an invoke transform, as `RegisterStackTransform` does.
 
         Raises:
             OfflineError: always.
         """
-        _refuse_transforms(f"stack invoke transform {request.token}")
+        _reject_transforms(f"stack invoke transform {request.token}")
 
     def _registration(self, urn: str, request: resource_pb2.RegisterResourceRequest, decoded: Decoded) -> Registration:
         return Registration(
@@ -240,8 +240,8 @@ class RecordingMonitor(MockMonitor):
     def _answer(self, token: str) -> Struct:
         if token not in self._answers:
             message = (
-                f"{token}: this call asks a cloud or a cluster, and an offline preview has none to ask; "
-                "take what it returns as an input of the stack, or give render() an answer for it"
+                f"{token}: this function needs a cloud or a cluster, which an offline preview does not have; "
+                "read the value from the stack's configuration, or pass an answer to render()"
             )
             raise OfflineError(message)
         answer = Struct()
@@ -249,22 +249,19 @@ class RecordingMonitor(MockMonitor):
         return answer
 
 
-def _refuse_transforms(what: str) -> NoReturn:
-    message = (
-        f"{what}: an offline preview does not run transforms, so it would show what will not exist; "
-        "set the property where the resource is declared"
-    )
+def _reject_transforms(what: str) -> NoReturn:
+    message = f"{what}: transforms are not supported in an offline preview; set the property on the resource"
     raise OfflineError(message)
 
 
 def _invoked(result: Struct) -> resource_pb2.ResourceInvokeResponse:
     response = resource_pb2.ResourceInvokeResponse()
-    getattr(response, "return").CopyFrom(result)  # the field's name is a keyword of Python
+    getattr(response, "return").CopyFrom(result)  # the field name is a Python keyword
     return response
 
 
 def _id(name: str, inputs: Mapping[str, Json]) -> str:
-    """Returns `namespace/name` or `name` of an object, else the logical name; '' where it is unknown."""
+    """Returns `namespace/name` or `name` of an object, else the resource name; empty if it is unknown."""
     own = text_at(inputs, "metadata", "name")
     namespace = text_at(inputs, "metadata", "namespace")
     if UNKNOWN in (own, namespace):

@@ -1,4 +1,4 @@
-"""The Helm releases among a program's registrations."""
+"""The Helm releases of a program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 
 @dataclass(frozen=True, slots=True)
 class HelmRelease:
-    """One release: what is installed, at which version, with which values, as they may be shown."""
+    """One Helm release: chart, version, and values for output (without secrets)."""
 
     urn: str
     name: str
@@ -26,8 +26,8 @@ class HelmRelease:
 
     @property
     def content(self) -> dict[str, Json]:
-        """The release as plain data, what is empty left out."""
-        words: dict[str, Json] = {
+        """The release as plain data, without empty fields."""
+        fields: dict[str, Json] = {
             "name": self.name,
             "namespace": self.namespace,
             "chart": self.chart,
@@ -35,7 +35,7 @@ class HelmRelease:
             "version": self.version,
             "values": dict(self.values),
         }
-        return {key: value for key, value in words.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
 
 def helm_releases(rendered: Rendered) -> tuple[HelmRelease, ...]:
@@ -61,6 +61,6 @@ def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
 
 
 def write_releases(rendered: Rendered, folder: Path) -> list[Path]:
-    """Writes each release to `<namespace>/<name>.yaml`, as `gpu_tenancy.console.offline.files.write` does objects."""
-    found = {PurePosixPath(one.namespace, f"{one.name}.yaml"): one for one in helm_releases(rendered)}
-    return write_texts({path: as_yaml(one.content) for path, one in found.items()}, folder)
+    """Writes each release to `<namespace>/<name>.yaml`; existing files are handled as by `files.write`."""
+    releases = {PurePosixPath(item.namespace, f"{item.name}.yaml"): item for item in helm_releases(rendered)}
+    return write_texts({path: as_yaml(release.content) for path, release in releases.items()}, folder)

@@ -1,4 +1,4 @@
-"""Runs a Pulumi program without engine, cloud, cluster or login, and keeps what it declares."""
+"""Runs a Pulumi program without an engine, a cloud, a cluster or a login, and records its resources."""
 
 import json
 import runpy
@@ -17,10 +17,10 @@ from gpu_tenancy.console.offline.wire import Json
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What one stack of a program declares.
+    """The resources and outputs of one stack.
 
-    `registrations` are sorted by URN, so that the same stack gives the same bytes and a diff shows the change
-    alone. `outputs` are as `pulumi stack output` prints them: `[secret]` and `[unknown]` where it says so.
+    `registrations` are sorted by URN, so that the same stack gives the same bytes and a diff has only real changes.
+    `outputs` are as printed by `pulumi stack output`, with `[secret]` and `[unknown]`.
     """
 
     project: str
@@ -37,22 +37,21 @@ def render(
     config: Mapping[str, str],
     answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS,
 ) -> Rendered:
-    """Runs a program as `pulumi preview` would and returns what it declares.
+    """Runs a program as `pulumi preview` does, and returns its resources and outputs.
 
-    Calls are independent of one another, and of whatever mocks the caller has set: all of the SDK's state
-    lives in context variables, and each call has a context of its own. It runs an event loop, so it cannot be
-    called from a coroutine.
+    Calls are independent of each other and of mocks that the caller has set, because the state of the SDK is in context
+    variables and each call has its own context. It runs an event loop, so it cannot be called from a coroutine.
 
     Args:
         program: the program's folder or its `__main__.py`.
-        project: the project's name, as in `Pulumi.yaml`.
-        stack: the stack's name.
-        config: values by full key (`gpu-tenancy:pools`); objects as JSON text, as the engine sends them.
-        answers: what provider functions return, by token.
+        project: name of the project, as in `Pulumi.yaml`.
+        stack: name of the stack.
+        config: values by full key (`gpu-tenancy:pools`); objects as JSON text, as from the engine.
+        answers: results of provider functions, by token.
 
     Raises:
-        OfflineError: the program asks what only an engine, a cloud or a cluster can tell.
-        Exception: whatever the program itself raises, unchanged.
+        OfflineError: the program needs an engine, a cloud or a cluster.
+        Exception: any exception of the program, unchanged.
     """
     main = program.resolve()
     if main.is_dir():
@@ -70,12 +69,12 @@ def render(
 
 
 def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> None:
-    """Runs the program the way Pulumi's own language host does.
+    """Runs the program as Pulumi's language host does.
 
-    That is `run_in_stack` and not `set_mocks`, which makes a stack resource before the program starts: it
-    would lose the stack's outputs and refuse `pulumi.run`.
+    It uses `run_in_stack` and not `set_mocks`, which creates a stack resource before the program starts, loses the
+    stack's outputs and does not support `pulumi.run`.
     """
-    reset_options()  # the public way to drop the stack resource that a caller's mocks may have left
+    reset_options()  # removes the stack resource of a caller's mocks
     configure(
         Settings(
             project=monitor.project,
@@ -96,5 +95,5 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 
 
 def _order(registration: Registration) -> tuple[str, str]:
-    """Sorts by URN; where a program declares one twice, what it says decides, never the order of arrival."""
+    """Sorts by URN, and duplicates by their inputs, so that the order of registration does not matter."""
     return registration.urn, json.dumps(registration.inputs, sort_keys=True)

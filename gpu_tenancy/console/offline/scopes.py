@@ -1,4 +1,4 @@
-"""Which kinds live in a namespace and which belong to the whole cluster."""
+"""Namespaced and cluster-scoped kinds."""
 
 from collections.abc import Iterable, Mapping
 
@@ -56,16 +56,16 @@ CLUSTER_SCOPED: frozenset[tuple[str, str]] = frozenset(
     }.items()
     for kind in kinds
 )
-"""Group and kind of every cluster-scoped object that a GPU platform is likely to declare."""
+"""Group and kind of the cluster-scoped objects that a GPU platform can have."""
 
 
 def declared_scopes(objects: Iterable[KubernetesObject]) -> Mapping[tuple[str, str], bool]:
-    """Returns which kinds the given objects themselves define, and whether each is cluster-scoped."""
+    """Returns the kinds that the given objects define, and whether each is cluster-scoped."""
     return {
-        (text_at(one.manifest, "spec", "group"), text_at(one.manifest, "spec", "names", "kind")): text_at(
-            one.manifest, "spec", "scope"
+        (text_at(item.manifest, "spec", "group"), text_at(item.manifest, "spec", "names", "kind")): text_at(
+            item.manifest, "spec", "scope"
         )
         == "Cluster"
-        for one in objects
-        if (one.group, one.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")
+        for item in objects
+        if (item.group, item.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")
     }

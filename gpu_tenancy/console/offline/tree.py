@@ -1,4 +1,4 @@
-"""What will exist, as a tree in the terminal."""
+"""The resources of a stack as a tree for the terminal."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from gpu_tenancy.console.offline.render import Rendered
 
 
 def tree(rendered: Rendered) -> Tree:
-    """Returns what a stack will have, each resource under its parent, components with the number beneath.
+    """Returns the resources of a stack under their parents, components with the number of their resources.
 
-    Providers and what is only read are left out: neither will exist because of this stack.
+    Providers and resources that are only read are left out, because the stack does not create them.
     """
     return _Branches(rendered).tree()
 
@@ -24,8 +24,8 @@ def tree(rendered: Rendered) -> Tree:
 class _Branches:
     def __init__(self, rendered: Rendered) -> None:
         self._rendered = rendered
-        self._objects: Mapping[str, KubernetesObject] = {one.urn: one for one in kubernetes_objects(rendered)}
-        self._releases = {one.urn: one for one in helm_releases(rendered)}
+        self._objects: Mapping[str, KubernetesObject] = {item.urn: item for item in kubernetes_objects(rendered)}
+        self._releases = {release.urn: release for release in helm_releases(rendered)}
         parents = {registration.urn: registration.parent for registration in rendered.registrations}
         shown = [registration for registration in rendered.registrations if registration.will_exist]
         listed = {registration.urn for registration in shown}
@@ -49,7 +49,7 @@ class _Branches:
         return root
 
     def _branch(self, registration: Registration, above: frozenset[str]) -> tuple[Tree, int]:
-        """The resource with all beneath it, and how many resources other than components that are."""
+        """The resource with its descendants, and their number without components."""
         inside = above | {registration.urn}
         children = () if registration.urn in above else self._sorted(registration.urn)
         branches = [self._branch(child, inside) for child in children]
@@ -62,23 +62,23 @@ class _Branches:
         return branch, beneath + registration.custom
 
     def _label(self, registration: Registration) -> Text:
-        one = self._objects.get(registration.urn)
-        if one is None:
+        item = self._objects.get(registration.urn)
+        if item is None:
             style = "cyan" if registration.custom else "bold"
             release = self._releases.get(registration.urn)
-            words = (f"{_short_type(registration.type)} ", style), release.name if release else registration.name
-            more = ((f"  {release.version}", "green"),) if release else ()
-            return Text.assemble(*words, *more, no_wrap=True, overflow="ellipsis")
-        name = one.name or f"({registration.name}: no name)"
-        words = (f"{one.kind} ", "cyan"), name
-        telling = details(one.shown)
-        more = ((f"  {telling}", "green"),) if telling else ()
-        return Text.assemble(*words, *more, no_wrap=True, overflow="ellipsis")
+            title = (f"{_short_type(registration.type)} ", style), release.name if release else registration.name
+            suffix = ((f"  {release.version}", "green"),) if release else ()
+            return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
+        name = item.name or f"({registration.name}: no name)"
+        title = (f"{item.kind} ", "cyan"), name
+        fields = details(item.shown)
+        suffix = ((f"  {fields}", "green"),) if fields else ()
+        return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
 
     def _sorted(self, parent: str) -> tuple[Registration, ...]:
         """Components first, then by type and name."""
         children = self._children.get(parent, ())
-        return tuple(sorted(children, key=lambda one: (one.custom, _short_type(one.type), one.name)))
+        return tuple(sorted(children, key=lambda child: (child.custom, _short_type(child.type), child.name)))
 
 
 def _short_type(token: str) -> str:

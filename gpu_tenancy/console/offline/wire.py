@@ -1,4 +1,4 @@
-"""Pulumi's wire format made plain: the one place that knows how values travel in a protobuf Struct."""
+"""Decodes Pulumi's wire format, in which values are in a protobuf Struct."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value sits in its resource's inputs: keys of objects and indices of lists."""
+"""The path of a value in a resource's inputs: keys of objects and indices of lists."""
 
 # Published constants of Pulumi's protocol (sdk/go/common/resource/properties.go).
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -21,8 +21,8 @@ _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
 class Decoded:
     """The properties of one resource as plain JSON.
 
-    Secrets are unwrapped and their places remembered; a value that only a cloud can tell stays the string
-    `UNKNOWN`, and its place is remembered too. Keys are sorted, so that equal properties have equal text.
+    Secrets are unwrapped and listed in `secret_paths`. Unknown values are the string `UNKNOWN` and listed in
+    `unknown_paths`. Keys are sorted, so that equal properties have equal text.
     """
 
     properties: dict[str, Json] = field(repr=False)
@@ -31,7 +31,7 @@ class Decoded:
 
 
 class _Decoder:
-    """One pass over a Struct; collects the places of secrets and unknowns on its way."""
+    """Decodes one Struct and collects the paths of secret and unknown values."""
 
     def __init__(self) -> None:
         self.secrets: list[Path] = []
@@ -74,10 +74,10 @@ class _Decoder:
 
 
 def decode(struct: Struct) -> Decoded:
-    """Reads a resource's properties off the wire.
+    """Decodes the properties of a resource.
 
-    A reference to another resource becomes its URN. Whole numbers become `int`: a Struct has floats alone,
-    and an API server refuses `8.0` replicas.
+    A reference to another resource becomes its URN. Whole numbers become `int`, because a Struct has only floats and an
+    API server rejects `8.0` replicas.
     """
     decoder = _Decoder()
     properties = decoder.fields(struct, ())
@@ -85,7 +85,7 @@ def decode(struct: Struct) -> Decoded:
 
 
 def replaced(value: Json, paths: Sequence[Path], text: str) -> Json:
-    """Returns a copy of `value` in which whatever sits at one of `paths` is `text`."""
+    """Returns a copy of `value` in which the values at `paths` are `text`."""
     if not paths:
         return value
     if any(path == () for path in paths):
@@ -101,22 +101,22 @@ def replaced(value: Json, paths: Sequence[Path], text: str) -> Json:
 
 
 def at(properties: Mapping[str, Json], *keys: str) -> Json:
-    """The value under a chain of keys, or None where the chain breaks off."""
-    here: Json | Mapping[str, Json] = properties
+    """The value at a path of keys; None if it does not exist."""
+    value: Json | Mapping[str, Json] = properties
     for key in keys:
-        if not isinstance(here, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        here = here.get(key)
-    return here if not isinstance(here, Mapping) else dict(here)
+        value = value.get(key)
+    return value if not isinstance(value, Mapping) else dict(value)
 
 
 def text_at(properties: Mapping[str, Json], *keys: str) -> str:
-    """The string under a chain of keys; anything else counts as absent, the empty string."""
+    """The string at a path of keys; the empty string if there is none."""
     value = at(properties, *keys)
     return value if isinstance(value, str) else ""
 
 
 def maps_at(properties: Mapping[str, Json], *keys: str) -> list[dict[str, Json]]:
-    """The objects in the list under a chain of keys; anything else counts as absent, the empty list."""
+    """The objects in the list at a path of keys; the empty list if there are none."""
     value = at(properties, *keys)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Policy packs put to a preview: each a process of its own, asked by Pulumi's public analyzer protocol.
+"""Runs policy packs in a preview: each in its own process, through Pulumi's public analyzer protocol.
 
-So `tenancy preview --policy` says what `pulumi preview --policy-pack` would, and packs of others can be asked as well.
+`tenancy preview --policy` therefore reports what `pulumi preview --policy-pack` would, and supports packs of others.
 """

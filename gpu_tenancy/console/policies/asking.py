@@ -1,4 +1,4 @@
-"""A stack's resources as Pulumi's engine sends them to policy packs."""
+"""The requests that Pulumi's engine sends to policy packs for a stack's resources."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.offline.wire import SECRET, SIGNATURE, Json, Path
 
 _INTERNAL: Final = "__"
-"""How keys begin that providers keep for themselves; the engine sends none of them to be judged."""
+"""Prefix of provider-internal keys; the engine does not send them to policy packs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """All that is asked of a pack about one stack.
+    """The requests to a pack for one stack.
 
     Attributes:
-        each: one request for each resource, in an order in which the engine could have met them.
-        stack: all resources at once.
+        each: one request per resource, in an order in which the engine could register them.
+        stack: all resources in one request.
     """
 
     each: tuple[wire.AnalyzeRequest, ...]
@@ -30,14 +30,13 @@ class Questions:
 
 
 def questions(rendered: Rendered) -> Questions:
-    """What the engine would ask while it previews a stack that does not exist yet.
+    """The requests that the engine sends in the preview of a stack that does not exist yet.
 
-    Where a resource is only read (`Namespace.get(…)`) the engine asks nothing about it alone, and its state, which it
-    sends with the stack's, is not known here: it is left out. Outputs are the inputs here; what a provider would add
-    to them is not known before a cluster answers.
+    For a resource that is only read (`Namespace.get(…)`), the engine sends no request of its own, and its state is not
+    known here, so it is left out. Outputs equal the inputs: what a provider adds is known only after deployment.
     """
-    own = [each for each in rendered.registrations if not each.external_id]
-    providers = {each.urn: each for each in own if each.type.startswith("pulumi:providers:")}
+    own = [registration for registration in rendered.registrations if not registration.external_id]
+    providers = {provider.urn: provider for provider in own if provider.type.startswith("pulumi:providers:")}
     root = Registration(
         f"urn:pulumi:{rendered.stack}::{rendered.project}::{STACK_TYPE}::{rendered.project}-{rendered.stack}",
         STACK_TYPE,
@@ -45,11 +44,11 @@ def questions(rendered: Rendered) -> Questions:
         custom=False,
         inputs={},
     )
-    each: list[wire.AnalyzeRequest] = []
+    requests: list[wire.AnalyzeRequest] = []
     stack = wire.AnalyzeStackRequest()
     for registration in (root, *_in_order(own)):
         parent = "" if registration is root else registration.parent or root.urn
-        asked = wire.AnalyzeRequest(
+        request = wire.AnalyzeRequest(
             type=registration.type,
             urn=registration.urn,
             name=registration.name,
@@ -57,14 +56,14 @@ def questions(rendered: Rendered) -> Questions:
             options=_options(registration, parent),
             provider=_provider(providers.get(registration.provider.rpartition("::")[0])),
         )
-        each.append(asked)
+        requests.append(request)
         stack.resources.add(
-            type=asked.type,
-            urn=asked.urn,
-            name=asked.name,
-            properties=asked.properties,
-            options=asked.options,
-            provider=asked.provider if asked.HasField("provider") else None,
+            type=request.type,
+            urn=request.urn,
+            name=request.name,
+            properties=request.properties,
+            options=request.options,
+            provider=request.provider if request.HasField("provider") else None,
             parent=parent,
             dependencies=registration.dependencies,
             propertyDependencies={
@@ -72,26 +71,26 @@ def questions(rendered: Rendered) -> Questions:
                 for key, urns in registration.property_dependencies.items()
             },
         )
-    return Questions(tuple(each), stack)
+    return Questions(tuple(requests), stack)
 
 
 def struct(registration: Registration) -> Struct:
-    """A resource's inputs over the wire, its secrets marked; an unknown value is the mark for one already."""
-    found = Struct()
-    found.update({key: each for key, each in _marked(registration).items() if not key.startswith(_INTERNAL)})
-    return found
+    """A resource's inputs in the protocol's form, with secrets marked; unknown values are marked already."""
+    properties = Struct()
+    properties.update({key: value for key, value in _marked(registration).items() if not key.startswith(_INTERNAL)})
+    return properties
 
 
 def _marked(registration: Registration) -> dict[str, Json]:
     marked: Json = dict(registration.inputs)
-    # The innermost first: a secret may hold another one.
+    # Innermost first: a secret may contain another one.
     for path in sorted(registration.secret_paths, key=len, reverse=True):
         marked = _wrapped(marked, path)
     return marked if isinstance(marked, dict) else {}
 
 
 def _wrapped(value: Json, path: Path) -> Json:
-    """A copy in which what is at a path carries the mark of a secret."""
+    """A copy in which the value at a path is marked as secret."""
     if not path:
         return {SIGNATURE: SECRET, "value": value}
     key, rest = path[0], path[1:]

@@ -1,4 +1,4 @@
-"""Which pack is asked, by the words of the option `--policy`."""
+"""The policy pack that the option `--policy` names."""
 
 from pathlib import Path
 from typing import Final
@@ -8,12 +8,12 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.judging import PackChoice
 
 _PRODUCTION: Final = ("prod", "live")
-"""How the names of environments begin that have the rules of production."""
+"""Prefixes of production environments."""
 
 
 _PACKAGE: Final = Path(gpu_tenancy.__file__).parent
 _SHIPPED: Final = _PACKAGE / "policy" if (_PACKAGE / "policy").is_dir() else _PACKAGE.parent / "policy"
-"""The packs that come with this package: beside its modules where it is installed, at the top of its repository."""
+"""The packs of this package: beside its modules if installed, else at the top of the repository."""
 
 
 def shipped_sets() -> list[Path]:
@@ -22,12 +22,12 @@ def shipped_sets() -> list[Path]:
 
 
 def pack_names(project: Path) -> list[str]:
-    """The packs that may be named without a folder: those of the project's `policy/`, and those of this package."""
+    """The packs that can be named without a folder: those in the project's `policy/`, and those of this package."""
     return sorted({file.parent.name for folder in _places(project) for file in folder.glob("*/PulumiPolicy.yaml")})
 
 
 def pack_folder(name: str, project: Path) -> Path | None:
-    """The folder of a pack by its name, the project's own first; None where there is none."""
+    """The folder of a pack, by its name, the project's own first; None if there is none."""
     if not name or name != Path(name).name:
         return None
     return next((folder / name for folder in _places(project) if (folder / name / "PulumiPolicy.yaml").is_file()), None)
@@ -38,17 +38,17 @@ def _places(project: Path) -> tuple[Path, Path]:
 
 
 def config_set(environment: str) -> str:
-    """The set of `policy/config` that an environment has: `prod` or `dev`."""
+    """The configuration set in `policy/config` for an environment: `prod` or `dev`."""
     return "prod" if environment.lower().startswith(_PRODUCTION) else "dev"
 
 
 def choose(text: str, environment: str, project: Path) -> PackChoice:
-    """A pack from `folder`, `folder=config.json`, or the bare name of one in the project's `policy/`.
+    """A pack from `folder`, `folder=config.json`, or the name of a pack.
 
-    Those have the set of the stack's environment where no other is named.
+    A pack by name gets the configuration set of the stack's environment, unless a file is named.
 
     Raises:
-        ConsoleError: there is no such folder.
+        ConsoleError: the folder does not exist.
     """
     place, separator, config = text.partition("=")
     given = Path(config) if separator else None

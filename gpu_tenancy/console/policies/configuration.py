@@ -1,4 +1,4 @@
-"""How an organisation configures a pack: the JSON file that `pulumi preview --policy-pack-config` takes."""
+"""A pack's configuration: the JSON file for `pulumi preview --policy-pack-config`."""
 
 import json
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ LEVELS: Final[Mapping[str, int]] = {
 }
 _ALL: Final = "all"
 _ENVIRONMENTS: Final = "environments"
-"""Names of Pulumi ESC environments, which a file may have beside its rules; only the CLI opens them."""
+"""Key for names of Pulumi ESC environments beside the rules; only the Pulumi CLI opens them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleConfig:
-    """One rule's level (None: as it is) and settings."""
+    """One rule's level (None: unchanged) and settings."""
 
     level: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -36,28 +36,30 @@ def read_config(file: Path) -> dict[str, RuleConfig]:
     """Reads a file: `{"rule": "mandatory" | {"enforcementLevel": …, setting: …}, "all": …}`.
 
     Raises:
-        ConsoleError: there is none, or it is not of that form.
+        ConsoleError: the file does not exist, or does not have that form.
     """
     if not file.is_file():
-        raise ConsoleError(f"there is no configuration {file}", "name a JSON file")
+        raise ConsoleError(f"policy configuration {file} does not exist", "specify a JSON file")
     text = file.read_text(encoding="utf-8")
     if not text.strip():
         return {}
     try:
         given: Any = json.loads(text)
     except ValueError as error:
-        raise ConsoleError(f"{file} is no JSON: {error}", "mend it") from error
+        raise ConsoleError(f"{file}: not valid JSON: {error}", "fix the JSON syntax") from error
     if not isinstance(given, dict):
-        raise ConsoleError(f"{file} is no JSON object", "write rules by name")
+        raise ConsoleError(f"{file}: not a JSON object", "use rule names as keys")
     rules = cast("dict[str, object]", given)
-    return {name: _rule(file, name, each) for name, each in rules.items() if name != _ENVIRONMENTS}
+    return {name: _rule(file, name, value) for name, value in rules.items() if name != _ENVIRONMENTS}
 
 
 def _rule(file: Path, name: str, given: object) -> RuleConfig:
     if isinstance(given, str):
         return RuleConfig(_level(file, name, given))
     if not isinstance(given, dict):
-        raise ConsoleError(f"{file}: {name} is {given!r}", "write a level, or an object with settings")
+        raise ConsoleError(
+            f"{file}: {name}: {given!r} is not a level or an object", "set a level, or an object with settings"
+        )
     settings = dict(cast("dict[str, Any]", given))
     level = settings.pop("enforcementLevel", None)
     return RuleConfig(None if level is None else _level(file, name, level), settings)
@@ -65,50 +67,50 @@ def _rule(file: Path, name: str, given: object) -> RuleConfig:
 
 def _level(file: Path, name: str, given: object) -> int:
     if not isinstance(given, str) or given not in LEVELS:
-        raise ConsoleError(f"{file}: {name}: {given!r} is no level", f"there are {', '.join(LEVELS)}")
+        raise ConsoleError(f"{file}: {name}: {given!r} is not an enforcement level", f"set one of {', '.join(LEVELS)}")
     return LEVELS[given]
 
 
 def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: str) -> wire.ConfigureAnalyzerRequest:
-    """What the engine sends to a pack: every rule with its level and settings, defaults where nobody set anything.
+    """The configuration that the engine sends to a pack: the level and settings of every rule, defaults included.
 
-    `all` sets the level of each rule that is not named itself: pkg/resource/analyzer/config.go in pulumi/pulumi,
-    `ReconcilePolicyPackConfig`. Unlike there, a rule that the pack does not have is an error.
+    `all` sets the level of each rule that has no level of its own: pkg/resource/analyzer/config.go in pulumi/pulumi,
+    `ReconcilePolicyPackConfig`. Unlike there, an unknown rule is an error.
 
     Args:
-        info: what the pack says of itself.
-        given: what `read_config` read.
+        info: the pack's description of itself.
+        given: the result of `read_config`.
         where: the file, for errors.
 
     Raises:
-        ConsoleError: with every rule that is unknown, and every setting that its schema does not allow.
+        ConsoleError: with all unknown rules, and all settings that their schemas do not allow.
     """
     rules = {rule.name: rule for rule in info.policies}
-    found: dict[str, RuleConfig] = {name: _default(rule) for name, rule in rules.items()}
-    for name, each in info.initialConfig.items():
-        merged = found.get(name, RuleConfig())
-        found[name] = RuleConfig(each.enforcementLevel, {**merged.settings, **MessageToDict(each.properties)})
-    problems = [f"there is no rule {name}; {nearest(name, rules)}" for name in given if name not in {_ALL, *rules}]
+    configs: dict[str, RuleConfig] = {name: _default(rule) for name, rule in rules.items()}
+    for name, initial in info.initialConfig.items():
+        merged = configs.get(name, RuleConfig())
+        configs[name] = RuleConfig(initial.enforcementLevel, {**merged.settings, **MessageToDict(initial.properties)})
+    problems = [f"unknown rule {name!r}; {nearest(name, rules)}" for name in given if name not in {_ALL, *rules}]
     if (everywhere := given.get(_ALL, RuleConfig()).level) is not None:
-        found = {name: replace(each, level=everywhere) for name, each in found.items()}
-    for name, each in given.items():
+        configs = {name: replace(config, level=everywhere) for name, config in configs.items()}
+    for name, own in given.items():
         if name in rules:
-            level = found[name].level if each.level is None else each.level
-            found[name] = RuleConfig(level, {**found[name].settings, **each.settings})
+            level = configs[name].level if own.level is None else own.level
+            configs[name] = RuleConfig(level, {**configs[name].settings, **own.settings})
     for name, rule in rules.items():
         schema = {"type": "object", **MessageToDict(rule.configSchema)}
-        problems += [f"{name}.{each}" for each in wrong(schema, dict(found[name].settings))]
+        problems += [f"{name}.{problem}" for problem in wrong(schema, dict(configs[name].settings))]
     if problems:
-        raise ConsoleError(f"{where}: {'; '.join(problems)}", "mend the configuration")
+        raise ConsoleError(f"{where}: {'; '.join(problems)}", "fix the configuration")
     request = wire.ConfigureAnalyzerRequest()
-    for name, each in found.items():
-        request.policyConfig[name].enforcementLevel = each.level or wire.ADVISORY  # pyright: ignore[reportAttributeAccessIssue] - an int is what it takes
-        request.policyConfig[name].properties.update(dict(each.settings))
+    for name, config in configs.items():
+        request.policyConfig[name].enforcementLevel = config.level or wire.ADVISORY  # pyright: ignore[reportAttributeAccessIssue] - an int is what it takes
+        request.policyConfig[name].properties.update(dict(config.settings))
     return request
 
 
 def _default(rule: wire.PolicyInfo) -> RuleConfig:
     schemas: dict[str, Any] = MessageToDict(rule.configSchema.properties)
     return RuleConfig(
-        rule.enforcementLevel, {key: each["default"] for key, each in schemas.items() if "default" in each}
+        rule.enforcementLevel, {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
     )

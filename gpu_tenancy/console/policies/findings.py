@@ -1,27 +1,45 @@
-"""What policy packs say of a stack."""
+"""Findings of policy packs about a stack."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Literal
 
+
+class Outcome(StrEnum):
+    """What a finding is about; packs of others report only violations and remedies."""
+
+    BROKEN = "broken"
+    """A violation, mandatory or advisory."""
+    EXEMPTED = "exempted"
+    """A violation by an exempted resource."""
+    UNKNOWN = "unknown"
+    """The rule needs a value that the preview does not know."""
+    ERROR = "error"
+    """The rule failed with an internal error."""
+    REMEDIED = "remedied"
+    """A remedy changed the resource before it was evaluated."""
+
+
 Kind = Literal["broken", "advice", "exempted", "mended"]
-"""A mandatory rule is broken; something is advised, or cannot be told yet; a resource is exempted; a rule's remedy
-changed the resource before it was judged."""
+"""The weight of a finding: a mandatory violation, anything advisory, an exempted violation, an applied remedy."""
 _ORDER: Final[tuple[Kind, ...]] = ("broken", "mended", "advice", "exempted")
 _SEVERITIES: Final = ("critical", "high", "medium", "low", "unspecified")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence of a pack about one resource.
+    """One message of a pack about one resource.
 
     Attributes:
         pack: the pack's name.
         rule: the rule's name.
-        says: what must hold.
+        kind: its weight.
+        says: the rule's requirement.
         severity: `critical`, `high`, `medium`, `low` or `unspecified`.
-        level: as the pack answered: `advisory`, `mandatory` or `remediate`.
-        urn: of the resource; empty where a pack named none.
-        message: place, value and mend.
+        level: as the pack reported it: `advisory`, `mandatory` or `remediate`.
+        urn: of the resource; empty if the pack named none.
+        message: `PLACE: VALUE problem; fix`.
+        outcome: what it is about.
     """
 
     pack: str
@@ -32,16 +50,18 @@ class Finding:
     level: str
     urn: str
     message: str
+    outcome: Outcome = Outcome.BROKEN
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one pack says of a stack.
+    """The result of one pack for a stack.
 
     Attributes:
         pack: its name.
         version: its version.
-        rules: how many of its rules are not switched off.
+        rules: number of its enabled rules.
+        findings: its findings.
     """
 
     pack: str
@@ -51,15 +71,15 @@ class Judged:
 
 
 def by_weight(findings: "tuple[Finding, ...] | list[Finding]") -> list[Finding]:
-    """Findings in the order in which a person should read them: broken rules first, the most severe of them on top."""
+    """Findings sorted for reading: mandatory violations first, by severity."""
     return sorted(
         findings,
-        key=lambda each: (
-            _ORDER.index(each.kind),
-            _SEVERITIES.index(each.severity),
-            each.pack,
-            each.rule,
-            each.message,
-            each.urn,
+        key=lambda finding: (
+            _ORDER.index(finding.kind),
+            _SEVERITIES.index(finding.severity),
+            finding.pack,
+            finding.rule,
+            finding.message,
+            finding.urn,
         ),
     )

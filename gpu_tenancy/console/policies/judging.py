@@ -1,4 +1,4 @@
-"""A stack put to a pack's process: configured, mended where that is its level, judged, and judged as a whole."""
+"""Evaluates a stack with packs: configures them, applies remedies, analyzes each resource and the stack."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.policies.asking import Questions, questions
 from gpu_tenancy.console.policies.configuration import LEVELS, RuleConfig, read_config, reconciled
-from gpu_tenancy.console.policies.findings import Finding, Judged, Kind
+from gpu_tenancy.console.policies.findings import Finding, Judged, Kind, Outcome
 from gpu_tenancy.console.policies.process import Client, pack_process
 
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
@@ -22,30 +22,28 @@ _SEVERITIES: Final = {
     wire.POLICY_SEVERITY_HIGH: "high",
     wire.POLICY_SEVERITY_CRITICAL: "critical",
 }
-_EXEMPTED: Final = "exempted until "
-"""How our own packs begin the message of an exempted resource; the protocol has no word for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackChoice:
-    """A pack by its folder, and its configuration, if any."""
+    """A pack's folder, and its configuration file, if any."""
 
     folder: Path
     config: Path | None = None
 
 
 def judge(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[Judged]:
-    """What packs say of a stack, all asked at once, each in a process of its own.
+    """Evaluates a stack with all packs in parallel, each in its own process.
 
     Raises:
-        ConsoleError: a pack does not start or answer, or its configuration is wrong.
+        ConsoleError: a pack does not start or respond, or its configuration is invalid.
     """
     asked = questions(rendered)
     with ThreadPoolExecutor(max(1, len(chosen))) as threads:
-        return list(threads.map(partial(_judged, rendered, asked), chosen))
+        return list(threads.map(partial(_evaluate, rendered, asked), chosen))
 
 
-def _judged(rendered: Rendered, asked: Questions, chosen: PackChoice) -> Judged:
+def _evaluate(rendered: Rendered, asked: Questions, chosen: PackChoice) -> Judged:
     with pack_process(chosen.folder) as client:
         session = Session.of(client, read_config(chosen.config) if chosen.config else {}, str(chosen.config))
         client.open(rendered.project, rendered.stack)
@@ -54,11 +52,12 @@ def _judged(rendered: Rendered, asked: Questions, chosen: PackChoice) -> Judged:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A pack that is configured and can be asked, again and again.
+    """A configured pack.
 
     Attributes:
-        info: what the pack says of itself.
-        config: the levels and settings that it has.
+        client: the connection to its process.
+        info: the pack's description of itself.
+        config: its levels and settings.
     """
 
     client: Client
@@ -67,10 +66,10 @@ class Session:
 
     @classmethod
     def of(cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration") -> "Session":
-        """Asks a pack what it is, and configures it.
+        """Reads a pack's description, and configures it.
 
         Raises:
-            ConsoleError: the configuration is wrong.
+            ConsoleError: the configuration is invalid.
         """
         info = client.info()
         config = reconciled(info, given, where)
@@ -78,65 +77,73 @@ class Session:
         return cls(client, info, config)
 
     def judge(self, asked: Questions) -> Judged:
-        """What the pack says of each resource, mended before where rules do that, and of all together."""
+        """Evaluates each resource, after remedies if rules have that level, and then the stack."""
         findings: list[Finding] = []
-        mended: dict[str, wire.AnalyzeRequest] = {}
-        remedies = any(each.enforcementLevel == wire.REMEDIATE for each in self.config.policyConfig.values())
+        remedied: dict[str, wire.AnalyzeRequest] = {}
+        configs = self.config.policyConfig.values()
+        remedies = any(config.enforcementLevel == wire.REMEDIATE for config in configs)
         for request in asked.each:
             resource = request
             if remedies:
                 resource = self._remedied(request, findings)
-                mended[request.urn] = resource
-            findings += [self._finding(each, request.urn) for each in self.client.analyze(resource)]
+                remedied[request.urn] = resource
+            reported = self.client.analyze_outcomes(resource)
+            findings += [self._finding(diagnostic, outcome, request.urn) for diagnostic, outcome in reported]
         stack = asked.stack
-        if mended:
+        if remedied:
             stack = wire.AnalyzeStackRequest()
             stack.CopyFrom(asked.stack)
-            for each in stack.resources:
-                each.properties.CopyFrom(mended[each.urn].properties)
-        findings += [self._finding(each, "") for each in self.client.analyze_stack(stack)]
-        on = sum(each.enforcementLevel != wire.DISABLED for each in self.config.policyConfig.values())
-        return Judged(self.info.name, self.info.version, on, tuple(findings))
+            for resource in stack.resources:
+                resource.properties.CopyFrom(remedied[resource.urn].properties)
+        reported = self.client.analyze_stack_outcomes(stack)
+        findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
+        enabled = sum(config.enforcementLevel != wire.DISABLED for config in configs)
+        return Judged(self.info.name, self.info.version, enabled, tuple(findings))
 
     def _remedied(self, request: wire.AnalyzeRequest, findings: list[Finding]) -> wire.AnalyzeRequest:
-        """The resource as a pack mends it; with a word about each remedy."""
-        found = request
-        for each in self.client.remediate(request):
-            kind: Kind = "advice" if each.diagnostic else "mended"
-            if not each.diagnostic:
-                found = wire.AnalyzeRequest()
-                found.CopyFrom(request)
-                found.properties.CopyFrom(each.properties)
-            message = f"{request.type.rpartition(':')[2]} {request.name}: {each.diagnostic or 'its remedy was applied'}"
-            rule = self._severity(each.policyName)
+        """The resource after remedies; adds a finding for each remedy."""
+        resource = request
+        for remedy in self.client.remediate(request):
+            if not remedy.diagnostic:
+                resource = wire.AnalyzeRequest()
+                resource.CopyFrom(request)
+                resource.properties.CopyFrom(remedy.properties)
+            place = f"{request.type.rpartition(':')[2]} {request.name}"
             findings.append(
                 Finding(
-                    self.info.name, each.policyName, kind, each.description, rule, "remediate", request.urn, message
+                    pack=self.info.name,
+                    rule=remedy.policyName,
+                    kind="advice" if remedy.diagnostic else "mended",
+                    says=remedy.description,
+                    severity=self._severity(remedy.policyName),
+                    level="remediate",
+                    urn=request.urn,
+                    message=f"{place}: {remedy.diagnostic or 'remedy applied'}",
+                    outcome=Outcome.BROKEN if remedy.diagnostic else Outcome.REMEDIED,
                 )
             )
-        return found
+        return resource
 
     def _severity(self, rule: str) -> str:
-        found = next((each.severity for each in self.info.policies if each.name == rule), None)
-        return "unspecified" if found is None else _SEVERITIES.get(found, "unspecified")
+        severity = next((policy.severity for policy in self.info.policies if policy.name == rule), None)
+        return "unspecified" if severity is None else _SEVERITIES.get(severity, "unspecified")
 
-    def _finding(self, said: wire.AnalyzeDiagnostic, urn: str) -> Finding:
-        message = said.message.removeprefix(said.description).strip()
-        severity = _SEVERITIES.get(said.severity) or self._severity(said.policyName)
+    def _finding(self, diagnostic: wire.AnalyzeDiagnostic, outcome: Outcome | None, urn: str) -> Finding:
         return Finding(
-            self.info.name,
-            said.policyName,
-            _kind(said.enforcementLevel, message),
-            said.description,
-            severity,
-            _LEVELS[said.enforcementLevel],
-            said.urn or urn,
-            message,
+            pack=self.info.name,
+            rule=diagnostic.policyName,
+            kind=_kind(diagnostic.enforcementLevel, outcome),
+            says=diagnostic.description,
+            severity=_SEVERITIES.get(diagnostic.severity) or self._severity(diagnostic.policyName),
+            level=_LEVELS[diagnostic.enforcementLevel],
+            urn=diagnostic.urn or urn,
+            message=diagnostic.message.removeprefix(diagnostic.description).strip(),
+            outcome=outcome or Outcome.BROKEN,
         )
 
 
-def _kind(level: int, message: str) -> Kind:
-    """The engine takes what is still broken after its remedy for mandatory."""
+def _kind(level: int, outcome: Outcome | None) -> Kind:
+    """The weight of a diagnostic; a violation that remains after its remedy is mandatory, as in the engine."""
     if level in {wire.MANDATORY, wire.REMEDIATE}:
         return "broken"
-    return "exempted" if message.startswith(_EXEMPTED) else "advice"
+    return "exempted" if outcome is Outcome.EXEMPTED else "advice"

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, TypeAlias, cast
 
 import grpc
 import yaml
@@ -17,76 +17,106 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.policies.findings import Outcome
 
 PATIENCE: Final = 60.0
-"""Seconds that a pack has to say its port, and to answer."""
+"""Timeout in seconds for a pack's start, and for each call."""
 _LARGEST: Final = 400 * 1024 * 1024
-"""Bytes of one message, as the engine takes."""
+"""Maximum message size in bytes, as in the engine."""
 _NO_ENGINE: Final = "127.0.0.1:1"
-"""Where a pack would find the engine: packs in Python never ask it anything."""
+"""The engine's address for the pack: packs in Python never call it."""
+_OUTCOMES: Final = "gpu-rules-outcomes"
+"""Trailing metadata in which this project's packs report the outcome of each diagnostic (policy/judge/server.py)."""
+_METADATA: Final = 16 * 1024 * 1024
+"""Maximum size of trailing metadata in bytes: gRPC's default of 8 KiB is too small for the outcomes of large stacks."""
+
+
+Reported: TypeAlias = tuple[wire.AnalyzeDiagnostic, Outcome | None]
+"""A diagnostic and its outcome; None if the pack does not report outcomes."""
+_KNOWN: Final = frozenset(Outcome)
 
 
 class Client:
-    """The way to ask a pack that runs.
+    """Client of a running pack.
 
     Attributes:
-        stub: the protocol's own client, whose answers have no types.
+        stub: the generated client, whose responses have no types.
     """
 
     def __init__(self, stub: AnalyzerStub) -> None:
         self.stub: Any = stub
 
     def info(self) -> wire.AnalyzerInfo:
-        """What the pack is, and its rules."""
+        """Name, version and rules of the pack."""
         return self.stub.GetAnalyzerInfo(Empty(), timeout=PATIENCE)
 
     def configure(self, request: wire.ConfigureAnalyzerRequest) -> None:
-        """Gives the pack levels and settings."""
+        """Sets levels and settings of the rules."""
         self.stub.Configure(request, timeout=PATIENCE)
 
     def open(self, project: str, stack: str) -> None:
-        """Tells the pack which stack comes."""
+        """Announces the stack."""
         request = wire.AnalyzerStackConfigureRequest(
             project=project, stack=stack, organization="organization", dry_run=True
         )
         self.stub.ConfigureStack(request, timeout=PATIENCE)
 
     def analyze(self, request: wire.AnalyzeRequest) -> list[wire.AnalyzeDiagnostic]:
-        """What the pack says of one resource."""
-        return list(self.stub.Analyze(request, timeout=PATIENCE).diagnostics)
+        """Diagnostics about one resource."""
+        return [diagnostic for diagnostic, _ in self.analyze_outcomes(request)]
 
     def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[wire.AnalyzeDiagnostic]:
-        """What the pack says of all resources together."""
-        return list(self.stub.AnalyzeStack(request, timeout=PATIENCE).diagnostics)
+        """Diagnostics about all resources of a stack."""
+        return [diagnostic for diagnostic, _ in self.analyze_stack_outcomes(request)]
+
+    def analyze_outcomes(self, request: wire.AnalyzeRequest) -> list[Reported]:
+        """Diagnostics about one resource, with their outcomes."""
+        return _reported(*self.stub.Analyze.with_call(request, timeout=PATIENCE))
+
+    def analyze_stack_outcomes(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
+        """Diagnostics about all resources of a stack, with their outcomes."""
+        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=PATIENCE))
 
     def remediate(self, request: wire.AnalyzeRequest) -> list[wire.Remediation]:
-        """How the pack mends one resource, remedy after remedy."""
+        """The remedies for one resource, each with the changes of those before it."""
         return list(self.stub.Remediate(request, timeout=PATIENCE).remediations)
+
+
+def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]:
+    metadata = {key: value for key, value in call.trailing_metadata() or () if key == _OUTCOMES}
+    outcomes = str(metadata.get(_OUTCOMES, "")).split(",")
+    diagnostics = list(response.diagnostics)
+    known = len(outcomes) == len(diagnostics) and all(outcome in _KNOWN for outcome in outcomes)
+    return list(zip(diagnostics, map(Outcome, outcomes) if known else [None] * len(diagnostics), strict=True))
 
 
 @contextmanager
 def pack_process(folder: Path) -> Generator[Client]:
-    """A pack's process while the context lasts, and the way to ask it; the process is ended in any case.
+    """Starts a pack's process, yields its client, and terminates the process on exit.
 
-    It runs in its folder, by the interpreter of the virtual environment that its `PulumiPolicy.yaml` names where that
-    is there, else by this program's: sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
+    It runs in its folder, with the interpreter of the virtual environment in its `PulumiPolicy.yaml` if that exists,
+    else with this program's: sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
 
     Raises:
-        ConsoleError: the folder holds no pack in Python, or the pack does not start.
+        ConsoleError: the folder has no pack in Python, or the pack does not start.
     """
     command = [_interpreter(folder), "-u", "-m", "pulumi.policy", _NO_ENGINE, str(folder.resolve())]
-    with TemporaryFile() as words:
+    with TemporaryFile() as log:
         process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words, bufsize=0
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, bufsize=0
         )
         try:
-            port = _port(process, folder, words)
-            sizes = [("grpc.max_receive_message_length", _LARGEST), ("grpc.max_send_message_length", _LARGEST)]
+            port = _port(process, folder, log)
+            sizes = [
+                ("grpc.max_receive_message_length", _LARGEST),
+                ("grpc.max_send_message_length", _LARGEST),
+                ("grpc.max_metadata_size", _METADATA),
+            ]
             with grpc.insecure_channel(f"127.0.0.1:{port}", options=sizes) as channel:
                 try:
                     yield Client(AnalyzerStub(channel))
                 except grpc.RpcError as error:
-                    raise _unanswered(folder, error, words) from error
+                    raise _no_response(folder, error, log) from error
         finally:
             _end(process)
 
@@ -94,13 +124,16 @@ def pack_process(folder: Path) -> Generator[Client]:
 def _interpreter(folder: Path) -> str:
     file = folder / "PulumiPolicy.yaml"
     if not file.is_file():
-        raise ConsoleError(f"{folder} is no policy pack: it has no PulumiPolicy.yaml", "name the folder of one")
+        raise ConsoleError(
+            f"{folder} is not a policy pack: PulumiPolicy.yaml is missing", "specify the folder of a policy pack"
+        )
     described: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     runtime = _map(described).get("runtime")
     name = _map(runtime).get("name", runtime)
     if name != "python":
         raise ConsoleError(
-            f"the pack {folder} is in {name or 'no language that it names'}", "ask it by `pulumi preview`"
+            f"policy pack {folder}: {f'runtime {name} is not supported' if name else 'runtime is missing'}",
+            "use a pack in Python, or `pulumi preview --policy-pack`",
         )
     place = _map(_map(runtime).get("options")).get("virtualenv")
     own = folder / place / "bin" / "python" if isinstance(place, str) else None
@@ -108,28 +141,30 @@ def _interpreter(folder: Path) -> str:
 
 
 def _map(value: object) -> dict[str, Any]:
-    """A map of YAML; an empty one in place of anything else."""
+    """A YAML map; an empty one instead of any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _port(process: "subprocess.Popen[bytes]", folder: Path, words: IO[bytes]) -> int:
-    """The first line that a pack prints, within reason."""
-    assert process.stdout is not None  # noqa: S101 - asked for above
+def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> int:
+    """The port: the first line that a pack prints."""
+    assert process.stdout is not None  # noqa: S101 - set by the caller
     until, line = time.monotonic() + PATIENCE, b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
-        more = process.stdout.read(1) if ready else b""
-        if not more:
-            raise ConsoleError(f"the pack {folder} does not start: {_last(words)}", "install what it needs, or mend it")
-        line += more
+        byte = process.stdout.read(1) if ready else b""
+        if not byte:
+            problem = f"policy pack {folder} did not start: {_last_lines(log)}"
+            raise ConsoleError(problem, "install its dependencies, or fix the error")
+        line += byte
     if not line.strip().isdigit():
-        said = line.decode(errors="replace").strip()
-        raise ConsoleError(f"the pack {folder} prints {said!r} before its port", "let it print nothing")
+        printed = line.decode(errors="replace").strip()
+        problem = f"policy pack {folder} printed {printed!r} before its port"
+        raise ConsoleError(problem, "remove the output to stdout")
     return int(line)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends one process, by its own handle."""
+    """Terminates the process."""
     process.terminate()
     try:
         process.wait(10)
@@ -140,15 +175,16 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
 
 
-def _unanswered(folder: Path, error: grpc.RpcError, words: IO[bytes]) -> ConsoleError:
+def _no_response(folder: Path, error: grpc.RpcError, log: IO[bytes]) -> ConsoleError:
     if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-        return ConsoleError(f"the pack {folder} refuses its configuration: {error.details()}", "mend its JSON file")
+        return ConsoleError(f"policy pack {folder} rejected its configuration: {error.details()}", "fix its JSON file")
     details = error.details() if isinstance(error, grpc.Call) else str(error)
-    return ConsoleError(f"the pack {folder} does not answer: {details}; {_last(words)}", "tell its owners")
+    problem = f"policy pack {folder} did not respond: {details}; last log lines: {_last_lines(log)}"
+    return ConsoleError(problem, "report it to the pack owner")
 
 
-def _last(words: IO[bytes]) -> str:
-    """The last of what a pack said on its way down."""
-    words.seek(0)
-    lines = words.read().decode(errors="replace").split("\n")
-    return "; ".join(line.strip() for line in lines[-4:] if line.strip()) or "it says nothing"
+def _last_lines(log: IO[bytes]) -> str:
+    """The last lines of a pack's log."""
+    log.seek(0)
+    lines = log.read().decode(errors="replace").split("\n")
+    return "; ".join(line.strip() for line in lines[-4:] if line.strip()) or "no output"

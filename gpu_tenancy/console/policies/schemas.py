@@ -1,4 +1,4 @@
-"""Values held against JSON schemas, as far as policies' settings use them."""
+"""Validates values by JSON schemas, as far as policies' settings use them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,36 +15,38 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
 }
+_ROOT: Final = "value"
+"""Place of a value that has no key."""
 
 
 def wrong(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]:
-    """What of a value a schema does not allow, each with its place; empty where all is well.
+    """The violations of a schema by a value, each with its place; empty if the value is valid.
 
-    Knows types, bounds, lengths, patterns, choices, items, properties and `anyOf`, which is what SDKs make of settings;
-    any other keyword is left to the pack itself.
+    Supports types, bounds, lengths, patterns, enums, items, properties and `anyOf`, which the SDKs generate; the pack
+    itself checks any other keyword.
     """
-    place = at or "it"
+    place = at or _ROOT
     types = schema.get("type", [])
     listed = [types] if isinstance(types, str) else list(types)
-    if listed and not any(_TYPES[each](value) for each in listed):
-        return [f"{place} is {value!r}, and must be of type {' or '.join(listed)}"]
-    found: list[str] = []
+    if listed and not any(_TYPES[name](value) for name in listed):
+        return [f"{place}: {value!r} must be of type {' or '.join(listed)}"]
+    problems: list[str] = []
     if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{place} is {value!r}, and must be one of {', '.join(str(each) for each in schema['enum'])}")
+        problems.append(f"{place}: {value!r} must be one of {', '.join(str(choice) for choice in schema['enum'])}")
     if "const" in schema and value != schema["const"]:
-        found.append(f"{place} is {value!r}, and must be {schema['const']!r}")
+        problems.append(f"{place}: {value!r} must be {schema['const']!r}")
     choices = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
-    if choices and all(wrong(each, value, at) for each in choices):
-        found.append(f"{place} is {value!r}, which none of its kinds allows")
+    if choices and all(wrong(choice, value, at) for choice in choices):
+        problems.append(f"{place}: {value!r} matches none of the allowed types")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        found += _number(schema, value, place)
+        problems += _number(schema, value, place)
     elif isinstance(value, str):
-        found += _text(schema, value, place)
+        problems += _text(schema, value, place)
     elif isinstance(value, list):
-        found += _items(schema, cast("list[Any]", value), at)
+        problems += _items(schema, cast("list[Any]", value), at)
     elif isinstance(value, dict):
-        found += _properties(schema, cast("dict[str, Any]", value), at)
-    return found
+        problems += _properties(schema, cast("dict[str, Any]", value), at)
+    return problems
 
 
 def _number(schema: Mapping[str, Any], value: float, place: str) -> Iterator[str]:
@@ -54,21 +56,21 @@ def _number(schema: Mapping[str, Any], value: float, place: str) -> Iterator[str
         ("exclusiveMinimum", lambda number, bound: number > bound, "more than"),
         ("exclusiveMaximum", lambda number, bound: number < bound, "less than"),
     )
-    for key, holds, words in bounds:
-        if key in schema and not holds(value, schema[key]):
-            yield f"{place} is {value:g}, and must be {words} {schema[key]:g}"
+    for key, satisfies, comparison in bounds:
+        if key in schema and not satisfies(value, schema[key]):
+            yield f"{place}: {value:g} must be {comparison} {schema[key]:g}"
 
 
 def _text(schema: Mapping[str, Any], value: str, place: str) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0) or len(value) > schema.get("maxLength", len(value)):
-        yield f"{place} is {value!r}, which is too short or too long"
+        yield f"{place}: {value!r} is too short or too long"
     if "pattern" in schema and not re.search(schema["pattern"], value):
-        yield f"{place} is {value!r}, and must match {schema['pattern']}"
+        yield f"{place}: {value!r} must match {schema['pattern']}"
 
 
 def _items(schema: Mapping[str, Any], value: list[Any], at: str) -> Iterator[str]:
     if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
-        yield f"{at or 'it'} has {len(value)} items, which are too few or too many"
+        yield f"{at or _ROOT}: {len(value)} items are too few or too many"
     if isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from wrong(schema["items"], item, f"{at}.{index}" if at else str(index))
@@ -78,12 +80,12 @@ def _properties(schema: Mapping[str, Any], value: dict[str, Any], at: str) -> It
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for key in schema.get("required", []):
         if key not in value:
-            yield f"{f'{at}.{key}' if at else key} is required"
+            yield f"{f'{at}.{key}' if at else key}: required setting is missing"
     for key, item in value.items():
         place = f"{at}.{key}" if at else key
         if key in known:
             yield from wrong(known[key], item, place)
         elif others is False:
-            yield f"{place} is not known"
+            yield f"{place}: unknown setting"
         elif isinstance(others, dict):
             yield from wrong(cast("dict[str, Any]", others), item, place)

@@ -1,4 +1,4 @@
-"""The report of `tenancy up`: the page of a review, with what the running platform says."""
+"""The report of `tenancy up`: the page of a review, with the state of the running platform."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gpu_tenancy.model.outlook import outlook
 
 
 def write_report(result: Outcome, folder: Path) -> Path:
-    """Writes `report.html`, which loads nothing from anywhere; its path.
+    """Writes the self-contained page `report.html` and returns its path.
 
     The same stack in the same state gives the same bytes.
     """
@@ -21,7 +21,7 @@ def write_report(result: Outcome, folder: Path) -> Path:
 
 
 def write_forecast(found: Preview, folder: Path) -> Path:
-    """Writes the same page before there is a platform: all that follows from the stack's file alone; its path."""
+    """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
     return _write(page(_review(found)), folder)
 
 

@@ -1,1 +1,1 @@
-"""What a reviewer of a stack's change is told: the verdict, what changes, what is promised, what it costs."""
+"""Review of a stack's change: verdict, changed resources, guarantees and costs, as text, Markdown, HTML and JSON."""

@@ -1,4 +1,4 @@
-"""A review, made of a stack's preview and of what it is compared with."""
+"""Builds the review of a stack from its preview and an optional base."""
 
 import json
 from collections.abc import Mapping
@@ -19,60 +19,61 @@ from gpu_tenancy.model.problems import StackError
 
 
 def review(
-    found: Preview, project: Path, *, ref: str | None = None, rules: Rules | None = None, real: Path | None = None
+    current: Preview, project: Path, *, ref: str | None = None, rules: Rules | None = None, real: Path | None = None
 ) -> Review:
     """Reviews a stack.
 
     Args:
-        found: the stack and what it declares.
-        project: its folder.
-        ref: a git ref to compare it with.
-        rules: what policy packs said of it.
-        real: a file that `pulumi preview --json` wrote.
+        current: the stack and its rendered resources.
+        project: folder of `Pulumi.yaml`.
+        ref: git ref of the base.
+        rules: results of the policy packs.
+        real: file written by `pulumi preview --json`.
 
     Raises:
-        ConsoleError: the ref or the file is not what it must be.
+        ConsoleError: the ref or the file is invalid.
     """
-    now = outlook(found.stack)
-    compared = base(ref, found.name, project, project_name(project)) if ref is not None else None
-    pools = (*found.stack.pools, *(compared.stack.pools if compared and compared.stack else ()))
-    differences = _changes(found, compared, pools)
+    now = outlook(current.stack)
+    compared = base(ref, current.name, project, project_name(project)) if ref is not None else None
+    pools = (*current.stack.pools, *(compared.stack.pools if compared and compared.stack else ()))
+    differences = _changes(current, compared, pools)
     comparison = _comparison(compared)
-    seen = read_real(real, found.rendered, compared.rendered if compared else None, pools) if real else None
+    seen = read_real(real, current.rendered, compared.rendered if compared else None, pools) if real else None
     return Review(
-        stack=found.name,
-        resources=len(resources(found.rendered)),
+        stack=current.name,
+        resources=len(resources(current.rendered)),
         now=now,
         comparison=comparison,
         changes=differences,
         rules=rules,
         real=seen,
-        price_note=price_note(found.stack),
-        where=_places(found, project),
+        price_note=price_note(current.stack),
+        where=_places(current, project),
         verdict=verdict(now, comparison, differences, rules, seen),
     )
 
 
 def between(stack: str, before: str, after: str | None, project: Path) -> Review:
-    """Reviews what changed in a stack from one ref to another, or to the files as they are now.
+    """Reviews the change of a stack between two refs, or between a ref and the working tree.
 
     Raises:
-        ConsoleError: a ref is not there, has no such stack, or its program does not run.
-        StackError: the stack as it is now is wrong.
+        ConsoleError: a ref does not exist, does not have the stack, or its program fails.
+        StackError: the stack in the working tree is invalid.
     """
     if after is None:
         return review(preview(stack, project), project, ref=before)
-    there = base(after, stack, project, project_name(project))
-    if there.rendered is None or there.stack is None:
-        raise ConsoleError(f"stack {stack} at {after}: {'; '.join(there.notes)}", "name a ref where it is right")
-    found = review(Preview(stack, there.stack, there.rendered, ()), project, ref=before)
-    return replace(found, where={})  # The lines are those of the files as they are now.
+    later = base(after, stack, project, project_name(project))
+    if later.rendered is None or later.stack is None:
+        notes = "; ".join(later.notes)
+        raise ConsoleError(f"stack {stack} at {after}: {notes}", "specify a ref where the stack is valid")
+    done = review(Preview(stack, later.stack, later.rendered, ()), project, ref=before)
+    return replace(done, where={})  # Line numbers of the working tree do not apply to a ref.
 
 
-def _changes(found: Preview, compared: Base | None, pools: tuple[str, ...]) -> tuple[Change, ...]:
+def _changes(current: Preview, compared: Base | None, pools: tuple[str, ...]) -> tuple[Change, ...]:
     if compared is None or compared.rendered is None:
         return ()
-    return changes(compared.rendered, found.rendered, pools)
+    return changes(compared.rendered, current.rendered, pools)
 
 
 def _comparison(compared: Base | None) -> Comparison | None:
@@ -82,18 +83,18 @@ def _comparison(compared: Base | None) -> Comparison | None:
     return Comparison(compared.ref, compared.commit, before, compared.notes)
 
 
-def _places(found: Preview, project: Path) -> dict[str, str]:
-    """Where the stack's file says each team and pool."""
+def _places(current: Preview, project: Path) -> dict[str, str]:
+    """File and line of each team and pool."""
     try:
-        source = read_stack(found.name, project)
-    except (ConsoleError, StackError):  # A stack of another ref may be gone here.
+        source = read_stack(current.name, project)
+    except (ConsoleError, StackError):  # The working tree may not have a stack of another ref.
         return {}
-    named = {f"team {name}": ("teams", name) for name in found.stack.teams}
-    named |= {f"pool {name}": ("pools", name) for name in found.stack.pools}
+    named = {f"team {name}": ("teams", name) for name in current.stack.teams}
+    named |= {f"pool {name}": ("pools", name) for name in current.stack.pools}
     return {what: f"{source.file}:{line}" for what, path in named.items() if (line := source.line(path))}
 
 
 def as_json(done: Review) -> str:
-    """A review for machines: the same data, keys as in the classes."""
+    """The review as JSON; keys are the attributes of the classes."""
     data: Mapping[str, Any] = asdict(done) | {"verdict": asdict(done.verdict) | {"line": done.verdict.line}}
     return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

@@ -1,4 +1,4 @@
-"""What becomes of each resource between two renderings of a stack."""
+"""Changes of each resource between two renderings of a stack."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,9 +14,9 @@ from gpu_tenancy.console.review.replacements import forces_new
 
 Action: TypeAlias = Literal["delete", "replace", "create", "update"]
 ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")
-"""In the order in which a reviewer should see them."""
+"""In the order in which a review shows them."""
 _NODE_POOLS: Final = ("gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool")
-"""Resources that are a pool by themselves; on AWS a pool is a component."""
+"""Types whose resource is a whole node pool; on AWS a pool is a component."""
 _TEAM: Final = "gpu-tenancy:tenancy:Team"
 _TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
 _OPERATOR: Final = "gpu-tenancy:operators:Operator"
@@ -25,7 +25,7 @@ _LONGEST: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One value of a resource; empty where it is not there. Secrets read `[secret]`, long values are cut."""
+    """One changed value; an absent side is empty, secrets are `[secret]`, long values are cut."""
 
     path: str
     before: str
@@ -35,13 +35,13 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one resource.
+    """Change of one resource.
 
     Attributes:
-        group: whom it concerns: `team ml-research`, `pool a100`, `operator kueue`, `queues`, `cluster`.
+        group: owner of the resource: `team ml-research`, `pool a100`, `operator kueue`, `queues`, `cluster`.
         kind: `Deployment`, `NodeGroup`.
-        name: `ml-research/nightly` of an object, else its name in the program.
-        fields: what differs; empty where it is made or deleted.
+        name: `ml-research/nightly` for a Kubernetes object, else its name in the program.
+        fields: changed values; empty for created and deleted resources.
     """
 
     action: Action
@@ -58,45 +58,52 @@ class Change:
 
 
 def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
-    """What differs, deletes first, then by group, kind and name.
+    """Changes between two renderings: deletions first, then by group, kind and name.
 
-    Resources are the same where their URN is. Components and providers are left out: what they mean is in their
-    children. Whether a cloud replaces a resource only its provider knows; Kubernetes objects are told by the provider's
-    own table.
+    Resources are matched by URN. Components and providers are omitted, since their children show their effect. Only
+    a cloud's provider knows whether it replaces a resource; for Kubernetes objects the provider's table is used.
 
     Args:
-        before: the stack as it was.
-        after: and as it will be.
-        pools: names of its node pools, then or now.
+        before: the stack at the base.
+        after: the stack now.
+        pools: names of its node pools, at the base or now.
     """
     old, new = resources(before), resources(after)
     were, are = Groups(before, pools), Groups(after, pools)
-    found = [
+    differing = [
         *(_made("delete", old[urn], were) for urn in old.keys() - new.keys()),
         *(_made("create", new[urn], are) for urn in new.keys() - old.keys()),
         *(change for urn in old.keys() & new.keys() if (change := _changed(old[urn], new[urn], are))),
     ]
-    return in_order(found)
+    return in_order(differing)
 
 
-def in_order(found: Iterable[Change]) -> tuple[Change, ...]:
-    """Deletes first, then by whom they concern, kind and name."""
-    return tuple(sorted(found, key=lambda one: (ACTIONS.index(one.action), one.group, one.kind, one.name, one.urn)))
+def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Deletions first, then by group, kind and name."""
+    return tuple(sorted(changes, key=_order))
+
+
+def _order(change: Change) -> tuple[int, str, str, str, str]:
+    return ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn
 
 
 def created(after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
-    """Everything, as if nothing were there yet."""
+    """All resources as created, without a base."""
     groups = Groups(after, pools)
-    return in_order(_made("create", each, groups) for each in resources(after).values())
+    return in_order(_made("create", registration, groups) for registration in resources(after).values())
 
 
 def resources(rendered: Rendered) -> dict[str, Registration]:
-    """What will exist, by URN: no components, no providers, nothing that is only read."""
-    return {one.urn: one for one in rendered.registrations if one.custom and one.will_exist}
+    """Resources by URN, without components, providers and resources that are only read."""
+    return {
+        registration.urn: registration
+        for registration in rendered.registrations
+        if registration.custom and registration.will_exist
+    }
 
 
-def _made(action: Action, one: Registration, groups: "Groups") -> Change:
-    return Change(action, groups.of(one), kind_of(one), name_of(one), one.urn)
+def _made(action: Action, resource: Registration, groups: "Groups") -> Change:
+    return Change(action, groups.of(resource), kind_of(resource), name_of(resource), resource.urn)
 
 
 def _changed(old: Registration, new: Registration, groups: "Groups") -> Change | None:
@@ -113,11 +120,11 @@ def _changed(old: Registration, new: Registration, groups: "Groups") -> Change |
 
 
 def _ignored(path: str, ignored: tuple[str, ...]) -> bool:
-    return any(path == each or path.startswith(f"{each}.") for each in ignored)
+    return any(path == field or path.startswith(f"{field}.") for field in ignored)
 
 
 class _Absent:
-    """Nothing is there, which is not the same as null."""
+    """A value that is absent, as opposed to null."""
 
 
 _ABSENT: Final = _Absent()
@@ -140,12 +147,12 @@ def _differences(before: _Side, after: _Side, path: str) -> Iterator[tuple[str, 
 
 
 def _parsed(value: _Side) -> "dict[str, Json] | None":
-    """A text that is itself a map, in JSON or YAML, such as an operator's configuration; None for any other value."""
+    """The map in a string of JSON or YAML, such as an operator's configuration; None for other values."""
     if not isinstance(value, str) or ("\n" not in value and not value.startswith("{")):
         return None
     with suppress(yaml.YAMLError):
-        found: Json = yaml.safe_load(value)
-        return found if isinstance(found, dict) else None
+        parsed: Json = yaml.safe_load(value)
+        return parsed if isinstance(parsed, dict) else None
     return None
 
 
@@ -158,7 +165,7 @@ def _text(value: _Side) -> str:
 
 
 def short(value: Json) -> str:
-    """A value in one line, cut where it is long."""
+    """A value in one line, cut to 120 characters."""
     text = value if isinstance(value, str) else _json(value)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -178,61 +185,61 @@ def _json(value: Json) -> str:
             return str(value)
 
 
-def kind_of(one: Registration) -> str:
-    """The last part of its type, as people say it: `NodeGroup`."""
-    return one.type.rpartition(":")[2]
+def kind_of(resource: Registration) -> str:
+    """Last part of the type token: `NodeGroup`."""
+    return resource.type.rpartition(":")[2]
 
 
-def name_of(one: Registration) -> str:
-    """Namespace and name of an object; of anything else its name in the program."""
-    name = text_at(one.inputs, "metadata", "name")
-    if not one.type.startswith("kubernetes:") or not name:
-        return one.name
-    namespace = text_at(one.inputs, "metadata", "namespace")
+def name_of(resource: Registration) -> str:
+    """Namespace and name of a Kubernetes object; for other resources the name in the program."""
+    name = text_at(resource.inputs, "metadata", "name")
+    if not resource.type.startswith("kubernetes:") or not name:
+        return resource.name
+    namespace = text_at(resource.inputs, "metadata", "namespace")
     return f"{namespace}/{name}" if namespace else name
 
 
 class Groups:
-    """Whom each resource of a rendering concerns."""
+    """Assigns each resource of a rendering to a team, pool, operator or part of the platform."""
 
     def __init__(self, rendered: Rendered, pools: Iterable[str] = ()) -> None:
         self._pools = sorted(pools, key=lambda name: (-len(name), name))
-        self._known = {one.urn: one for one in rendered.registrations}
-        self._teams = {one.name for one in rendered.registrations if one.type == _TEAM}
+        self._known = {registration.urn: registration for registration in rendered.registrations}
+        self._teams = {registration.name for registration in rendered.registrations if registration.type == _TEAM}
 
-    def of(self, one: Registration) -> str:
-        """A team, a pool, an operator, or a part of the platform such as `queues`."""
-        line = list(self._line(one))
-        for each in line:
-            if pool := self._pool(each):
+    def of(self, resource: Registration) -> str:
+        """`team X`, `pool X`, `operator X`, or a part of the platform such as `queues`."""
+        line = list(self._line(resource))
+        for ancestor in line:
+            if pool := self._pool(ancestor):
                 return f"pool {pool}"
-            if each.type == _TEAM:
-                return f"team {each.name}"
-            if each.type == _OPERATOR:
-                return f"operator {each.name.removeprefix('operators-')}"
-        own = text_at(one.inputs, "metadata", "name")
-        if own in self._teams and kind_of(one) == "ClusterQueue":
-            return f"team {own}"
+            if ancestor.type == _TEAM:
+                return f"team {ancestor.name}"
+            if ancestor.type == _OPERATOR:
+                return f"operator {ancestor.name.removeprefix('operators-')}"
+        name = text_at(resource.inputs, "metadata", "name")
+        if name in self._teams and kind_of(resource) == "ClusterQueue":
+            return f"team {name}"
         return line[-2].name if len(line) > 1 and line[-1].type == _TENANCY else line[-1].name
 
-    def provider(self, one: Registration) -> Mapping[str, Json]:
-        """The inputs of a resource's provider; nothing where it has none of its own."""
-        # A reference to a provider is its URN, and after it its id.
-        found = self._known.get(one.provider.rpartition("::")[0])
-        return found.inputs if found else {}
+    def provider(self, resource: Registration) -> Mapping[str, Json]:
+        """Inputs of a resource's explicit provider; empty without one."""
+        # A reference to a provider is its URN, followed by its id.
+        provider = self._known.get(resource.provider.rpartition("::")[0])
+        return provider.inputs if provider else {}
 
-    def _pool(self, one: Registration) -> str | None:
+    def _pool(self, resource: Registration) -> str | None:
         for pool in self._pools:
             of_aws = f"cluster-pool-{pool}"
-            if one.name == of_aws or one.name.startswith(f"{of_aws}-"):
+            if resource.name == of_aws or resource.name.startswith(f"{of_aws}-"):
                 return pool
-            if one.type in _NODE_POOLS and one.name == f"cluster-{pool}":
+            if resource.type in _NODE_POOLS and resource.name == f"cluster-{pool}":
                 return pool
         return None
 
-    def _line(self, one: Registration) -> Iterator[Registration]:
-        """A resource and everything above it."""
-        found: Registration | None = one
-        while found is not None:
-            yield found
-            found = self._known.get(found.parent)
+    def _line(self, resource: Registration) -> Iterator[Registration]:
+        """A resource and its parents, from the nearest."""
+        current: Registration | None = resource
+        while current is not None:
+            yield current
+            current = self._known.get(current.parent)

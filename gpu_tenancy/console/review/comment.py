@@ -1,4 +1,4 @@
-"""The report as a comment on a pull request: Markdown that GitHub and GitLab show."""
+"""The review as a pull request comment, in Markdown for GitHub and GitLab."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from gpu_tenancy.console.review.figures import Table, differences, key_figures
 from gpu_tenancy.console.review.figures_changes import DONE, ChangeGroup, ChangeLine, change_groups, shown, tally
 from gpu_tenancy.console.review.figures_tables import tables
 from gpu_tenancy.console.review.review import Review, RuleLine, Tone
+from gpu_tenancy.console.review.verdict import finding_counts
 
 LIMIT: Final = 65_536
 LEAST: Final = 4_000
-"""Characters below which nothing sensible can be said."""
+"""Characters below which the verdict and the key figures do not fit."""
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "notice": "", "bad": "✗ "}
-_SENTENCES: Final = 12
+_REASONS: Final = 12
 _NOTES: Final = 2
 _NOTE: Final = 200
 _FIELDS: Final = 20
@@ -26,10 +27,10 @@ _FIELDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the comment that is there as a whole, or not at all.
+    """A part of the comment, which is included whole or omitted.
 
     Attributes:
-        rank: the lowest comes in first.
+        rank: priority; the lowest is included first.
     """
 
     title: str
@@ -38,26 +39,26 @@ class Section:
 
     @property
     def markdown(self) -> str:
-        """Its lines, with an empty one after."""
+        """Its lines, followed by an empty one."""
         return "\n".join((*self.lines, "", ""))
 
 
 def comment(review: Review, limit: int = LIMIT) -> str:
-    """The report as Markdown, short enough for a comment.
+    """The review as Markdown, short enough for a comment.
 
-    The most important sections come in first, each as a whole; a line says which did not fit, and where they are. The
-    verdict and the key figures are always there.
+    The most important sections are included first; a last line lists the omitted ones. The verdict and the key figures
+    are always included.
 
     Args:
-        review: of the stack.
-        limit: characters. GitHub takes 65,536, as its API says where a body is longer:
+        review: the review.
+        limit: maximum number of characters. GitHub allows 65,536:
             https://github.com/orgs/community/discussions/27190.
 
     Raises:
         ValueError: the limit is below `LEAST`.
     """
     if limit < LEAST:
-        msg = f"a comment of {limit} characters says nothing; allow {LEAST} at least"
+        msg = f"limit: {limit} characters is too short for a comment; set at least {LEAST}"
         raise ValueError(msg)
     head = _head(review, limit // 2 - LEAST // 4)
     sections = [section for section in _sections(review) if section.lines]
@@ -71,31 +72,31 @@ def comment(review: Review, limit: int = LIMIT) -> str:
 def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
     missing = [section.title for section in sections if section not in kept]
     note = (
-        f"*Left out, to stay short enough: {', '.join(missing)}."
-        " All of it is on the report's page, an artifact of this run.*\n"
+        f"*Omitted to fit the comment size: {', '.join(missing)}."
+        " See the full report page in the artifacts of this run.*\n"
     )
     return head + "".join(section.markdown for section in sections if section in kept) + (note if missing else "")
 
 
 def _sections(review: Review) -> Iterator[Section]:
-    """In the order in which they are read; what is cut first is another matter."""
+    """Sections in reading order; `rank` decides which are omitted first."""
     all_ = tables(review)
     groups = change_groups(review)
-    yield Section("rules", 2, tuple(_rules(review)))
-    yield Section("what goes", 1, tuple(_losses(groups)))
-    yield Section("what changes", 5, tuple(_changes(review, groups)))
-    yield Section("numbers that changed", 3, tuple(_differences(review, all_.values())))
-    yield Section("who is promised what", 4, tuple(_promises(review)))
-    yield Section("promises against supply", 6, tuple(_part("Promises against supply", all_["supply"])))
-    yield Section("what each team gets", 7, tuple(_part("What each team gets", all_["teams"])))
+    yield Section("policies", 2, tuple(_rules(review)))
+    yield Section("deletions and replacements", 1, tuple(_losses(groups)))
+    yield Section("changes", 5, tuple(_changes(review, groups)))
+    yield Section("changed values", 3, tuple(_differences(review, all_.values())))
+    yield Section("guarantees and limits", 4, tuple(_promises(review)))
+    yield Section("guarantees and capacity", 6, tuple(_part("Guarantees and capacity", all_["supply"])))
+    yield Section("GPUs available to each team", 7, tuple(_part("GPUs available to each team", all_["teams"])))
     yield Section(
-        "cost by cost centre", 8, tuple(_costs(review, all_["cost-by-centre"], "Cost a month, by cost centre"))
+        "cost by cost center", 8, tuple(_costs(review, all_["cost-by-centre"], "Monthly cost by cost center"))
     )
-    yield Section("cost by team", 9, tuple(_costs(review, all_["cost-by-team"], "Cost a month, by team")))
+    yield Section("cost by team", 9, tuple(_costs(review, all_["cost-by-team"], "Monthly cost by team")))
     yield Section("serving", 10, tuple(_part("Serving", all_["serving"])))
     yield Section("node pools", 11, tuple(_part("Node pools", all_["pools"])))
-    yield Section("the tree of groups", 12, tuple(folded("The tree of groups", mermaid(review.now))))
-    yield Section("groups", 13, tuple(_part("Groups", all_["groups"])))
+    yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(review.now))))
+    yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
     yield Section("access", 14, tuple(_part("Access", all_["access"])))
 
 
@@ -104,7 +105,7 @@ def _head(review: Review, room: int) -> str:
     lines = [
         f"## {_MARKS[verdict.tone]}{text(review.stack)}: {text(verdict.title)}",
         "",
-        _sentences(verdict.sentences, room),
+        *_reasons(verdict.sentences, room),
         "",
         _about(review),
         "",
@@ -116,61 +117,62 @@ def _head(review: Review, room: int) -> str:
     return "\n".join(lines)
 
 
-def _sentences(all_: tuple[str, ...], room: int) -> str:
+def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
+    """A list of the first reasons, with at most so many characters, and how many are omitted."""
     kept: list[str] = []
-    for sentence in all_[:_SENTENCES]:
-        if sum(map(len, kept)) + len(text(sentence)) > room:
+    for reason in reasons[:_REASONS]:
+        line = f"- {text(reason)}"
+        if sum(map(len, kept)) + len(line) > room:
             break
-        kept.append(text(sentence))
-    left = len(all_) - len(kept)
-    if left:
-        kept.append(f"*And {left} {'sentence' if left == 1 else 'sentences'} more, on the page.*")
-    return " ".join(kept)
+        kept.append(line)
+    yield from kept
+    omitted = len(reasons) - len(kept)
+    if omitted:
+        yield f"- *{omitted} more {'reason' if omitted == 1 else 'reasons'} in the full report*"
 
 
 def _about(review: Review) -> str:
     parts = [f"{review.resources:,} resources"]
     if review.comparison:
-        parts.append(f"against {code(review.comparison.ref)} ({code(review.comparison.commit)})")
+        parts.append(f"compared with {code(review.comparison.ref)} ({code(review.comparison.commit)})")
     if review.comparison or review.real:
         parts.append(tally(shown(review)))
     if review.real:
-        parts.append(f"{review.real.same:,} stay as they are, by Pulumi's own preview")
+        parts.append(f"{review.real.same:,} unchanged (Pulumi preview)")
     return " · ".join(parts)
 
 
 def _key_figures(review: Review) -> Iterator[str]:
-    found = key_figures(review)
-    changed = [("change", True)] if any(each.change for each in found) else []
+    all_ = key_figures(review)
+    changed = [("change", True)] if any(figure.change for figure in all_) else []
     yield from table(
         [("", False), ("", True), *changed, ("", False)],
         (
             (
-                each.label,
-                f"**{each.value}** {each.beside}".strip(),
-                *([each.change] if changed else []),
-                text(each.note),
+                figure.label,
+                f"**{figure.value}** {figure.beside}".strip(),
+                *([figure.change] if changed else []),
+                text(figure.note),
             )
-            for each in found
+            for figure in all_
         ),
     )
 
 
 def _rules(review: Review) -> Iterator[str]:
-    yield "### Rules and exemptions"
+    yield "### Policies"
     yield ""
     rules = review.rules
     if rules is None:
         command = code(f"tenancy preview {review.stack} --policy workloads --policy clouds")
-        yield f"No policy pack was asked. Ask both with {command}."
+        yield f"Policies not evaluated. To evaluate both packs, run {command}."
         return
     yield from (f"- ✗ **mandatory** {_rule(line)}" for line in rules.mandatory)
-    held = f"{rules.held} {'rule holds' if rules.held == 1 else 'rules hold'} ({text(', '.join(rules.packs))})."
-    yield f"- {held}"
+    yield f"- {rules.held} {'rule' if rules.held == 1 else 'rules'} passed ({text(', '.join(rules.packs))})"
     if rules.advice or rules.exempted:
         yield ""
         yield from folded(
-            f"advice: {len(rules.advice)}, exemptions: {len(rules.exempted)}",
+            ", ".join(finding_counts(rules)),
             (
                 *(f"- **{text(line.level)}** {_rule(line)}{_OUTCOMES.get(line.outcome, '')}" for line in rules.advice),
                 *(f"- **exempted** {_rule(line)}" for line in rules.exempted),
@@ -179,9 +181,9 @@ def _rules(review: Review) -> Iterator[str]:
 
 
 _OUTCOMES: Final = {
-    "unknown": " *(cannot be told before it is deployed)*",
-    "mistake": " *(a mistake of the rule)*",
-    "mended": " *(mended by the rule's remedy)*",
+    "unknown": " *(unknown until deployment)*",
+    "mistake": " *(internal error; not evaluated)*",
+    "mended": " *(fixed by the rule's remediation)*",
 }
 
 
@@ -192,7 +194,7 @@ def _rule(line: RuleLine) -> str:
 def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
     lost = [(group, line) for group in groups for line in group.lines if line.action in {"delete", "replace"}]
     if lost:
-        yield "### What goes"
+        yield "### Deletions and replacements"
         yield ""
         yield from (f"- **{text(group.name)}**: {_change(line)}" for group, line in lost)
 
@@ -200,16 +202,16 @@ def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
 def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
     if not groups:
         return
-    yield f"### What changes{', by the preview of Pulumi itself' if review.real else ''}"
+    yield f"### Changes{' (from pulumi preview)' if review.real else ''}"
     yield ""
     for group in groups:
         where = f" · {code(group.where)}" if group.where else ""
-        lines = [found for line in group.lines for found in (f"- {_change(line)}", *_fields(line.fields))]
+        lines = [item for line in group.lines for item in (f"- {_change(line)}", *_fields(line.fields))]
         yield from folded(f"<b>{_plain(group.name)}</b> {group.tally}{where}", lines)
 
 
 def _plain(words: str) -> str:
-    """Words within HTML."""
+    """Text escaped for HTML."""
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -220,45 +222,45 @@ def _change(line: ChangeLine) -> str:
 
 def _fields(fields: tuple[FieldChange, ...]) -> Iterator[str]:
     for field in fields[:_FIELDS]:
-        sides = f"{code(field.before) or '*not there*'} → {code(field.after) or '*not there*'}"
-        yield f"  - {code(field.path)}: {sides}{' **makes it anew**' if field.replaces else ''}"
+        sides = f"{code(field.before) or '*none*'} → {code(field.after) or '*none*'}"
+        yield f"  - {code(field.path)}: {sides}{' **forces replacement**' if field.replaces else ''}"
     if len(fields) > _FIELDS:
-        yield f"  - and {len(fields) - _FIELDS} fields more"
+        yield f"  - and {len(fields) - _FIELDS} more fields"
 
 
 def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
-    found = list(differences(all_)) if review.comparison and review.comparison.before else []
-    if found:
-        rows = ((text(each.about), each.table, each.column, text(each.was), text(each.now)) for each in found)
-        heads = [("of", False), ("table", False), ("number", False), ("before", True), ("after", True)]
-        yield from folded(f"<b>Numbers that changed</b> ({len(found)})", table(heads, rows))
+    changed = list(differences(all_)) if review.comparison and review.comparison.before else []
+    if changed:
+        rows = ((text(item.about), item.table, item.column, text(item.was), text(item.now)) for item in changed)
+        heads = [("item", False), ("table", False), ("column", False), ("before", True), ("after", True)]
+        yield from folded(f"<b>Changed values</b> ({len(changed)})", table(heads, rows))
 
 
 def _promises(review: Review) -> Iterator[str]:
-    most = {each.flavor: each.gpus.most for each in review.now.supply}
+    most = {supply.flavor: supply.gpus.most for supply in review.now.supply}
     rows = [
         (
             f"**{text(team.name)}**",
-            text(each.flavor) + (" (gangs)" if each.scheduler == "Volcano" else ""),
-            f"`{text_bar(each.guaranteed, each.limit, most.get(each.flavor, 0))}`",
-            str(each.guaranteed),
-            str(each.limit),
-            str(most.get(each.flavor, 0)),
-            "yes" if each.lends else "no",
+            text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
+            f"`{text_bar(holding.guaranteed, holding.limit, most.get(holding.flavor, 0))}`",
+            str(holding.guaranteed),
+            str(holding.limit),
+            str(most.get(holding.flavor, 0)),
+            "yes" if holding.lends else "no",
         )
         for team in review.now.teams
-        for each in team.holdings
+        for holding in team.holdings
     ]
-    yield "### Who is promised what"
+    yield "### Guarantees and limits"
     yield ""
     yield from table(
         [
             ("team", False),
             ("flavor", False),
-            ("█ guaranteed ▒ may borrow · the rest", False),
+            ("█ guaranteed ▒ may borrow · other capacity", False),
             ("guaranteed", True),
             ("limit", True),
-            ("of", True),
+            ("capacity", True),
             ("lends", False),
         ],
         rows,
@@ -267,9 +269,9 @@ def _promises(review: Review) -> Iterator[str]:
 
 def _part(title: str, shown_: Table) -> Iterator[str]:
     if shown_.rows or shown_.gone:
-        gone = ("", f"No more: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
+        gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
         yield from folded(f"<b>{title}</b>", (*figures(shown_), *gone))
 
 
 def _costs(review: Review, shown_: Table, title: str) -> Iterator[str]:
-    yield from folded(f"<b>{title}</b>", (*figures(shown_), "", text(review.price_note or "No price is known")))
+    yield from folded(f"<b>{title}</b>", (*figures(shown_), "", text(review.price_note or "No prices available")))

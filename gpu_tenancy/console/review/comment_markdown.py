@@ -1,4 +1,4 @@
-"""Words as GitHub's Markdown: what users wrote stays what they wrote, whatever signs are in it."""
+"""Escaping and tables for GitHub's Markdown; text of users is never markup."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,15 +8,15 @@ from gpu_tenancy.console.review.figures import Cell, Table
 
 _SIGNS: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _SILENT: Final = "&#8203;"
-"""A space of no width, by which GitHub sees neither a name nor an issue."""
+"""A zero-width space, which keeps GitHub from linking names and issues."""
 _CODE: Final = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]~|&<>@#"})
 
 
 def text(words: str) -> str:
-    """Words in a line or a cell: no markup or table's border, and no person, issue or emoji by @, # or colons."""
+    """Text for a line or cell, escaped: no markup, cell borders, mentions, issue links or emoji."""
     line = " ".join(words.translate(_SIGNS).split())
     line = re.sub(r"[@#](?=\w)|:(?=[\w+-]+:)", rf"\g<0>{_SILENT}", line)
-    return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", lambda found: _start(*found.groups()), line)
+    return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", lambda match: _start(*match.groups()), line)
 
 
 def _start(number: str | None, point: str | None, sign: str | None) -> str:
@@ -24,16 +24,16 @@ def _start(number: str | None, point: str | None, sign: str | None) -> str:
 
 
 def code(words: str) -> str:
-    """Words as they are, in a line or a cell."""
+    """Text as code, in a line or cell."""
     return f"<code>{' '.join(words.split()).translate(_CODE)}</code>" if words.strip() else ""
 
 
 def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """A table's lines.
+    """Lines of a table.
 
     Args:
-        headings: titles, and whether numbers are under them.
-        rows: cells that are Markdown already.
+        headings: titles, and whether the column has numbers.
+        rows: cells as Markdown.
     """
     listed = list(headings)
     yield _line(text(title) or " " for title, _ in listed)
@@ -43,13 +43,13 @@ def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]) -
 
 
 def figures(shown: Table) -> Iterator[str]:
-    """A table of the report, its first cells in bold, with what was."""
+    """A table of the review, with bold row labels and previous values."""
     yield from table(
         ((column.title, column.number) for column in shown.columns),
         (
             (
-                cell(each, bold=index == 0 or line.sums, new=index == 0 and line.fresh)
-                for index, each in enumerate(line.cells)
+                cell(shown_, bold=index == 0 or line.sums, new=index == 0 and line.fresh)
+                for index, shown_ in enumerate(line.cells)
             )
             for line in shown.rows
         ),
@@ -57,11 +57,12 @@ def figures(shown: Table) -> Iterator[str]:
 
 
 def cell(shown: Cell, *, bold: bool = False, new: bool = False) -> str:
-    """A cell with what it was before."""
-    words = text(shown.text)
-    said = f"**{words}**" if words and (bold or shown.tone == "bad") else words
+    """A cell with its previous value."""
+    value = text(shown.text)
+    if value and (bold or shown.tone == "bad"):
+        value = f"**{value}**"
     was = f" (was {text(shown.was)})" if shown.was else ""
-    return f"{said}{was}{' *new*' if new else ''}"
+    return f"{value}{was}{' *new*' if new else ''}"
 
 
 def _line(cells_: Iterable[str]) -> str:
@@ -69,7 +70,7 @@ def _line(cells_: Iterable[str]) -> str:
 
 
 def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
-    """Lines behind a summary; both are Markdown, the summary only words."""
+    """A collapsed section; lines are Markdown, the summary is HTML."""
     yield f"<details><summary>{summary}</summary>"
     yield ""
     yield from lines

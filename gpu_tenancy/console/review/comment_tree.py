@@ -7,12 +7,12 @@ from gpu_tenancy.console.review.drawing import Branch, Drawing
 from gpu_tenancy.model.outlook import StackOutlook
 
 TEAMS: Final = 60
-"""Teams beyond which the diagram shows groups alone: it is to be read, and Mermaid draws at most 500 edges of 50,000
-characters: https://mermaid.js.org/config/schema-docs/config-properties-maxedges.html, `…-maxtextsize.html`."""
+"""Teams beyond which the diagram shows only cohorts: Mermaid draws at most 500 edges and
+50,000 characters: https://mermaid.js.org/config/schema-docs/config-properties-maxedges.html, `…-maxtextsize.html`."""
 
 
 def mermaid(outlook: StackOutlook) -> Iterator[str]:
-    """Groups and teams, each with its guarantee and limit; a dashed edge leads to a team that is guaranteed nothing."""
+    """Cohorts and teams with guarantees and limits; a dashed edge leads to a team without a guarantee."""
     tree = Drawing(outlook).tree
     yield "```mermaid"
     yield "flowchart LR"
@@ -21,7 +21,7 @@ def mermaid(outlook: StackOutlook) -> Iterator[str]:
 
 
 def _branch(branch: Branch, place: str, *, teams: bool) -> Iterator[str]:
-    own = [f"its own: {branch.nobody}" if branch.depth else f"nobody's: {branch.nobody}"] if branch.nobody else []
+    own = [f"own quota: {branch.nobody}" if branch.depth else f"unassigned: {branch.nobody}"] if branch.nobody else []
     count = [] if teams else [f"{branch.count} {'team' if branch.count == 1 else 'teams'}"]
     bounds = [f"{bar.flavor} {bar.numbers}" for bar in branch.bars]
     yield f'  {place}["{_label(branch.name, *count, *bounds, *own)}"]'
@@ -38,5 +38,5 @@ def _label(*lines: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    """Mermaid writes a sign by its number between `#` and `;`."""
-    return "".join(sign if sign.isalnum() or sign in " -.,:'→/" else f"#{ord(sign)};" for sign in words)
+    """Text with special characters as Mermaid's entity codes, `#` number `;`."""
+    return "".join(char if char.isalnum() or char in " -.,:'→/" else f"#{ord(char)};" for char in words)

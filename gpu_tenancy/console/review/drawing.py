@@ -1,7 +1,6 @@
-"""The pictures of the report: where each bar, tick and bracket lies. The template only writes it down.
+"""Geometry of the report's charts: positions of bars, ticks and brackets.
 
-Across, everything is in percent of the picture's width, so that a bar is as long as its place and its text stays as
-large as it is.
+Horizontal positions are in percent of the chart's width, so that bars scale with the page and text does not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,22 +14,22 @@ from gpu_tenancy.model.outlook.shares import Holding
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a team or group has of one flavor.
+    """Guarantee and limit of a team or cohort for one flavor.
 
     Attributes:
-        name: whose it is.
-        hue: its flavor's colour, from 0.
-        rail: where all that the flavor can have ends.
-        solid: where the guarantee ends.
-        hatch: where that which may be borrowed begins and how long it is.
-        tick: where the limit is; None where there is none.
-        used: where that which is in use ends; None where nobody looked.
-        ring: nothing is guaranteed.
-        kept: the bracket under the guarantee: True where it is never lent, None where there is no bracket.
+        name: the team or cohort.
+        hue: colour of the flavor, from 0.
+        rail: end of the flavor's capacity.
+        solid: end of the guarantee.
+        hatch: start and length of what may be borrowed.
+        tick: position of the limit; None without a limit.
+        used: end of the GPUs in use; None where unknown.
+        ring: whether nothing is guaranteed.
+        kept: bracket under the guarantee: True if never lent, False if lent, None for no bracket.
         numbers: `8 → 32`.
-        was: the same at the base, where it was something else.
-        remark: what the bracket means.
-        says: all of it in words.
+        was: numbers at the base, where they changed.
+        remark: meaning of the bracket.
+        says: text alternative of the bar.
     """
 
     name: str
@@ -52,13 +51,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A group of the cohort tree with what is in it.
+    """A cohort of the tree with its children.
 
     Attributes:
-        nobody: what is guaranteed to none of its own: of the root everyone's to borrow.
-        guaranteed: what the group is guaranteed, with all in it.
+        nobody: quota that is guaranteed to no team of it; at the root, all teams may borrow it.
+        guaranteed: guarantee of the cohort, including its children.
         teams: names, each with its bars.
-        count: teams in it and below.
+        count: teams in the cohort and below.
     """
 
     name: str
@@ -80,12 +79,12 @@ class _Lengths(TypedDict):
 
 
 class Drawing:
-    """All pictures of one stack.
+    """Charts of one stack.
 
     Args:
-        outlook: what it comes to.
-        before: what it came to at the base.
-        used: GPUs in use by team, flavor and scheduler, where somebody looked.
+        outlook: the stack summary.
+        before: the summary at the base.
+        used: GPUs in use by team, flavor and scheduler, where known.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Drawing:
         self._outlook = outlook
         self._old = _old(before) if before else None
         self._used = used or {}
-        self._most = {each.flavor: each.gpus.most for each in outlook.supply}
+        self._most = {supply.flavor: supply.gpus.most for supply in outlook.supply}
         self._hues = hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
@@ -110,7 +109,7 @@ class Drawing:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Flavors that have more than the tree's picture shows."""
+        """Flavors whose capacity exceeds the tree's chart."""
         return tuple(name for name, most in self._most.items() if self.scale.beyond(name, most))
 
     def _branch(self, group: Group, depth: int) -> Branch:
@@ -120,15 +119,15 @@ class Drawing:
             name=group.name,
             depth=depth,
             nobody=", ".join(f"{own} {flavor}" for flavor, (own, _, _) in group.shares.items() if own),
-            guaranteed=", ".join(f"{sure} {flavor}" for flavor, (_, sure, _) in group.shares.items() if sure),
+            guaranteed=", ".join(f"{amount} {flavor}" for flavor, (_, amount, _) in group.shares.items() if amount),
             bars=tuple(self._bounds(group)) if group.parent is not None else (),
             groups=groups,
             teams=teams,
-            count=len(teams) + sum(each.count for each in groups),
+            count=len(teams) + sum(branch.count for branch in groups),
         )
 
     def _below(self, group: Group) -> list[str]:
-        """The teams whose queues are in a group, each followed by those that use its queue."""
+        """Teams whose queues are in a cohort, each followed by the teams that use its queue."""
         users: dict[str, list[str]] = {}
         for team in self._outlook.teams:
             if team.queue != team.name:
@@ -137,32 +136,32 @@ class Drawing:
 
     def _bars(self, name: str) -> Iterator[Bar]:
         team = self._teams[name]
-        for each in team.holdings:
-            through = "" if team.queue == name or each.scheduler == "Volcano" else team.queue
-            yield self._bar(name, each, through)
+        for holding in team.holdings:
+            owner = "" if team.queue == name or holding.scheduler == "Volcano" else team.queue
+            yield self._bar(name, holding, owner)
 
-    def _bar(self, name: str, each: Holding, through: str) -> Bar:
-        used = self._used.get((name, each.flavor, each.scheduler))
-        kept = None if each.guaranteed == 0 or through else not each.lends
-        remark = f"in the queue of {through}" if through else _remark(each.scheduler, kept=kept)
-        said = [
-            f"{name}, {each.flavor}: {each.guaranteed} guaranteed",
-            f"at most {each.limit} of {self._most.get(each.flavor, 0)}",
+    def _bar(self, name: str, holding: Holding, owner: str) -> Bar:
+        used = self._used.get((name, holding.flavor, holding.scheduler))
+        kept = None if holding.guaranteed == 0 or owner else not holding.lends
+        remark = f"uses the queue of {owner}" if owner else _remark(holding.scheduler, kept=kept)
+        parts = [
+            f"{name}, {holding.flavor}: {holding.guaranteed} guaranteed",
+            f"limit {holding.limit} of {self._most.get(holding.flavor, 0)}",
             remark,
             "" if used is None else f"{used} in use",
         ]
         return Bar(
             name=name,
-            flavor=each.flavor,
-            scheduler=each.scheduler,
-            **self._lengths(each.flavor, each.guaranteed, each.limit),
-            used=None if used is None else self.scale.percent(each.flavor, used),
-            ring=each.guaranteed == 0,
+            flavor=holding.flavor,
+            scheduler=holding.scheduler,
+            **self._lengths(holding.flavor, holding.guaranteed, holding.limit),
+            used=None if used is None else self.scale.percent(holding.flavor, used),
+            ring=holding.guaranteed == 0,
             kept=kept,
-            numbers=_numbers(each.guaranteed, each.limit),
-            was=self._was((name, each.flavor, each.scheduler), _numbers(each.guaranteed, each.limit)),
+            numbers=_numbers(holding.guaranteed, holding.limit),
+            was=self._was((name, holding.flavor, holding.scheduler), _numbers(holding.guaranteed, holding.limit)),
             remark=remark,
-            says="; ".join(part for part in said if part),
+            says="; ".join(part for part in parts if part),
         )
 
     def _was(self, key: tuple[str, str, str], now: str) -> str:
@@ -172,11 +171,12 @@ class Drawing:
         return "new" if old is None else f"was {old}" if old != now else ""
 
     def _bounds(self, group: Group) -> Iterator[Bar]:
-        """A group's own bars: where it is guaranteed more than its teams are, or bounded."""
+        """Bars of a cohort that has its own quota or a limit."""
         for flavor, (own, guaranteed, limit) in group.shares.items():
             if not own and limit is None:
                 continue
             most = self._most.get(flavor, 0)
+            bound = f"no limit, capacity {most}" if limit is None else f"limit {limit} of {most}"
             yield Bar(
                 name=group.name,
                 flavor=flavor,
@@ -188,8 +188,8 @@ class Drawing:
                 numbers=_numbers(guaranteed, most if limit is None else limit),
                 was="",
                 remark="",
-                says=f"group {group.name}, {flavor}: {guaranteed} guaranteed, {own} of them for any team in it,"
-                f" {'no bound' if limit is None else f'at most {limit}'} of {most}",
+                says=f"cohort {group.name}, {flavor}: {guaranteed} guaranteed, {own} of them for any of its teams;"
+                f" {bound}",
             )
 
     def _lengths(self, flavor: str, guaranteed: int, limit: int | None) -> _Lengths:
@@ -207,10 +207,10 @@ class Drawing:
 
 def _remark(scheduler: str, *, kept: bool | None) -> str:
     if kept is None:
-        return "nothing guaranteed"
+        return "no guarantee"
     if scheduler == "Volcano":
-        return "Volcano's gangs, kept"
-    return "kept, never lent" if kept else "lent while idle"
+        return "Volcano gangs, never lent"
+    return "never lent" if kept else "lent while idle"
 
 
 def _numbers(guaranteed: int, limit: int) -> str:
@@ -218,18 +218,18 @@ def _numbers(guaranteed: int, limit: int) -> str:
 
 
 def _old(before: StackOutlook) -> dict[tuple[str, str, str], str]:
-    """What each team had of each flavor at the base."""
+    """Numbers of each team, flavor and scheduler at the base."""
     return {
-        (team.name, each.flavor, each.scheduler): _numbers(each.guaranteed, each.limit)
+        (team.name, holding.flavor, holding.scheduler): _numbers(holding.guaranteed, holding.limit)
         for team in before.teams
-        for each in team.holdings
+        for holding in team.holdings
     }
 
 
 def _longest(outlook: StackOutlook) -> dict[str, int]:
-    """The most GPUs that are drawn of each flavor: all that it can have, unless nobody may reach a fraction of it."""
-    reach = {each.flavor: 0 for each in outlook.supply}
-    held = [(each.flavor, each.limit) for team in outlook.teams for each in team.holdings]
+    """GPUs at the right end of each flavor's chart: its capacity, or the highest limit where that is much lower."""
+    reach = {supply.flavor: 0 for supply in outlook.supply}
+    held = [(holding.flavor, holding.limit) for team in outlook.teams for holding in team.holdings]
     bounds = [
         (flavor, max(guaranteed, limit or 0))
         for group in outlook.groups
@@ -238,7 +238,7 @@ def _longest(outlook: StackOutlook) -> dict[str, int]:
     ]
     for flavor, gpus in (*held, *bounds):
         reach[flavor] = max(reach.get(flavor, 0), gpus)
-    most = {each.flavor: each.gpus.most for each in outlook.supply}
+    most = {supply.flavor: supply.gpus.most for supply in outlook.supply}
     return {
         flavor: most.get(flavor, 0) if gpus <= most.get(flavor, 0) <= CUT * gpus or not gpus else gpus
         for flavor, gpus in reach.items()

@@ -1,4 +1,4 @@
-"""How long a GPU is drawn."""
+"""Scale of the charts: chart width per GPU."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,23 +6,23 @@ from typing import Final
 from gpu_tenancy.model.outlook import StackOutlook
 
 HUES: Final = 6
-"""How many colours there are for flavors; the seventh is the first again, so each bar says its flavor in words too."""
+"""Colours for flavors; they repeat after six, so each bar also names its flavor."""
 
 SHORTEST: Final = 8
-"""A flavor whose bar would be shorter than the longest by more than this is drawn at a scale of its own."""
+"""Flavors have separate scales if the longest chart exceeds the shortest by more than this factor."""
 
 CUT: Final = 4
-"""A flavor that has more than so many times what any team may reach is not drawn to its end."""
+"""The chart of a flavor is cut off if its capacity exceeds the highest limit by more than this factor."""
 
 TEXT_WIDTH: Final = 20
-"""Characters of a bar of text."""
+"""Characters of a text bar."""
 
 
 class Scale:
-    """How long a GPU is drawn: in all flavors alike, unless a flavor would be too short to be read.
+    """Chart width per GPU: the same in all flavors, unless a flavor's bars would be too short to read.
 
     Args:
-        longest: the most GPUs that are drawn of each flavor.
+        longest: GPUs at the right end of each flavor's chart.
     """
 
     def __init__(self, longest: Mapping[str, int]) -> None:
@@ -32,24 +32,24 @@ class Scale:
         self._most = most
 
     def beyond(self, flavor: str, gpus: int) -> bool:
-        """Whether that many GPUs reach out of the picture."""
+        """Whether that many GPUs exceed the chart."""
         return gpus > (self._most if self.common else self._longest.get(flavor, 1))
 
     def percent(self, flavor: str, gpus: int) -> float:
-        """How far to the right that many GPUs reach."""
+        """Horizontal position of that many GPUs, in percent."""
         most = self._most if self.common else self._longest.get(flavor, 1)
         return round(min(100.0, 100 * gpus / most), 2)
 
 
 def hues(outlook: StackOutlook) -> dict[str, int]:
-    """The colour of each flavor, from 0."""
-    return {each.flavor: index % HUES for index, each in enumerate(outlook.supply)}
+    """Index of each flavor's colour, from 0."""
+    return {supply.flavor: index % HUES for index, supply in enumerate(outlook.supply)}
 
 
 def text_bar(guaranteed: int, limit: int, most: int, width: int = TEXT_WIDTH) -> str:
-    """A bar of text: █ guaranteed, ▒ may be borrowed, · the rest of the flavor.
+    """A text bar: █ guaranteed, ▒ may borrow, · other capacity of the flavor.
 
-    What is not nothing is at least one character long.
+    Each part above 0 has at least one character.
     """
     whole = max(most, limit, 1)
     solid = _characters(guaranteed, whole, width)

@@ -1,4 +1,4 @@
-"""The picture of promises against supply."""
+"""Chart of guarantees and limits against capacity."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,16 +10,17 @@ from gpu_tenancy.model.outlook import StackOutlook, Supply
 
 @dataclass(frozen=True, slots=True)
 class Tank:
-    """A flavor's promises against its supply.
+    """Guarantees and limits of a flavor against its capacity.
 
     Attributes:
-        sure: where the GPUs of the nodes that are always there end.
-        rail: where the most GPUs end.
-        solid: where the guarantees end.
-        tick: where the limits end.
+        sure: end of the GPUs that are always available.
+        rail: end of the maximum capacity.
+        solid: end of the guarantees.
+        tick: position of the sum of limits.
         numbers: `16 of 16`.
-        remark: what of it is not always there, or not at all.
-        over: more is guaranteed than there can be.
+        remark: guaranteed GPUs that depend on autoscaling or exceed the capacity.
+        over: whether the guarantees exceed the capacity.
+        says: text alternative of the chart.
     """
 
     flavor: str
@@ -35,29 +36,29 @@ class Tank:
 
 
 def tanks(outlook: StackOutlook) -> Iterator[Tank]:
-    """One for each flavor, in percent of the picture's width."""
-    scale = Scale({each.flavor: max(each.gpus.most, each.limits, each.guaranteed) for each in outlook.supply})
+    """One chart for each flavor, in percent of its width."""
+    scale = Scale({supply.flavor: max(supply.gpus.most, supply.limits, supply.guaranteed) for supply in outlook.supply})
     colours = hues(outlook)
-    for each in outlook.supply:
-        remark = _remark(each)
-        said = f"{each.flavor}: {each.guaranteed} guaranteed of {span(each.gpus)}, limits {each.limits}"
+    for supply in outlook.supply:
+        remark = _remark(supply)
+        numbers = f"{supply.guaranteed} guaranteed of {span(supply.gpus)}, sum of limits {supply.limits}"
         yield Tank(
-            flavor=each.flavor,
-            hue=colours[each.flavor],
-            sure=scale.percent(each.flavor, each.gpus.least),
-            rail=scale.percent(each.flavor, each.gpus.most),
-            solid=scale.percent(each.flavor, each.guaranteed),
-            tick=scale.percent(each.flavor, each.limits),
-            numbers=f"{each.guaranteed} of {span(each.gpus)} · limits {each.limits}",
+            flavor=supply.flavor,
+            hue=colours[supply.flavor],
+            sure=scale.percent(supply.flavor, supply.gpus.least),
+            rail=scale.percent(supply.flavor, supply.gpus.most),
+            solid=scale.percent(supply.flavor, supply.guaranteed),
+            tick=scale.percent(supply.flavor, supply.limits),
+            numbers=f"{supply.guaranteed} of {span(supply.gpus)} · sum of limits {supply.limits}",
             remark=remark,
-            over=each.guaranteed > each.gpus.most,
-            says=f"{said}; {remark}" if remark else said,
+            over=supply.guaranteed > supply.gpus.most,
+            says=f"{supply.flavor}: {numbers}; {remark}" if remark else f"{supply.flavor}: {numbers}",
         )
 
 
-def _remark(each: Supply) -> str:
-    if each.guaranteed > each.gpus.most:
-        return f"{each.guaranteed - each.gpus.most} guaranteed more than there are"
-    if each.guaranteed > each.gpus.least:
-        return f"{each.guaranteed - each.gpus.least} on nodes that come when asked for"
+def _remark(supply: Supply) -> str:
+    if supply.guaranteed > supply.gpus.most:
+        return f"guarantees exceed capacity by {supply.guaranteed - supply.gpus.most}"
+    if supply.guaranteed > supply.gpus.least:
+        return f"{supply.guaranteed - supply.gpus.least} guaranteed GPUs depend on autoscaling"
     return ""

@@ -1,4 +1,4 @@
-"""What the page and the comment are made of: tables of words, each cell beside what it was before."""
+"""Tables and key figures of the page and the comment, with the values at the base."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from gpu_tenancy.model.outlook.costs import HOURS, Cost
 from gpu_tenancy.model.outlook.shares import Holding, Span
 
 UNKNOWN: Final = "unknown"
-"""What is said of a price that nobody knows; never 0."""
+"""Text for a missing price, which is never shown as 0."""
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; numbers are set to the right."""
+    """Heading of a column; numbers are aligned to the right."""
 
     title: str
     number: bool = False
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is shown, what it was before where that is something else, and whether it is good or bad news."""
+    """A value, its previous value where it changed, and its tone."""
 
     text: str
     was: str = ""
@@ -35,12 +35,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table.
+    """A row of a table.
 
     Attributes:
-        team: whom it is about, by which a reader finds it; empty where it is about all.
-        fresh: it was not there before.
-        sums: it adds the others up.
+        team: team of the row, for the search; empty for a total.
+        fresh: whether the base does not have the row.
+        sums: whether the row is a total.
     """
 
     cells: tuple[Cell, ...]
@@ -51,12 +51,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows that are the same where their first cells are.
+    """A table whose rows are identified by their first cells.
 
     Attributes:
-        name: in links, such as `cost-by-team`.
-        keys: how many cells say what a row is about.
-        gone: what rows were about that are no more.
+        name: id in links, such as `cost-by-team`.
+        keys: number of cells that identify a row.
+        gone: labels of rows that only the base has.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One number of a table that is another than before; empty where there is none."""
+    """One changed value of a table; an absent side is empty."""
 
     table: str
     about: str
@@ -80,10 +80,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that everyone wants to see first.
+    """A key figure at the top of a review.
 
     Attributes:
-        change: since the base, with its sign; empty without a base.
+        change: signed difference to the base; empty without a base.
     """
 
     label: str
@@ -95,29 +95,29 @@ class Figure:
 
 
 def row(*texts: object, team: str = "", sums: bool = False) -> Row:
-    """A row of plain words."""
+    """A row of cells or plain values."""
     cells = tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts)
     return Row(cells, team=team, sums=sums)
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Headings; those that end in `#` are of numbers."""
+    """Columns by title; a title that ends in `#` marks a column of numbers."""
     return tuple(Column(title.removesuffix("#"), title.endswith("#")) for title in titles)
 
 
 def about(table: Table, line: Row) -> tuple[str, ...]:
-    """What a row is about."""
+    """The cells that identify a row."""
     return tuple(cell.text for cell in line.cells[: table.keys])
 
 
 def compared(now: Table, before: Table | None) -> Table:
-    """A table in which each cell knows what it was; without a base, as it is."""
+    """A table with the base's values in its cells; unchanged without a base."""
     if before is None:
         return now
-    old = {about(before, each): each for each in before.rows}
-    rows = tuple(_beside(each, old.get(about(now, each))) for each in now.rows)
-    left = old.keys() - {about(now, each) for each in now.rows}
-    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in left))
+    old = {about(before, line): line for line in before.rows}
+    rows = tuple(_beside(line, old.get(about(now, line))) for line in now.rows)
+    removed = old.keys() - {about(now, line) for line in now.rows}
+    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in removed))
 
 
 def _beside(now: Row, old: Row | None) -> Row:
@@ -128,18 +128,18 @@ def _beside(now: Row, old: Row | None) -> Row:
 
 
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
-    """All that changed in compared tables, in their order: rows that went, that came, and cells."""
+    """Removed rows, new rows and changed values of compared tables, in their order."""
     for table in tables:
         for gone in table.gone:
-            yield Difference(table.title, gone, "", "there", "gone")
+            yield Difference(table.title, gone, "", "present", "removed")
         for line in table.rows:
             label = ", ".join(about(table, line))
             if line.fresh:
-                said = ", ".join(
+                values = ", ".join(
                     f"{column.title} {cell.text}"
                     for column, cell in list(zip(table.columns, line.cells, strict=True))[table.keys :]
                 )
-                yield Difference(table.title, label, "", "", said or "new")
+                yield Difference(table.title, label, "", "", values or "new")
                 continue
             for column, cell in zip(table.columns, line.cells, strict=True):
                 if cell.was:
@@ -147,29 +147,29 @@ def differences(tables: Iterable[Table]) -> Iterator[Difference]:
 
 
 def span(amount: Span) -> str:
-    """From the least to the most, or one number where both are the same."""
+    """A range, or one number where both ends are equal."""
     return str(amount.least) if amount.least == amount.most else f"{amount.least}{DASH}{amount.most}"
 
 
 def share(part: int, whole: int) -> str:
-    """A part in percent; words where there is no whole."""
+    """A part in percent; a text where the whole is 0."""
     if whole == 0:
-        return DASH if part == 0 else "none there"
-    return f"{round(100 * part / whole)} %"
+        return DASH if part == 0 else "no capacity"
+    return f"{round(100 * part / whole)}%"
 
 
 def hourly(amount: float | None) -> str:
-    """US dollars an hour, to the cent."""
+    """US dollars per hour, with cents."""
     return UNKNOWN if amount is None else f"${amount:,.2f}"
 
 
 def monthly(amount: float | None) -> str:
-    """US dollars a month, to the dollar."""
+    """US dollars per month, in whole dollars."""
     return UNKNOWN if amount is None else f"${round(amount):,}"
 
 
 def short(amount: float) -> str:
-    """`$151k`: an amount that one remembers."""
+    """A rounded amount: `$151k`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if round(amount / size, 1) >= 1:
             scaled = amount / size
@@ -181,49 +181,49 @@ _THREE_DIGITS = 100
 
 
 def own(team: TeamOutlook) -> Iterator[Holding]:
-    """What a team holds itself, not through the queue of another that is counted there."""
-    return (each for each in team.holdings if each.scheduler == "Volcano" or team.queue == team.name)
+    """A team's GPUs without those of another team's queue, which are counted there."""
+    return (holding for holding in team.holdings if holding.scheduler == "Volcano" or team.queue == team.name)
 
 
 def known(outlook: StackOutlook) -> Cost:
-    """A month of all that has a price: what it costs at least."""
-    prices = {each.flavor: each.price for each in outlook.supply}
-    held = [(prices.get(each.flavor) or 0.0, each) for team in outlook.teams for each in own(team)]
+    """Monthly cost of the GPUs that have a price, a lower bound."""
+    prices = {supply.flavor: supply.price for supply in outlook.supply}
+    held = [(prices.get(holding.flavor) or 0.0, holding) for team in outlook.teams for holding in own(team)]
     return Cost(
-        sum(price * each.guaranteed * HOURS for price, each in held),
-        sum(price * each.limit * HOURS for price, each in held),
+        sum(price * holding.guaranteed * HOURS for price, holding in held),
+        sum(price * holding.limit * HOURS for price, holding in held),
     )
 
 
 def key_figures(review: Review) -> tuple[Figure, ...]:
-    """GPUs and dollars, guaranteed and at the limits, with what changed."""
+    """GPUs and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
-    most = sum(each.gpus.most for each in now.supply)
+    most = sum(supply.gpus.most for supply in now.supply)
     return (
         _guaranteed(now, before, most),
         Figure(
-            "at most",
+            "limits",
             f"{_sum(now, 'limits'):,}",
             f"of {most:,}",
-            "GPUs, all limits together",
+            "GPUs, sum of all limits",
             _moved(before and _sum(before, "limits"), _sum(now, "limits")),
         ),
-        _cost("a month, guaranteed", "guaranteed", now, before),
-        _cost("a month, at the limits", "limit", now, before),
+        _cost("monthly cost, guarantees", "guaranteed", now, before),
+        _cost("monthly cost, limits", "limit", now, before),
     )
 
 
 def _guaranteed(now: StackOutlook, before: StackOutlook | None, most: int) -> Figure:
     amount = _sum(now, "guaranteed")
-    over = [each.flavor for each in now.supply if each.guaranteed > each.gpus.most]
-    scarce = [each.flavor for each in now.supply if each.guaranteed > each.gpus.least]
+    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.most]
+    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.least]
     note = (
-        f"GPUs; more {', '.join(over)} than there are"
+        f"GPUs; capacity exceeded: {', '.join(over)}"
         if over
-        else f"GPUs; {', '.join(scarce)} on nodes that come when asked for"
-        if scarce
-        else "GPUs, on nodes that are always there"
+        else f"GPUs; depends on autoscaling: {', '.join(autoscaled)}"
+        if autoscaled
+        else "GPUs, always available"
     )
     tone: Tone = "bad" if over else "good"
     return Figure(
@@ -232,7 +232,7 @@ def _guaranteed(now: StackOutlook, before: StackOutlook | None, most: int) -> Fi
 
 
 def _sum(outlook: StackOutlook, field: str) -> int:
-    return sum(getattr(each, field) for each in outlook.supply)
+    return sum(getattr(supply, field) for supply in outlook.supply)
 
 
 def _moved(was: int | None, now: int) -> str:
@@ -243,7 +243,7 @@ def _moved(was: int | None, now: int) -> str:
 
 def _cost(label: str, field: str, now: StackOutlook, before: StackOutlook | None) -> Figure:
     amount = getattr(total(now), field)
-    note = "US dollars, all teams together" if amount is not None else f"at least {short(getattr(known(now), field))}"
+    note = "USD, all teams" if amount is not None else f"at least {short(getattr(known(now), field))}"
     return Figure(
         label,
         UNKNOWN if amount is None else short(amount),

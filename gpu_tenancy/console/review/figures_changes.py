@@ -1,4 +1,4 @@
-"""What changes, by whom it concerns: those that lose something first."""
+"""Changes by group; groups with deletions or replacements come first."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ DONE: Final[dict[Action, str]] = {
     "delete": "deleted",
     "replace": "replaced",
     "create": "created",
-    "update": "changed",
+    "update": "updated",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeLine:
-    """One resource that changes, or several of a kind that come or go.
+    """One updated resource, or several of a kind that are created or deleted.
 
     Attributes:
-        remark: where the files and Pulumi's own preview differ.
+        remark: difference between the files and Pulumi's preview.
     """
 
     action: Action
@@ -32,12 +32,12 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """All changes that concern one team, pool or part of the platform.
+    """All changes of one team, pool or part of the platform.
 
     Attributes:
-        where: its place in the stack's file; empty where that is not known.
-        team: its name, where it is a team.
-        loses: something of it is deleted or replaced.
+        where: file and line in the stack; empty where unknown.
+        team: name of the team; empty for other groups.
+        loses: whether a resource is deleted or replaced.
     """
 
     name: str
@@ -49,21 +49,21 @@ class ChangeGroup:
 
 
 def tally(changes: Iterable[Change]) -> str:
-    """`1 deleted, 6 changed`, the worst first; `nothing changes`."""
-    actions = [each.action for each in changes]
+    """`1 deleted, 6 updated`, deletions first; `no changes`."""
+    actions = [change.action for change in changes]
     parts = [f"{actions.count(action)} {DONE[action]}" for action in ACTIONS if action in actions]
-    return ", ".join(parts) or "nothing changes"
+    return ", ".join(parts) or "no changes"
 
 
 def shown(review: Review) -> tuple[Change, ...]:
-    """The changes that count: what Pulumi's own preview says where there is one, else what the files say."""
+    """Changes from Pulumi's preview where there is one, else from the files."""
     return review.real.changes if review.real else review.changes
 
 
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
-    """The changes by group: where something is deleted or replaced first, then by name.
+    """Changes by group: those with deletions or replacements first, then by name.
 
-    Where Pulumi's own preview was given, what it says counts, and what the files alone say is kept beside it.
+    Changes of Pulumi's preview take precedence; a remark tells where the files differ.
     """
     overlaid = _overlaid(review)
     names = dict.fromkeys(change.group for change, _ in overlaid)
@@ -72,26 +72,27 @@ def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
     }
     ordered = sorted(names, key=lambda name: (min(worst[name], ACTIONS.index("create")), name))
     return tuple(
-        _group(name, [each for each in overlaid if each[0].group == name], review.where.get(name, ""))
+        _group(name, [pair for pair in overlaid if pair[0].group == name], review.where.get(name, ""))
         for name in ordered
     )
 
 
 def _overlaid(review: Review) -> list[tuple[Change, str]]:
     if review.real is None:
-        return [(each, "") for each in review.changes]
-    real = {each.urn: each for each in review.real.changes}
-    files = {each.urn: each for each in review.changes}
-    found = [(each, _remark(each, files.get(each.urn), review)) for each in review.real.changes]
-    return found + [(each, "Pulumi's preview leaves it as it is") for each in review.changes if each.urn not in real]
+        return [(change, "") for change in review.changes]
+    real = {change.urn for change in review.real.changes}
+    files = {change.urn: change for change in review.changes}
+    previewed = [(change, _remark(change, files.get(change.urn), review)) for change in review.real.changes]
+    unchanged = [change for change in review.changes if change.urn not in real]
+    return previewed + [(change, "unchanged in the Pulumi preview") for change in unchanged]
 
 
 def _remark(real: Change, files: Change | None, review: Review) -> str:
     if review.comparison is None:
         return ""
     if files is None:
-        return "seen by Pulumi's preview alone: what is deployed is not the base"
-    return "" if files.action == real.action else f"by the files alone: {DONE[files.action]}"
+        return "only in the Pulumi preview: the deployed state differs from the base"
+    return "" if files.action == real.action else f"in the files: {DONE[files.action]}"
 
 
 def _group(name: str, overlaid: list[tuple[Change, str]], where: str) -> ChangeGroup:
@@ -106,13 +107,13 @@ def _group(name: str, overlaid: list[tuple[Change, str]], where: str) -> ChangeG
         key = (order, change.kind, remark)
         names = (*lines[key].names, change.name) if key in lines else (change.name,)
         lines[key] = ChangeLine(change.action, change.kind, names, (), remark)
-    ordered = sorted([*lines.items(), *single], key=lambda each: each[0])
+    ordered = sorted([*lines.items(), *single], key=lambda item: item[0])
     team = name.removeprefix("team ") if name.startswith("team ") else ""
     return ChangeGroup(
         name,
         where,
         tally(change for change, _ in overlaid),
-        tuple(each for _, each in ordered),
+        tuple(line for _, line in ordered),
         team,
         loses=any(change.action in {"delete", "replace"} for change, _ in overlaid),
     )

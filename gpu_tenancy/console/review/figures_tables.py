@@ -1,4 +1,4 @@
-"""The tables of the report, made of what a stack comes to."""
+"""The tables of a review, made from the stack summary."""
 
 from collections.abc import Iterator
 
@@ -23,12 +23,12 @@ from gpu_tenancy.model.outlook import Group, Serving, StackOutlook, Supply, Team
 from gpu_tenancy.model.outlook.costs import HOURS
 from gpu_tenancy.model.outlook.shares import Span
 
-NO_BOUND = "no bound"
-_CLIENTS = {"cluster": "any pod of the cluster", "team": "its own pods"}
+NO_BOUND = "no limit"
+_CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 
 def tables(review: Review) -> dict[str, Table]:
-    """All tables by their names, each cell beside what it was at the base."""
+    """All tables by name, with the values at the base."""
     before = review.comparison.before if review.comparison else None
     old = {table.name: table for table in _all(before)} if before else {}
     return {table.name: compared(table, old.get(table.name)) for table in _all(review.now)}
@@ -47,7 +47,7 @@ def _all(outlook: StackOutlook) -> Iterator[Table]:
 
 
 def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
-    """Who admits a team's work, and through whose queue."""
+    """The scheduler that admits a team's workloads, and the queue where it is another team's."""
     if scheduler == "Volcano" or team.queue == team.name:
         return scheduler
     return f"{scheduler}, queue of {team.queue}"
@@ -57,20 +57,20 @@ def _promises(outlook: StackOutlook) -> Table:
     rows = [
         row(
             team.name,
-            each.flavor,
-            scheduled_by(team, each.scheduler),
-            team.cohort if each.scheduler == "Kueue" else DASH,
-            each.guaranteed,
-            each.limit,
-            each.limit - each.guaranteed,
-            "yes" if each.lends else "no",
+            holding.flavor,
+            scheduled_by(team, holding.scheduler),
+            team.cohort if holding.scheduler == "Kueue" else DASH,
+            holding.guaranteed,
+            holding.limit,
+            holding.limit - holding.guaranteed,
+            "yes" if holding.lends else "no",
             team=team.name,
         )
         for team in outlook.teams
-        for each in team.holdings
+        for holding in team.holdings
     ]
-    heads = columns("team", "flavor", "by", "group", "guaranteed#", "limit#", "may borrow#", "lends")
-    return Table("promises", "Promises", heads, tuple(rows), keys=3)
+    heads = columns("team", "flavor", "scheduler", "cohort", "guaranteed#", "limit#", "may borrow#", "lends")
+    return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
 
 
 def _groups(outlook: StackOutlook) -> Table:
@@ -87,12 +87,12 @@ def _groups(outlook: StackOutlook) -> Table:
         for flavor, (own_, guaranteed, limit) in group.shares.items()
         if own_ or guaranteed or limit
     ]
-    heads = columns("group", "flavor", "in", "its own#", "guaranteed#", "limit#")
-    return Table("groups", "Groups", heads, tuple(rows), keys=2)
+    heads = columns("cohort", "flavor", "parent", "own quota#", "guaranteed#", "limit#")
+    return Table("groups", "Cohorts", heads, tuple(rows), keys=2)
 
 
 def downwards(outlook: StackOutlook) -> Iterator[Group]:
-    """The groups, the root first and each before those in it."""
+    """The cohorts, parents before children."""
     known = {group.name: group for group in outlook.groups}
     todo = [outlook.root]
     while todo:
@@ -105,36 +105,36 @@ def _supply(outlook: StackOutlook) -> Table:
     heads = columns(
         "flavor",
         "model",
-        "asked for as",
+        "resource",
         "GPUs#",
         "guaranteed#",
-        "of least#",
-        "of most#",
-        "nobody's#",
-        "limits#",
-        "limits of least#",
-        "limits of most#",
-        "a GPU-hour#",
+        "guaranteed, % of min#",
+        "guaranteed, % of max#",
+        "unassigned#",
+        "sum of limits#",
+        "limits, % of min#",
+        "limits, % of max#",
+        "price per GPU-hour#",
     )
-    return Table("supply", "Promises against supply", heads, tuple(_flavor(each) for each in outlook.supply))
+    return Table("supply", "Guarantees and capacity", heads, tuple(_flavor(supply) for supply in outlook.supply))
 
 
-def _flavor(each: Supply) -> Row:
-    least, most = each.gpus.least, each.gpus.most
-    over = each.guaranteed > most
+def _flavor(supply: Supply) -> Row:
+    least, most = supply.gpus.least, supply.gpus.most
+    over = supply.guaranteed > most
     return row(
-        each.flavor,
-        each.product or DASH,
-        each.resource,
-        span(each.gpus),
-        Cell(str(each.guaranteed), tone="bad" if over else None),
-        share(each.guaranteed, least),
-        Cell(share(each.guaranteed, most), tone="bad" if over else None),
-        max(0, most - each.guaranteed),
-        each.limits,
-        share(each.limits, least),
-        share(each.limits, most),
-        _hour(each.price),
+        supply.flavor,
+        supply.product or DASH,
+        supply.resource,
+        span(supply.gpus),
+        Cell(str(supply.guaranteed), tone="bad" if over else None),
+        share(supply.guaranteed, least),
+        Cell(share(supply.guaranteed, most), tone="bad" if over else None),
+        max(0, most - supply.guaranteed),
+        supply.limits,
+        share(supply.limits, least),
+        share(supply.limits, most),
+        _hour(supply.price),
     )
 
 
@@ -143,7 +143,7 @@ def _pools(outlook: StackOutlook) -> Table:
         row(
             pool.name,
             pool.flavor,
-            pool.machine or "described in the stack",
+            pool.machine or "custom",
             pool.capacity,
             span(pool.nodes),
             span(Span(pool.nodes.least * pool.gpus, pool.nodes.most * pool.gpus)) if pool.gpus else DASH,
@@ -157,12 +157,12 @@ def _pools(outlook: StackOutlook) -> Table:
         "pool",
         "flavor",
         "machine",
-        "bought",
+        "capacity type",
         "nodes#",
         "GPUs#",
-        "a node-hour#",
-        "a month, least nodes#",
-        "a month, most nodes#",
+        "price per node-hour#",
+        "monthly, min nodes#",
+        "monthly, max nodes#",
     )
     return Table("pools", "Node pools", heads, tuple(rows))
 
@@ -176,7 +176,7 @@ def _month(hour: float | None) -> Cell:
 
 
 def money(amount: float | None) -> Cell:
-    """Dollars a month; what is unknown stands out."""
+    """US dollars per month; an unknown amount is highlighted."""
     return Cell(monthly(amount), tone="notice" if amount is None else None)
 
 
@@ -184,19 +184,19 @@ def _busy(outlook: StackOutlook) -> Table:
     rows = [
         row(
             team.name,
-            each.flavor,
-            scheduled_by(team, each.scheduler),
-            each.guaranteed,
-            span(each.busy),
-            each.alone,
-            each.back or DASH,
+            holding.flavor,
+            scheduled_by(team, holding.scheduler),
+            holding.guaranteed,
+            span(holding.busy),
+            holding.alone,
+            holding.back or DASH,
             team=team.name,
         )
         for team in outlook.teams
-        for each in team.holdings
+        for holding in team.holdings
     ]
-    heads = columns("team", "flavor", "by", "guaranteed#", "all busy#", "alone#", "gets its own back")
-    return Table("teams", "What each team gets", heads, tuple(rows), keys=3)
+    heads = columns("team", "flavor", "scheduler", "guaranteed#", "everyone busy#", "alone#", "reclaims")
+    return Table("teams", "GPUs available to each team", heads, tuple(rows), keys=3)
 
 
 def _team_costs(outlook: StackOutlook) -> Table:
@@ -208,49 +208,49 @@ def _team_costs(outlook: StackOutlook) -> Table:
     ]
     all_ = total(outlook)
     rows.append(row("all teams", "", money(all_.guaranteed), money(all_.limit), sums=True))
-    heads = columns("team", "cost centre", "guaranteed#", "at the limit#")
-    return Table("cost-by-team", "Cost, by team", heads, tuple(rows))
+    heads = columns("team", "cost center", "guaranteed#", "at limit#")
+    return Table("cost-by-team", "Monthly cost by team", heads, tuple(rows))
 
 
 def _center_costs(outlook: StackOutlook) -> Table:
     rows = [row(name, money(cost.guaranteed), money(cost.limit)) for name, cost in sorted(outlook.cost_centers.items())]
-    heads = columns("cost centre", "guaranteed#", "at the limit#")
-    return Table("cost-by-centre", "Cost, by cost centre", heads, tuple(rows))
+    heads = columns("cost center", "guaranteed#", "at limit#")
+    return Table("cost-by-centre", "Monthly cost by cost center", heads, tuple(rows))
 
 
 def _serving(outlook: StackOutlook) -> Table:
-    heads = columns("team", "server", "flavor", "GPUs each#", "replicas#", "surge#", "peak#", "limit#", "room#")
-    return Table("serving", "Serving", heads, tuple(_server(each) for each in outlook.serving), keys=2)
+    heads = columns("team", "server", "flavor", "GPUs per pod#", "replicas#", "surge#", "peak#", "limit#", "headroom#")
+    return Table("serving", "Serving", heads, tuple(_server(server) for server in outlook.serving), keys=2)
 
 
-def _server(each: Serving) -> Row:
-    room = each.limit - each.peak
+def _server(server: Serving) -> Row:
+    headroom = server.limit - server.peak
     return row(
-        each.team,
-        each.name,
-        each.flavor,
-        each.gpus,
-        span(each.replicas),
-        each.surge,
-        each.peak,
-        each.limit,
-        Cell(str(room).replace("-", MINUS), tone="bad" if room < 0 else None),
-        team=each.team,
+        server.team,
+        server.name,
+        server.flavor,
+        server.gpus,
+        span(server.replicas),
+        server.surge,
+        server.peak,
+        server.limit,
+        Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
+        team=server.team,
     )
 
 
 def _access(outlook: StackOutlook) -> Table:
     rows = [
         row(
-            each.team,
-            each.owner,
-            each.pod_security,
-            _CLIENTS.get(each.clients, each.clients),
-            ", ".join(each.egress) or "nowhere",
-            ", ".join(f"{name} ({bucket})" for name, bucket in sorted(each.datasets.items())) or "none",
-            team=each.team,
+            access.team,
+            access.owner,
+            access.pod_security,
+            _CLIENTS.get(access.clients, access.clients),
+            ", ".join(access.egress) or "none",
+            ", ".join(f"{name} ({bucket})" for name, bucket in sorted(access.datasets.items())) or "none",
+            team=access.team,
         )
-        for each in outlook.access
+        for access in outlook.access
     ]
-    heads = columns("team", "owner", "pod security", "its servers are called by", "HTTPS to", "datasets")
+    heads = columns("team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets")
     return Table("access", "Access", heads, tuple(rows))

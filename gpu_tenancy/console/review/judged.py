@@ -1,10 +1,10 @@
-"""What policy packs say of a stack, as a review shows it."""
+"""Results of policy packs, as a review shows them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gpu_tenancy.console.offline.render import Rendered
-from gpu_tenancy.console.policies.findings import Finding, Kind, by_weight
+from gpu_tenancy.console.policies.findings import Finding, Kind, Outcome, by_weight
 from gpu_tenancy.console.policies.judging import PackChoice, judge
 from gpu_tenancy.console.review.changes import kind_of, name_of
 from gpu_tenancy.console.review.review import RuleLine, Rules
@@ -18,28 +18,26 @@ _OUTCOMES: Final[Mapping[Kind, str]] = {
 
 
 def judged(rendered: Rendered, chosen: Sequence[PackChoice]) -> Rules:
-    """Asks policy packs, and puts first what refuses a deployment.
+    """Evaluates policy packs; mandatory violations come first.
 
     Raises:
-        ConsoleError: a pack does not start or answer, or its configuration is wrong.
+        ConsoleError: a pack fails or its configuration is invalid.
     """
-    found = judge(rendered, chosen)
-    findings = by_weight([each for pack in found for each in pack.findings])
-    places = {one.urn: f"{kind_of(one)} {name_of(one)}" for one in rendered.registrations}
-    said = {(each.pack, each.rule) for each in findings}
+    packs = judge(rendered, chosen)
+    findings = by_weight([finding for pack in packs for finding in pack.findings])
+    places = {
+        registration.urn: f"{kind_of(registration)} {name_of(registration)}" for registration in rendered.registrations
+    }
+    not_passed = {(finding.pack, finding.rule) for finding in findings}
     return Rules(
-        lines=tuple(_line(each, places.get(each.urn, "the stack")) for each in findings),
-        held=sum(pack.rules for pack in found) - len(said),
-        packs=tuple(f"{pack.pack} {pack.version}" for pack in found),
+        lines=tuple(_line(finding, places.get(finding.urn, "the stack")) for finding in findings),
+        held=sum(pack.rules for pack in packs) - len(not_passed),
+        packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
     )
 
 
-_UNKNOWN: Final = ": cannot be told, since "
-"""How our own packs say that a preview cannot know a value; the protocol has no word for it."""
-
-
 def _line(finding: Finding, place: str) -> RuleLine:
-    unknown = finding.kind == "advice" and _UNKNOWN in finding.message
+    unknown = finding.outcome is Outcome.UNKNOWN
     return RuleLine(
         pack=finding.pack,
         rule=finding.rule,

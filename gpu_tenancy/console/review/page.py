@@ -1,4 +1,4 @@
-"""The report: one HTML page that is complete in itself."""
+"""The report: one self-contained HTML page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from gpu_tenancy.console.review.figures_changes import DONE, change_groups, show
 from gpu_tenancy.console.review.figures_tables import tables
 from gpu_tenancy.console.review.pages import environment, policy
 from gpu_tenancy.console.review.review import Review, Tone
-from gpu_tenancy.console.show import changes
+from gpu_tenancy.console.show import changes, waiting
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.outlook import StackOutlook
 
 FOLD: Final = 30
-"""Rows and teams beyond which a table, or a group, is folded."""
+"""Rows and teams beyond which a table or cohort starts collapsed."""
 
 SEARCH: Final = 12
-"""Teams beyond which there is a box to find one; a page with fewer has no script at all."""
+"""Teams beyond which the page has a search box; a smaller page has no script."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What stands on top: the verdict, or on a running platform whether its promises hold."""
+class Top:
+    """The top of the page: the verdict, or the result of the checks on a running platform."""
 
     tone: Tone
     title: str
@@ -33,14 +33,17 @@ class Said:
 
 
 def page(review: Review, outcome: Outcome | None = None) -> str:
-    """The whole report: loads nothing from anywhere, in light and dark, on paper, by keyboard; the same for the same.
+    """The report as HTML. It loads no external content; the same input gives the same bytes.
 
     Args:
-        review: of the stack.
-        outcome: what `tenancy up` saw on a running platform; its proofs then come first.
+        review: the review.
+        outcome: result of `tenancy up`; its proofs are shown first.
     """
     templates = environment()
-    used = {(each.team, each.flavor, each.queue): each.used for each in outcome.summary.holdings} if outcome else None
+    used = None
+    if outcome:
+        holdings = outcome.summary.holdings
+        used = {(holding.team, holding.flavor, holding.queue): holding.used for holding in holdings}
     drawing = Drawing(review.now, review.comparison.before if review.comparison else None, used)
     all_ = tables(review)
     search = len(review.now.teams) > SEARCH
@@ -48,7 +51,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         review=review,
         now=review.now,
         outcome=outcome,
-        said=_said(review, outcome),
+        top=_top(review, outcome),
         figures=key_figures(review),
         tree=drawing.tree,
         tanks=list(tanks(review.now)),
@@ -61,115 +64,118 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         searchable={team.name: _words(review.now, team.name) for team in review.now.teams},
         search=search,
         policy=policy(templates.get_template("filter.js").render() if search else ""),
-        price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No price is known",
+        price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No prices available",
         unpriced=[pool.name for pool in review.now.pools if pool.node_price is None],
         folded=_folded,
         fold=FOLD,
         few=SEARCH,
         running=_running(outcome) if outcome else (),
         applied=changes(outcome) if outcome else "",
+        waiting=waiting(outcome.summary) if outcome else "",
         sections=_sections(review, outcome),
         done=DONE,
     )
 
 
-def _said(review: Review, outcome: Outcome | None) -> Said:
+def _top(review: Review, outcome: Outcome | None) -> Top:
     verdict = review.verdict
     if outcome is None:
-        return Said(verdict.tone, verdict.title, verdict.sentences)
-    held = sum(1 for proof in outcome.proofs if proof.holds)
+        return Top(verdict.tone, verdict.title, verdict.sentences)
+    passed = sum(1 for proof in outcome.proofs if proof.holds)
     sentences = [
-        f"{held} of {len(outcome.proofs)} promises put to the test on the running platform hold.",
-        *(f"{pod} runs on a node of another model than it asked for." for pod in outcome.summary.astray),
+        f"{passed} of {len(outcome.proofs)} checks passed on the running platform",
+        *(f"{pod} runs on a node with a different GPU model than requested" for pod in outcome.summary.astray),
         verdict.line,
     ]
-    title = "Every promise holds" if outcome.holds else "A promise is broken"
-    return Said("good" if outcome.holds else "bad", title, tuple(sentences))
+    title = "All checks passed" if outcome.holds else "Checks failed"
+    return Top("good" if outcome.holds else "bad", title, tuple(sentences))
 
 
 def _words(outlook: StackOutlook, name: str) -> str:
-    """By what a reader may look for a team."""
-    team = next(each for each in outlook.teams if each.name == name)
-    flavors = " ".join(dict.fromkeys(each.flavor for each in team.holdings))
+    """Text in which the search box looks for a team."""
+    team = next(team for team in outlook.teams if team.name == name)
+    flavors = " ".join(dict.fromkeys(holding.flavor for holding in team.holdings))
     return f"{team.name} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
 
 
 def _sections(review: Review, outcome: Outcome | None) -> list[tuple[str, str]]:
-    """Links to what is on the page, in its order."""
+    """Ids and titles of the page's sections, in order."""
     return [
         *([("running", "Running platform")] if outcome else []),
-        ("promises", "Promises"),
-        ("supply", "Supply"),
+        ("promises", "Guarantees"),
+        ("supply", "Capacity"),
         ("teams", "Teams"),
         ("cost-by-team", "Cost"),
         ("serving", "Serving"),
         ("access", "Access"),
-        ("rules", "Rules"),
-        *([("changes", "Before and after")] if review.comparison or review.real else []),
+        ("rules", "Policies"),
+        *([("changes", "Changes")] if review.comparison or review.real else []),
     ]
 
 
 def _folded(branch: Branch, whole: int) -> bool:
-    """Whether a group of the tree starts folded: in a large stack, one with many teams of its own."""
+    """Whether a cohort starts collapsed: one with many teams in a large stack."""
     return whole > FOLD and len(branch.teams) > SEARCH
 
 
 def _running(outcome: Outcome) -> tuple[Figures, ...]:
-    """What was read back from the API server."""
+    """Tables of the state read from the API server."""
     summary = outcome.summary
-    promised: Mapping[str, int] = {
-        each.flavor: sum(one.guaranteed for one in summary.holdings if one.flavor == each.flavor)
-        for each in summary.supply
+    guaranteed: Mapping[str, int] = {
+        supply.flavor: sum(holding.guaranteed for holding in summary.holdings if holding.flavor == supply.flavor)
+        for supply in summary.supply
     }
     limits = {
-        each.flavor: sum(one.limit for one in summary.holdings if one.flavor == each.flavor) for each in summary.supply
+        supply.flavor: sum(holding.limit for holding in summary.holdings if holding.flavor == supply.flavor)
+        for supply in summary.supply
     }
-    held = [
+    queues = [
         row(
-            each.team,
-            each.flavor,
-            each.queue,
-            each.guaranteed,
-            each.limit,
-            each.used,
-            "yes" if each.lends else "no",
-            team=each.team,
+            holding.team,
+            holding.flavor,
+            holding.queue,
+            holding.guaranteed,
+            holding.limit,
+            holding.used,
+            "yes" if holding.lends else "no",
+            team=holding.team,
         )
-        for each in summary.holdings
+        for holding in summary.holdings
     ]
-    supply = [
+    nodes = [
         row(
-            each.flavor,
-            each.product,
-            each.nodes,
-            each.gpus,
-            promised[each.flavor],
-            each.gpus - promised[each.flavor],
-            limits[each.flavor],
-            each.used,
+            supply.flavor,
+            supply.product,
+            supply.nodes,
+            supply.gpus,
+            guaranteed[supply.flavor],
+            supply.gpus - guaranteed[supply.flavor],
+            limits[supply.flavor],
+            supply.used,
         )
-        for each in summary.supply
+        for supply in summary.supply
     ]
     budgets = [
-        row(each.team, each.quota, each.resource, each.used, each.hard, team=each.team) for each in summary.budgets
+        row(budget.team, budget.quota, budget.resource, budget.used, budget.hard, team=budget.team)
+        for budget in summary.budgets
     ]
     return (
         Figures(
             "read-back",
-            "Queues, read back",
-            columns("team", "flavor", "by", "guaranteed#", "limit#", "used#", "lends"),
-            tuple(held),
+            "Queues",
+            columns("team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "lends"),
+            tuple(queues),
             keys=3,
         ),
         Figures(
             "nodes",
-            "Nodes, read back",
-            columns("flavor", "model", "nodes#", "GPUs#", "guaranteed#", "nobody's#", "sum of limits#", "in use#"),
-            tuple(supply),
+            "Nodes",
+            columns("flavor", "model", "nodes#", "GPUs#", "guaranteed#", "unassigned#", "sum of limits#", "in use#"),
+            tuple(nodes),
         ),
         Figures(
             "budgets",
-            "Namespace budgets, read back",
+            "Resource quotas",
             columns("namespace", "quota", "resource", "used#", "hard#"),
             tuple(budgets),
             keys=3,

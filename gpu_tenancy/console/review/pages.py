@@ -1,4 +1,4 @@
-"""What all pages share, whatever they tell: how their templates are filled in, and what a browser may do on them."""
+"""Template environment and Content Security Policy of all HTML pages."""
 
 import base64
 import hashlib
@@ -8,20 +8,20 @@ from typing import Final
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 HOUSE: Final = "gpu_tenancy.console.review"
-"""The package whose templates have the style and the parts of all pages."""
+"""Package whose templates have the style and macros of all pages."""
 
 
 @cache
 def environment(*packages: str) -> Environment:
-    """Templates of packages, the first that has one of that name, and then those that all pages share.
+    """Templates of packages, in order of precedence, and the shared ones.
 
     Args:
-        packages: each with a folder `templates`.
+        packages: packages with a folder `templates`.
     """
-    # StrictUndefined: a name that the template has wrong must not become an empty cell.
+    # StrictUndefined: a misspelled name in a template must not become an empty cell.
     return Environment(
-        loader=ChoiceLoader([PackageLoader(each, "templates") for each in (*packages, HOUSE)]),
-        autoescape=True,  # select_autoescape goes by the name's end, and `.j2` is none that it knows
+        loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, HOUSE)]),
+        autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -29,7 +29,7 @@ def environment(*packages: str) -> Environment:
 
 
 def policy(script: str = "") -> str:
-    """What a browser may do on a page: nothing but show it, and run the one script that it may have."""
+    """Content Security Policy of a page: no external content, and only the given inline script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
     return (

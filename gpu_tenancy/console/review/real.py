@@ -1,4 +1,4 @@
-"""What `pulumi preview --json` says: what really changes, by an engine that knows the cloud and the state."""
+"""Changes from the output of `pulumi preview --json`, which knows the cloud and the stack's state."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,26 +27,26 @@ _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-d
 
 
 def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> Real:
-    """Reads a saved preview of Pulumi's.
+    """Reads a saved Pulumi preview.
 
     Args:
-        file: what `pulumi preview --json` printed.
-        after: the stack's offline rendering, by which resources are told whom they concern.
-        before: the same at the base, for resources that go.
-        pools: names of the stack's node pools, then and now.
+        file: output of `pulumi preview --json`.
+        after: the stack's offline rendering, which assigns resources to teams and pools.
+        before: the same at the base, for resources that are deleted.
+        pools: names of the stack's node pools, at the base and now.
 
     Raises:
-        ConsoleError: the file cannot be read, or is no such preview.
+        ConsoleError: the file cannot be read or is not a Pulumi preview.
     """
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        preview = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConsoleError(f"{file} cannot be read: {error.strerror}", _MEND) from error
+        raise ConsoleError(f"{file}: cannot read the file: {error.strerror}", _FIX) from error
     except ValueError as error:
-        raise ConsoleError(f"{file} is no JSON", _MEND) from error
-    steps = _map(found).get("steps")
+        raise ConsoleError(f"{file}: not valid JSON", _FIX) from error
+    steps = _map(preview).get("steps")
     if not isinstance(steps, list):
-        raise ConsoleError(f"{file} has no steps", _MEND)
+        raise ConsoleError(f"{file}: missing key 'steps'", _FIX)
     known = _Known(after, before, pools)
     changes: dict[str, Change] = {}
     same = 0
@@ -66,27 +66,29 @@ def _map(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
-_MEND: Final = "name a file that `pulumi preview --json` wrote"
+_FIX: Final = "specify a file written by `pulumi preview --json`"
 
 
 class _Known:
-    """Resources by what follows the stack's name in their URNs, since a preview may name the stack in full."""
+    """Resources by the part of their URN after the stack, since a preview may use the fully qualified stack name."""
 
     def __init__(self, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> None:
         self._by_urn: dict[str, tuple[Registration, Groups]] = {}
         for rendered in (before, after):
             if rendered is not None:
                 groups = Groups(rendered, pools)
-                self._by_urn |= {_after_stack(one.urn): (one, groups) for one in rendered.registrations}
+                self._by_urn |= {
+                    _after_stack(registration.urn): (registration, groups) for registration in rendered.registrations
+                }
 
     def change(self, action: Action, urn: str, step: Mapping[str, Any], state: Mapping[str, Any]) -> Change:
-        """A step as a change."""
+        """The change that a step of the preview makes."""
         fields = tuple(_fields(step))
-        if found := self._by_urn.get(_after_stack(urn)):
-            one, groups = found
-            return Change(action, groups.of(one), kind_of(one), name_of(one), urn, fields)
+        if known := self._by_urn.get(_after_stack(urn)):
+            registration, groups = known
+            return Change(action, groups.of(registration), kind_of(registration), name_of(registration), urn, fields)
         kind = str(state.get("type", "")).rpartition(":")[2]
-        return Change(action, "not in the stack's file", kind, urn.rpartition("::")[2], urn, fields)
+        return Change(action, "not in the stack file", kind, urn.rpartition("::")[2], urn, fields)
 
 
 def _after_stack(urn: str) -> str:
@@ -95,7 +97,7 @@ def _after_stack(urn: str) -> str:
 
 def _fields(step: Mapping[str, Any]) -> Iterator[FieldChange]:
     old, new = _map(_map(step.get("oldState")).get("inputs")), _map(_map(step.get("newState")).get("inputs"))
-    forcing = tuple(str(each) for each in step.get("replaceReasons") or ())
+    forcing = tuple(str(reason) for reason in step.get("replaceReasons") or ())
     for path in sorted(_map(step.get("detailedDiff"))):
         keys = _keys(path)
         replaces = bool(keys) and (keys[0] in forcing or path in forcing)
@@ -134,12 +136,12 @@ def _at(value: Any, keys: list[str]) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """A value without its secrets, and with a word for what nobody knows yet."""
+    """A value with its secrets and unknown values replaced by placeholders."""
     if value == UNKNOWN:
         return "[unknown]"
     if isinstance(value, dict):
-        found = cast("dict[str, Any]", value)
-        return "[secret]" if SIGNATURE in found else {key: _shown(item) for key, item in found.items()}
+        items = cast("dict[str, Any]", value)
+        return "[secret]" if SIGNATURE in items else {key: _shown(item) for key, item in items.items()}
     if isinstance(value, list):
         return [_shown(item) for item in cast("list[Any]", value)]
     return value

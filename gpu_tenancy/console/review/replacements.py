@@ -1,4 +1,4 @@
-"""What Pulumi makes anew in place of changing it."""
+"""Fields whose change forces Pulumi to replace a resource."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -35,10 +35,10 @@ FORCES_NEW: Final[Mapping[str, tuple[str, ...]]] = {
     "rbac.authorization.k8s.io:RoleBinding": ("roleRef",),
     "storage.k8s.io:StorageClass": ("parameters", "provisioner"),
 }
-"""Fields, by API group and kind, whose change makes pulumi-kubernetes replace the object, beside its name.
+"""Fields, by API group and kind, whose change makes pulumi-kubernetes replace the object, besides its name.
 
 Read on 2026-11-21: https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go
-ConfigMaps and Secrets: unless the provider has `enableConfigMapMutable` and `enableSecretMutable`.
+ConfigMaps and Secrets: not where the provider has `enableConfigMapMutable` and `enableSecretMutable`.
 """
 
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
@@ -51,13 +51,13 @@ _MUTABLE: Final = {
 
 
 def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mapping[str, Json]) -> bool:
-    """Whether a change at a path of a resource makes Pulumi replace it, as far as it can be known without a cloud.
+    """Whether a change at this path forces replacement, as far as known without the cloud's provider.
 
     Args:
         type_: the resource's type token.
         path: `spec.template.spec.containers.0.image`.
-        declared: the resource's own `replaceOnChanges`.
-        provider: the inputs of its provider; some are texts that hold JSON.
+        declared: `replaceOnChanges` of the resource.
+        provider: inputs of its provider; some are strings that contain JSON.
     """
     mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
     fields = (*declared, *(NAMED_BY if mutable else _of_kubernetes(type_)))

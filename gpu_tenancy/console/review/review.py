@@ -1,4 +1,4 @@
-"""Everything that a reviewer is told of one stack, as plain data: text, Markdown, HTML and JSON are made of it."""
+"""The review of one stack as plain data, from which text, Markdown, HTML and JSON are made."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -11,15 +11,15 @@ Tone: TypeAlias = Literal["good", "notice", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """One sentence of a policy pack.
+    """One finding of a policy pack.
 
     Attributes:
         level: `mandatory` or `advisory`.
-        outcome: `broken`, `exempted`, `unknown` (cannot be told before it is deployed), `mended` (by the rule's
-            remedy), `mistake` (of the rule).
-        place: the resource, as people name it.
-        says: what is wrong and how to mend it, place included.
-        link: a page about the rule.
+        outcome: `broken`, `exempted`, `unknown` (until deployment), `mended` (fixed by the rule's remediation),
+            `mistake` (internal error of the rule).
+        place: kind and name of the resource.
+        says: place, problem and fix.
+        link: documentation of the rule.
     """
 
     pack: str
@@ -34,12 +34,12 @@ class RuleLine:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the packs said.
+    """Results of all policy packs.
 
     Attributes:
-        lines: mandatory ones first, each as the packs said it.
-        held: rules that were judged and found nothing.
-        packs: name and version of each.
+        lines: findings, mandatory ones first.
+        held: how many rules passed.
+        packs: name and version of each pack.
     """
 
     lines: tuple[RuleLine, ...]
@@ -48,28 +48,28 @@ class Rules:
 
     @property
     def mandatory(self) -> tuple[RuleLine, ...]:
-        """Those by which a deployment is refused."""
+        """Mandatory violations, which block a deployment."""
         return tuple(line for line in self.lines if line.outcome == "broken" and line.level == "mandatory")
 
     @property
     def exempted(self) -> tuple[RuleLine, ...]:
-        """Those from which a resource is exempted, with the day and the reason."""
+        """Violations for which the resource has an exemption, with its end date and reason."""
         return tuple(line for line in self.lines if line.outcome == "exempted")
 
     @property
     def advice(self) -> tuple[RuleLine, ...]:
-        """All others."""
-        told = {*map(id, self.mandatory), *map(id, self.exempted)}
-        return tuple(line for line in self.lines if id(line) not in told)
+        """All other findings."""
+        listed = {*map(id, self.mandatory), *map(id, self.exempted)}
+        return tuple(line for line in self.lines if id(line) not in listed)
 
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """What a preview of Pulumi's engine says, which knows the cloud and the state.
+    """Result of `pulumi preview`, which knows the cloud and the stack's state.
 
     Attributes:
-        changes: what really changes.
-        same: how many resources stay as they are.
+        changes: changes against the deployed state.
+        same: how many resources are unchanged.
     """
 
     changes: tuple[Change, ...]
@@ -78,12 +78,13 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """With what a stack is compared.
+    """The base of a comparison.
 
     Attributes:
-        ref: a git ref, with its commit.
-        before: what the stack came to there; None where it was not there, or wrong.
-        notes: what a reader must know about it.
+        ref: a git ref.
+        commit: abbreviated hash of the ref.
+        before: summary of the stack at the base; None where it does not exist or is invalid there.
+        notes: limits of the comparison.
     """
 
     ref: str
@@ -94,11 +95,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One line for whoever reads no further.
+    """Result of a review, with its reasons.
 
     Attributes:
-        title: `Would be refused`, `Promises exceed the hardware`, `Fine`.
-        sentences: rules, guarantees, changes of GPUs and costs, what goes.
+        title: `OK`, `OK, with findings`, `Review needed` or `Blocked`.
+        sentences: reasons, the most important first: policies, guarantees, deletions, changes of GPUs and costs.
     """
 
     tone: Tone
@@ -107,22 +108,23 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """All of it in one line."""
-        return f"{self.title}: {' '.join(self.sentences)}"
+        """Title and reasons in one line."""
+        return f"{self.title}: {'; '.join(self.sentences)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One stack, reviewed.
+    """Review of one stack.
 
     Attributes:
-        resources: how many there will be: cloud resources, objects and releases.
-        comparison: None where no base was named; then `changes` is empty.
-        changes: deletes first, then by whom they concern.
-        rules: None where no pack was asked.
-        real: None where no preview of Pulumi's was given.
-        price_note: where the prices come from.
-        where: the place in its file, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
+        resources: number of cloud resources, Kubernetes objects and Helm releases.
+        now: summary of the stack.
+        comparison: None without a base; then `changes` is empty.
+        changes: deletions first, then by group.
+        rules: None where no policy pack was evaluated.
+        real: None without a file from `pulumi preview`.
+        price_note: source of the prices.
+        where: file and line, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
     """
 
     stack: str

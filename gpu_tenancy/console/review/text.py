@@ -1,6 +1,5 @@
-"""A review in a terminal: plain columns where nobody looks at one."""
+"""A review as terminal output; plain text where the output is not a terminal."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Review, RuleLine, Rules, Tone
+from gpu_tenancy.console.review.verdict import policy_counts
 from gpu_tenancy.model.outlook import StackOutlook
 
 _TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}
@@ -24,21 +24,23 @@ _FIELDS: Final = 6
 
 
 def show_verdict(console: Console, review: Review) -> None:
-    """The one line, and with what the stack is compared."""
+    """Prints the verdict with its reasons, and the base of the comparison."""
     tone = _TONES[review.verdict.tone]
-    sentences = escape(" ".join(review.verdict.sentences))
-    console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]: {sentences}", highlight=False)
+    console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
+    for reason in review.verdict.sentences:
+        console.print(f"- {escape(reason)}", highlight=False)
     if review.comparison:
-        console.print(f"[dim]against {review.comparison.ref} ({review.comparison.commit})[/dim]", highlight=False)
+        console.print(f"[dim]compared with {review.comparison.ref} ({review.comparison.commit})[/dim]", highlight=False)
         for note in review.comparison.notes:
             console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
 
 
 def show_changes(console: Console, changes: Iterable[Change]) -> None:
-    """What changes, deletes first, by whom it concerns."""
-    for group, found in groupby(changes, key=lambda one: (one.action in {"delete", "replace"}, one.group)):
-        console.print(f"[bold]{escape(group[1])}[/bold]", highlight=False)
-        for change in found:
+    """Prints changes by group, deletions first."""
+    by_group = groupby(changes, key=lambda change: (change.action in {"delete", "replace"}, change.group))
+    for (_, group), changed in by_group:
+        console.print(f"[bold]{escape(group)}[/bold]", highlight=False)
+        for change in changed:
             word = "" if change.action != "replace" else " [red](replaced)[/red]"
             console.print(f"  {_MARKS[change.action]} {escape(change.place)}{word}", highlight=False)
             for line in _fields(change):
@@ -47,69 +49,65 @@ def show_changes(console: Console, changes: Iterable[Change]) -> None:
 
 def _fields(change: Change) -> Iterator[str]:
     for field in change.fields[:_FIELDS]:
-        yield f"{field.path}: {field.before or '(nothing)'} → {field.after or '(nothing)'}"
+        yield f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"
     if len(change.fields) > _FIELDS:
-        yield f"and {len(change.fields) - _FIELDS} more"
+        yield f"and {len(change.fields) - _FIELDS} more fields"
 
 
-_RULES: Final = {
-    "broken": ("[red]✗[/red]", "broken"),
-    "mended": ("[green]+[/green]", "mended by a remedy"),
-    "advised": ("[yellow]![/yellow]", "advised"),
-    "exempted": ("[dim]○[/dim]", "exempted"),
+_MARKS_OF_RULES: Final = {
+    "broken": "[red]✗[/red]",
+    "mended": "[green]+[/green]",
+    "advised": "[yellow]![/yellow]",
+    "exempted": "[dim]○[/dim]",
 }
 
 
 def show_rules(console: Console, rules: Rules) -> None:
-    """What policy packs say, what must be mended first, and how many of their rules hold."""
+    """Prints findings of policy packs, mandatory violations first, and how many rules passed."""
     for line in rules.lines:
         severity = "" if line.outcome == "mended" else f" {line.severity},"
         console.print(
-            f"{_RULES[_counted_as(line)][0]} {escape(line.says)}\n"
+            f"{_MARKS_OF_RULES[_mark(line)]} {escape(line.says)}\n"
             f"  [dim]{escape(f'{line.rule},{severity} {line.pack}')}[/dim]",
             highlight=False,
         )
-    counts = Counter(_counted_as(line) for line in rules.lines)
-    said = ", ".join(f"{counts[kind]} {words}" for kind, (_, words) in _RULES.items() if counts[kind])
-    held = f"{rules.held} {'rule' if rules.held == 1 else 'rules'} of {', '.join(rules.packs)} hold"
-    console.print(f"policies: {said or 'nothing to say'}; {escape(held)}", highlight=False)
+    packs = escape(", ".join(rules.packs))
+    console.print(f"policies: {policy_counts(rules)} ({packs})", highlight=False)
 
 
-def _counted_as(line: RuleLine) -> str:
+def _mark(line: RuleLine) -> str:
     if line.outcome == "broken":
         return "broken" if line.level == "mandatory" else "advised"
-    return line.outcome if line.outcome in _RULES else "advised"
+    return line.outcome if line.outcome in _MARKS_OF_RULES else "advised"
 
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
-    """Each team's guarantee, what it gets if all are busy, alone, and at most; with what it was where that differs."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs that teams are promised")
+    """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs per team")
     table.title_justify = "left"
     for heading in ("team", "flavor", "scheduler"):
         table.add_column(heading)
-    for heading in ("guaranteed", "if all are busy", "alone", "limit"):
+    for heading in ("guaranteed", "everyone busy", "alone", "limit"):
         table.add_column(heading, justify="right")
-    table.add_column("gets its own back")
+    table.add_column("reclaims")
     old = {
-        (team.name, each.flavor, each.scheduler): each
+        (team.name, holding.flavor, holding.scheduler): holding
         for team in (before.teams if before else ())
-        for each in team.holdings
+        for holding in team.holdings
     }
     for team in now.teams:
-        for each in team.holdings:
-            was = old.get((team.name, each.flavor, each.scheduler))
-            busy = (
-                f"{each.busy.least}" if each.busy.least == each.busy.most else f"{each.busy.least} to {each.busy.most}"
-            )
+        for holding in team.holdings:
+            was = old.get((team.name, holding.flavor, holding.scheduler))
+            least, most = holding.busy.least, holding.busy.most
             table.add_row(
                 team.name,
-                each.flavor,
-                each.scheduler,
-                _with(each.guaranteed, was.guaranteed if was else None, compared=before is not None),
-                busy,
-                str(each.alone),
-                _with(each.limit, was.limit if was else None, compared=before is not None),
-                each.back,
+                holding.flavor,
+                holding.scheduler,
+                _with(holding.guaranteed, was.guaranteed if was else None, compared=before is not None),
+                f"{least}" if least == most else f"{least} to {most}",
+                str(holding.alone),
+                _with(holding.limit, was.limit if was else None, compared=before is not None),
+                holding.back,
             )
     return table
 

@@ -1,11 +1,22 @@
-"""The verdict: rules, guarantees, and what the change means in GPUs, dollars and deletions, in a few sentences."""
+"""The verdict of a review: policies, guarantees, and what the change means in GPUs, dollars and deleted resources."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from gpu_tenancy.console.review.changes import Change
-from gpu_tenancy.console.review.review import Comparison, Real, Rules, Tone, Verdict
+from gpu_tenancy.console.review.review import Comparison, Real, Rules, Verdict
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
+
+OK: Final = "OK"
+OK_WITH_FINDINGS: Final = "OK, with findings"
+REVIEW: Final = "Review needed"
+BLOCKED: Final = "Blocked"
+
+_Shares: TypeAlias = Mapping[str, tuple[int, int]]
+"""Guarantee and limit by flavor."""
+_LISTED: Final = 3
+"""Resources that a reason names before it counts the others."""
 
 
 def verdict(
@@ -15,134 +26,142 @@ def verdict(
     rules: Rules | None,
     real: Real | None = None,
 ) -> Verdict:
-    """What a reviewer should know first.
+    """Decides between OK, Review needed and Blocked; the reason that decided comes first.
 
     Args:
-        now: what the stack comes to.
-        comparison: what it came to before.
-        changes: since then.
-        rules: what the packs said.
-        real: what Pulumi's own preview said; its deletions count, where there is one.
+        now: the stack's summary.
+        comparison: the base, with its summary.
+        changes: since the base, from the files.
+        rules: results of the policy packs; None where none was evaluated.
+        real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
     """
-    tone, title = _judged(now, rules)
+    lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
+    policies, guarantees, losses = _policies(rules), _guarantees(now), list(_losses(lost))
     before = comparison.before if comparison else None
-    gone = [each for each in (real.changes if real else changes) if each.action in {"delete", "replace"}]
-    sentences = [
-        _of_rules(rules),
-        _of_guarantees(now),
-        *_of_gpus(before, now),
-        _of_costs(before, now),
-        *_of_deletions(gone),
-    ]
-    if tone == "good" and gone:
-        tone, title = "notice", "Something goes"
-    return Verdict(tone, title, tuple(sentence for sentence in sentences if sentence))
-
-
-def _judged(now: StackOutlook, rules: Rules | None) -> tuple[Tone, str]:
+    rest = [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.mandatory:
-        return "bad", "Would be refused"
-    if any(each.guaranteed > each.gpus.most for each in now.supply):
-        return "bad", "Guarantees exceed the hardware"
+        return Verdict("bad", BLOCKED, (policies, guarantees, *losses, *rest))
+    if any(supply.guaranteed > supply.gpus.most for supply in now.supply):
+        return Verdict("bad", BLOCKED, (guarantees, policies, *losses, *rest))
+    if losses:
+        return Verdict("notice", REVIEW, (*losses, policies, guarantees, *rest))
     if rules and (rules.advice or rules.exempted):
-        return "notice", "Fine, with advice"
-    return "good", "Fine"
+        return Verdict("notice", OK_WITH_FINDINGS, (policies, guarantees, *rest))
+    return Verdict("good", OK, (policies, guarantees, *rest))
 
 
-def _of_rules(rules: Rules | None) -> str:
-    if rules is None:
-        return "No policy pack was asked."
-    broken = len(rules.mandatory)
-    if broken:
-        return f"{broken} mandatory {'rule breaks' if broken == 1 else 'rules break'}."
-    return f"No mandatory rule breaks, {rules.held} hold."
+def _policies(rules: Rules | None) -> str:
+    return f"Policies: {policy_counts(rules)}" if rules else "Policies not evaluated (use --policy)"
 
 
-def _of_guarantees(now: StackOutlook) -> str:
-    over = [each for each in now.supply if each.guaranteed > each.gpus.most]
+def policy_counts(rules: Rules) -> str:
+    """`61 passed, 1 mandatory violation, 2 advisory, 1 exempted`."""
+    mandatory = len(rules.mandatory)
+    violations = f"{mandatory or 'no'} mandatory {'violation' if mandatory == 1 else 'violations'}"
+    return ", ".join((f"{rules.held} passed", violations, *finding_counts(rules)))
+
+
+def finding_counts(rules: Rules) -> Iterator[str]:
+    """Counts of the findings that do not block a deployment."""
+    remediated = sum(1 for line in rules.advice if line.outcome == "mended")
+    counts = (
+        (len(rules.advice) - remediated, "advisory"),
+        (len(rules.exempted), "exempted"),
+        (remediated, "fixed by remediation"),
+    )
+    yield from (f"{count} {label}" for count, label in counts if count)
+
+
+def _guarantees(now: StackOutlook) -> str:
+    over = [supply for supply in now.supply if supply.guaranteed > supply.gpus.most]
     if over:
-        listed = ", ".join(f"{each.guaranteed} of {each.gpus.most} {each.flavor}" for each in over)
-        return f"Guarantees exceed the hardware: {listed}."
-    scarce = [each for each in now.supply if each.guaranteed > each.gpus.least]
-    if scarce:
-        listed = ", ".join(
-            f"{each.flavor} ({each.gpus.least} always there, {each.guaranteed} guaranteed)" for each in scarce
+        flavors = (
+            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.most} available)"
+            for supply in over
         )
-        return f"Guarantees fit the hardware, where nodes come when they are asked for: {listed}."
-    return "Guarantees fit the hardware."
+        return f"Guarantees exceed capacity: {', '.join(flavors)}"
+    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.gpus.least]
+    if autoscaled:
+        flavors = (
+            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.least} always available)"
+            for supply in autoscaled
+        )
+        return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
+    return "Guarantees fit"
 
 
-def _of_gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+def _gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     if before is None:
         return
-    was, are = _held(before), _held(now)
-    for team in sorted(was.keys() | are.keys()):
-        if team not in are:
-            yield f"{team} goes, which had {_shares(was[team])}."
-        elif team not in was:
-            yield f"{team} comes, with {_shares(are[team])}."
+    old, new = _shares(before), _shares(now)
+    for team in sorted(old.keys() | new.keys()):
+        if team not in new:
+            yield f"Team {team} is removed (had {_listed(old[team])})"
+        elif team not in old:
+            yield f"Team {team} is added ({_listed(new[team])})"
         else:
-            yield from _moves(team, was[team], are[team])
+            yield from _moved(team, old[team], new[team])
 
 
-def _moves(team: str, was: "dict[str, tuple[int, int]]", are: "dict[str, tuple[int, int]]") -> Iterator[str]:
-    for flavor in sorted(was.keys() | are.keys()):
-        old, new = was.get(flavor, (0, 0)), are.get(flavor, (0, 0))
-        if old[0] != new[0]:
-            yield f"{team} is guaranteed {new[0]} {flavor} (was {old[0]})."
-        if old[1] != new[1]:
-            yield f"{team} may reach {new[1]} {flavor} (was {old[1]})."
+def _moved(team: str, old: _Shares, new: _Shares) -> Iterator[str]:
+    for flavor in sorted(old.keys() | new.keys()):
+        were, are = old.get(flavor, (0, 0)), new.get(flavor, (0, 0))
+        for what, was, now in zip(("guarantee", "limit"), were, are, strict=True):
+            if was != now:
+                direction = "raised" if now > was else "lowered"
+                yield f"Team {team}: {flavor} {what} {direction} from {was} to {_amount(now)}"
 
 
-def _shares(held: "dict[str, tuple[int, int]]") -> str:
-    listed = [f"{sure} {flavor} guaranteed and {most} at most" for flavor, (sure, most) in sorted(held.items())]
-    return ", ".join(listed) or "no GPUs"
+def _listed(shares: _Shares) -> str:
+    flavors = [
+        f"{_amount(guaranteed, flavor)} guaranteed, limit {limit}"
+        for flavor, (guaranteed, limit) in sorted(shares.items())
+    ]
+    return "; ".join(flavors) or "no GPUs"
 
 
-def _held(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
+def _amount(gpus: int, flavor: str = "") -> str:
+    """`8 GPUs`, `1 l4 GPU`."""
+    noun = "GPU" if gpus == 1 else "GPUs"
+    return f"{gpus} {flavor} {noun}" if flavor else f"{gpus} {noun}"
+
+
+def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
     """Each team's guarantee and limit of each flavor."""
-    found: dict[str, dict[str, tuple[int, int]]] = {}
+    shares: dict[str, dict[str, tuple[int, int]]] = {}
     for team in outlook.teams:
-        held = found.setdefault(team.name, {})
-        for each in team.holdings:
-            sure, most = held.get(each.flavor, (0, 0))
-            held[each.flavor] = (sure + each.guaranteed, most + each.limit)
-    return found
+        flavors = shares.setdefault(team.name, {})
+        for holding in team.holdings:
+            guaranteed, limit = flavors.get(holding.flavor, (0, 0))
+            flavors[holding.flavor] = (guaranteed + holding.guaranteed, limit + holding.limit)
+    return shares
 
 
 def total(outlook: StackOutlook) -> Cost:
-    """A month of all teams' guarantees, and of all their limits."""
+    """Monthly cost of all teams' guarantees, and of all their limits."""
     return sum((team.cost for team in outlook.teams), NOTHING)
 
 
-def _of_costs(before: StackOutlook | None, now: StackOutlook) -> str:
-    if before is None:
-        return ""
-    old, new = total(before), total(now)
-    parts = [
-        f"cost at {words} {_moved(was, is_)}"
-        for words, was, is_ in (("guarantee", old.guaranteed, new.guaranteed), ("the limits", old.limit, new.limit))
-    ]
-    text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+def _costs(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+    if before is not None:
+        old, new = total(before), total(now)
+        guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
+        yield f"Monthly cost: guarantees {guarantees}, limits {limits}"
 
 
-def _moved(was: float | None, is_: float | None) -> str:
-    if was is None or is_ is None:
-        return "cannot be told (a price is unknown)"
-    difference = round(is_ - was)
+def _difference(before: float | None, now: float | None) -> str:
+    if before is None or now is None:
+        return "unknown (no price)"
+    difference = round(now - before)
     if difference == 0:
-        return "stays"
-    return f"{'rises' if difference > 0 else 'falls'} by ${abs(difference):,} a month"
+        return "unchanged"
+    return f"{'+' if difference > 0 else '-'}${abs(difference):,}"
 
 
-def _of_deletions(gone: list[Change]) -> Iterator[str]:
+def _losses(lost: list[Change]) -> Iterator[str]:
     for action, word in (("delete", "deleted"), ("replace", "replaced")):
-        found = [each.place for each in gone if each.action == action]
-        if found:
-            shown = ", ".join(found[:_SHOWN])
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            yield f"{len(found)} {'is' if len(found) == 1 else 'are'} {word}: {shown}{more}."
-
-
-_SHOWN = 3
+        places = [change.place for change in lost if change.action == action]
+        if places:
+            listed = ", ".join(places[:_LISTED])
+            more = f" and {len(places) - _LISTED} more" if len(places) > _LISTED else ""
+            yield f"{len(places)} {'resource' if len(places) == 1 else 'resources'} will be {word}: {listed}{more}"

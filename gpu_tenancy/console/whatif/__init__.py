@@ -1,1 +1,1 @@
-"""What a simulation of the queues says, for people."""
+"""Output of `tenancy whatif`: a simulation of the queues of a stack."""

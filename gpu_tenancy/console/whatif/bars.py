@@ -1,4 +1,4 @@
-"""The picture of who has what: for each flavor all of its GPUs, and a bar for each team in the tree of cohorts."""
+"""The picture of usage: for each flavor all of its GPUs, and a bar for each team in the cohort tree."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gpu_tenancy.console.review.drawing_scale import CUT, HUES, Scale
-from gpu_tenancy.console.whatif.telling import Played
+from gpu_tenancy.console.whatif.narrative import Played
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif import Held, supply
 
 OTHERS: Final = "hx"
-"""The colour of teams for which none is left."""
+"""The colour of teams beyond the number of colours."""
 
 Length: TypeAlias = tuple[float, float]
-"""Where something begins and how long it is, in percent of the picture's width."""
+"""Start and length, in percent of the picture's width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one team has of all GPUs of a flavor.
+    """GPUs of a flavor that one team uses.
 
     Attributes:
         kind: `own`, `borrowed`, `gangs` (Volcano's) or `free`.
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TeamBar:
-    """What a team has of a flavor, as lengths, and the same in words."""
+    """A team's usage of a flavor, as lengths and as text."""
 
     team: str
     colour: str
@@ -52,7 +52,7 @@ class TeamBar:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A cohort with the teams and groups in it that have something of the flavor."""
+    """A cohort with its teams and groups that have a share of the flavor."""
 
     name: str
     depth: int
@@ -67,8 +67,8 @@ class Picture:
 
     Attributes:
         parts: of all its GPUs, from the left.
-        numbers: `32 of 32 in use`.
-        cut: whether there are more of it than the teams' bars are wide.
+        numbers: `32 of 32 GPUs in use`.
+        cut: whether the scale of the teams' bars is shorter than all GPUs of the flavor.
     """
 
     flavor: str
@@ -80,7 +80,7 @@ class Picture:
 
 
 def colours(played: Played) -> dict[str, str]:
-    """A colour for each team; where there are more teams than colours, for those that have the most GPUs."""
+    """A colour for each team; with more teams than colours, for those that use the most GPUs."""
     most: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
     for moment in played.moments:
         now = Counter[str]()
@@ -94,14 +94,14 @@ def colours(played: Played) -> dict[str, str]:
 
 
 def pictures(played: Played) -> Iterator[Picture]:
-    """One for each flavor that anybody had or wanted."""
+    """One for each flavor that is used or requested."""
     hues = colours(played)
     for flavor in played.flavors:
         held = {each.team: each for each in played.held if each.flavor == flavor}
         drawer = _Drawer(played.tree, flavor, held, hues)
         used, most = sum(each.runs for each in held.values()), supply(played.tree, flavor)
         gangs = drawer.gangs
-        numbers = f"{used} of {most} in use" + (f" · {gangs} more kept for Volcano's gangs" if gangs else "")
+        numbers = f"{used} of {most} GPUs in use" + (f" · {gangs} more reserved for gangs (Volcano)" if gangs else "")
         parts = tuple(drawer.parts(most))
         says = f"{flavor}: {numbers}; " + ", ".join(each.says for each in parts)
         yield Picture(flavor, parts, numbers, says, drawer.branch(played.tree.root, 0), drawer.cut)
@@ -121,28 +121,32 @@ class _Drawer:
 
     @property
     def gangs(self) -> int:
-        """What Volcano promises of it."""
+        """GPUs that are reserved for Volcano's gangs."""
         found = self._tree.flavors[self._flavor]
         return found.gangs.get(found.resource or "", 0)
 
     def parts(self, most: int) -> Iterator[Part]:
-        """All GPUs of the flavor, by who has them."""
+        """All GPUs of the flavor, by team."""
         found = [
             each
             for held in self._held.values()
             for each in ((held.team, "own", held.own), (held.team, "borrowed", held.borrowed))
         ]
-        found += [("nobody", "free", self._free), ("Volcano's gangs", "gangs", self.gangs)]
+        found += [("nobody", "free", self._free), ("Volcano gangs", "gangs", self.gangs)]
         whole, at = max(1, most + self.gangs), 0
         for who, kind, gpus in found:
             if gpus > 0:
-                said = {"own": f"{who} {gpus} of its own", "borrowed": f"{who} {gpus} borrowed", "free": f"{gpus} free"}
+                texts = {
+                    "own": f"{who}: {gpus} guaranteed",
+                    "borrowed": f"{who}: {gpus} borrowed",
+                    "free": f"{gpus} free",
+                }
                 length = (round(100 * at / whole, 2), round(100 * gpus / whole, 2))
-                yield Part(who, kind, self._hues.get(who, OTHERS), length, gpus, said.get(kind, f"{who} {gpus}"))
+                yield Part(who, kind, self._hues.get(who, OTHERS), length, gpus, texts.get(kind, f"{who}: {gpus}"))
                 at += gpus
 
     def branch(self, cohort: str, depth: int) -> Branch:
-        """A cohort and what is in it; with even fairness all teams are right below the root."""
+        """A cohort with its groups and teams; with even fairness all teams are directly below the root."""
         groups, teams = self._tree.children(cohort)
         if self._tree.stack.fairness == "even":
             groups, teams = [], list(self._tree.queue_owners)
@@ -156,23 +160,23 @@ class _Drawer:
         )
 
     def _note(self, cohort: str, depth: int) -> str:
-        """What bounds a group, and what of the flavor everyone may borrow at the root."""
+        """Guarantee and limit of a group; for the root, GPUs without a guarantee."""
         resource = self._tree.flavors[self._flavor].resource or ""
         if depth:
             most = self._tree.most(cohort, self._flavor, resource)
             return f"guaranteed {self._tree.guaranteed(cohort, self._flavor, resource)}" + (
-                "" if most is None else f", at most {most}"
+                "" if most is None else f", limit {most}"
             )
         nobody = self._most - sum(each.guaranteed for each in self._held.values())
-        return f"{nobody} are guaranteed to no team" if nobody > 0 else "all are guaranteed to some team"
+        return f"{nobody} GPUs not guaranteed to any team" if nobody > 0 else "all GPUs guaranteed to teams"
 
     def _length(self, begin: int, end: int) -> Length:
         left = self._scale.percent(self._flavor, begin)
         return left, round(max(0.0, self._scale.percent(self._flavor, end) - left), 2)
 
     def _bar(self, each: Held) -> TeamBar:
-        remark, wants = self._remark(each), f"waits for {each.waits}" if each.waits else ""
-        words = (f"{each.team} runs {each.runs} of at most {each.limit} {self._flavor}", remark, wants)
+        remark, wants = self._remark(each), f"{each.waits} pending" if each.waits else ""
+        texts = (f"{each.team} uses {each.runs} of at most {each.limit} {self._flavor} GPUs", remark, wants)
         return TeamBar(
             team=each.team,
             colour=self._hues[each.team],
@@ -184,27 +188,27 @@ class _Drawer:
             numbers=f"{each.runs} of {each.limit}",
             remark=remark,
             wants=wants,
-            says="; ".join(part for part in words if part),
+            says="; ".join(part for part in texts if part),
         )
 
     def _remark(self, each: Held) -> str:
-        parts = [f"{each.own} own"] if each.own else []
+        parts = [f"{each.own} guaranteed"] if each.own else []
         parts += [f"{each.borrowed} borrowed"] if each.borrowed else []
-        said = [" + ".join(parts)] if parts else []
+        remarks = [" + ".join(parts)] if parts else []
         if each.unused:
-            said.append(f"{each.unused} of its own {self._whereabouts(each)}")
-        return ", ".join(said) or "none"
+            remarks.append(f"{each.unused} of the guarantee {self._whereabouts(each)}")
+        return ", ".join(remarks) or "none"
 
     def _whereabouts(self, each: Held) -> str:
-        """Where a guarantee is that its team does not use. Kueue notes who borrows, not from whom."""
+        """What happens to the unused part of a guarantee. Kueue records who borrows, not from whom."""
         if not self._tree.lends(each.team):
-            return "idle, kept"
+            return "idle (not lent)"
         if not self._borrowed:
             return "idle"
-        return "lent or idle" if self._free else "lent out"
+        return "lent or idle" if self._free else "lent"
 
 
 def legend(hues: dict[str, str], teams: Iterable[str]) -> list[tuple[str, str]]:
-    """Which colour is whose; those for which none is left as one."""
+    """Colours by team; teams without a colour are one entry."""
     named = [(team, hues[team]) for team in teams if hues[team] != OTHERS]
     return [*named, *([("other teams", OTHERS)] if any(hues[team] == OTHERS for team in teams) else [])]

@@ -1,21 +1,21 @@
-"""What was played as one HTML page that is complete in itself."""
+"""A simulated scenario as a self-contained HTML page."""
 
 from typing import Final
 
 from gpu_tenancy.console.review.pages import environment, policy
 from gpu_tenancy.console.whatif.bars import colours, legend, pictures
+from gpu_tenancy.console.whatif.narrative import Played, headline, livelock, sentences, tone, turns, waits
 from gpu_tenancy.console.whatif.tables import tables
-from gpu_tenancy.console.whatif.telling import Played, headline, sentences, tone, turns, waits
 from gpu_tenancy.console.whatif.timeline import ABOVE, AREA, FEW, jobs_of, timeline
 
 FOLD: Final = 30
-"""Rows beyond which a table is folded, and jobs beyond which each step is."""
+"""Rows above which a table is collapsed, and jobs above which each step is."""
 
 
 def page(played: Played) -> str:
-    """The whole page: loads nothing from anywhere, runs no script, in light and dark; the same for the same."""
+    """The whole page: no external resources, no scripts, light and dark; deterministic."""
     hues = colours(played)
-    teams = dict.fromkeys(each.team for each in played.held if each.flavor in played.flavors)
+    teams = dict.fromkeys(held.team for held in played.held if held.flavor in played.flavors)
     return (
         environment("gpu_tenancy.console.whatif")
         .get_template("whatif.html.j2")
@@ -31,6 +31,7 @@ def page(played: Played) -> str:
             turns=list(turns(played.moments)) if played.story else [],
             tables=tables(played),
             waits=waits,
+            livelock=livelock,
             fold=FOLD,
             many=len(jobs_of(played.moments)) > FOLD,
             few=FEW,

@@ -1,4 +1,4 @@
-"""What was played, in a terminal: a table with a bar for each team and flavor, who waits, who gave way and why."""
+"""A simulated scenario in a terminal: a table with a bar for each team and flavor, pending jobs and evictions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,27 +8,26 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpu_tenancy.console.whatif.telling import Played, Turn, turns
-from gpu_tenancy.model.whatif import GaveWay, Held, meaning, supply
+from gpu_tenancy.console.whatif.narrative import Played, Turn, livelock, turns
+from gpu_tenancy.model.whatif import GaveWay, Held, Running, Waiting, meaning, supply
 
 _WIDTH: Final = 40
 _NAMED: Final = 8
 
 
 def show(console: Console, played: Played) -> None:
-    """Prints a scene's state, or a story step by step with the state at its end."""
+    """Prints the state, or the steps and the state at the end."""
     if played.story:
         for each in turns(played.moments):
             _turn(console, each)
-        console.print("[bold]at the end[/bold]", highlight=False)
+        console.print("[bold]state at the end[/bold]", highlight=False)
     else:
         console.print(f"[bold]{escape(played.last.label)}[/bold]", highlight=False)
     console.print(_table(played), highlight=False)
     if not played.story:
         _evicted(console, played.last.evicted)
         _restless(console, played.last.restless)
-    said = dict.fromkeys(each.reason for _, each in played.evicted())
-    for reason in said:
+    for reason in dict.fromkeys(eviction.reason for _, eviction in played.evicted()):
         console.print(f"[dim]{reason}: {escape(meaning(reason))}[/dim]", highlight=False)
     console.print()
 
@@ -37,7 +36,7 @@ def _table(played: Played) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("team", "flavor"):
         table.add_column(heading)
-    for heading in ("guaranteed", "limit", "runs", "waits"):
+    for heading in ("guaranteed", "limit", "used", "pending"):
         table.add_column(heading, justify="right")
     table.add_column("")
     largest = max((supply(played.tree, name) for name in played.tree.flavors), default=1) or 1
@@ -48,7 +47,7 @@ def _table(played: Played) -> Table:
 
 
 def _bar(held: Held, largest: int) -> str:
-    """█ of its own, ▒ borrowed, · guaranteed or reachable and not in use."""
+    """█ used of the guarantee, ▒ borrowed, · not used up to the limit."""
     scale = _WIDTH / largest
     parts = (("█", held.own), ("▒", held.borrowed), ("·", held.limit - held.runs))
     ends, drawn, text = 0, 0, ""
@@ -61,29 +60,31 @@ def _bar(held: Held, largest: int) -> str:
 
 
 def _turn(console: Console, turn: Turn) -> None:
-    """A step: only what is other than before it."""
+    """Prints what changes in a step."""
     now = turn.moment
-    counts = f"{len(now.running)} run, {len(now.waiting)} wait"
+    counts = f"{len(now.running)} running, {len(now.waiting)} pending"
     console.print(f"[bold]{escape(now.label)}[/bold] [dim]{counts}[/dim]", highlight=False)
-    starts = [f"{each.workload} runs with {each.gpus} {each.flavor} ({each.team})" for each in turn.starts]
-    waits = [f"{each.workload} waits for {each.gpus} ({each.team}): {each.why}" for each in turn.waits]
-    _lines(console, "[green]●[/green]", starts, "run")
-    _lines(console, "[yellow]○[/yellow]", waits, "wait")
+    starts = [f"{job.workload} ({job.team}) running with {_gpus(job)}" for job in turn.starts]
+    waits = [f"{job.workload} ({job.team}) pending for {_gpus(job)}: {job.why}" for job in turn.waits]
+    _lines(console, "[green]●[/green]", starts, "running")
+    _lines(console, "[yellow]○[/yellow]", waits, "pending")
     _evicted(console, now.evicted)
     _restless(console, now.restless)
 
 
+def _gpus(job: Running | Waiting) -> str:
+    return f"{job.gpus} {job.flavor} GPU{'' if job.gpus == 1 else 's'}" if job.flavor else f"{job.gpus} GPUs"
+
+
 def _evicted(console: Console, evicted: Iterable[GaveWay]) -> None:
-    lines = [f"{each.workload} gave way to {each.by} ({each.by_team}): {each.reason}" for each in evicted]
-    counted = Counter(lines)
-    said = [line if times == 1 else f"{line}, {times} times" for line, times in counted.items()]
-    _lines(console, "[red]↩[/red]", said, "gave way")
+    counted = Counter(f"{job.workload} preempted by {job.by} ({job.by_team}): {job.reason}" for job in evicted)
+    lines = [line if times == 1 else f"{line}, {times} times" for line, times in counted.items()]
+    _lines(console, "[red]↩[/red]", lines, "preempted")
 
 
 def _restless(console: Console, queues: tuple[str, ...]) -> None:
     if queues:
-        listed = escape(", ".join(queues))
-        console.print(f"[red]in {listed} jobs evict one another for ever; this is one state of many[/red]")
+        console.print(f"[red]{escape(livelock(queues))}[/red]")
 
 
 def _lines(console: Console, mark: str, lines: list[str], word: str) -> None:

@@ -1,15 +1,15 @@
-"""The tables beside the pictures, which say the same."""
+"""The tables of the page, with the same numbers as the pictures."""
 
 from collections import Counter
 
 from gpu_tenancy.console.review.figures import DASH, Row, Table, columns, row
-from gpu_tenancy.console.whatif.telling import Played, number
+from gpu_tenancy.console.whatif.narrative import Played, number
 from gpu_tenancy.console.whatif.timeline import jobs_of, state
 from gpu_tenancy.model.whatif import meaning, supply
 
 
 def tables(played: Played) -> dict[str, Table]:
-    """All tables by their names."""
+    """All tables by name."""
     found = [_teams(played), _supply(played), _waiting(played)]
     found += [_gone(played), _jobs(played), _over_time(played)] if played.story else [_taken(played)]
     return {each.name: each for each in found}
@@ -34,9 +34,18 @@ def _teams(played: Played) -> Table:
         if each.flavor in played.flavors
     ]
     heads = columns(
-        "team", "flavor", "group", "guaranteed#", "limit#", "runs#", "its own#", "borrowed#", "unused#", "waits for#"
+        "team",
+        "flavor",
+        "cohort",
+        "guaranteed#",
+        "limit#",
+        "used#",
+        "of the guarantee#",
+        "borrowed#",
+        "unused guarantee#",
+        "pending#",
     )
-    return Table("teams", "Who has what", heads, tuple(rows), keys=2)
+    return Table("teams", "Usage by team", heads, tuple(rows), keys=2)
 
 
 def _supply(played: Played) -> Table:
@@ -45,22 +54,22 @@ def _supply(played: Played) -> Table:
         used, most = sum(each.runs for each in played.held if each.flavor == name), supply(played.tree, name)
         flavor = played.tree.flavors[name]
         rows.append(row(name, most, used, most - used, flavor.gangs.get(flavor.resource or "", 0)))
-    heads = columns("flavor", "GPUs of the queues#", "in use#", "free#", "Volcano's, beside them#")
+    heads = columns("flavor", "GPUs of the queues#", "in use#", "free#", "reserved for Volcano#")
     return Table("flavors", "GPUs by flavor", heads, tuple(rows))
 
 
 def _waiting(played: Played) -> Table:
-    """Jobs that wait at the end; in a scene those of a team that wait for the same reason together."""
+    """Jobs that are pending at the end; without single jobs, by team and reason."""
     if played.story:
-        heads = columns("job", "team", "flavor", "GPUs#", "why it waits")
+        heads = columns("job", "team", "flavor", "GPUs#", "reason")
         jobs = [row(each.workload, each.team, each.flavor, each.gpus, each.why) for each in played.last.waiting]
-        return Table("waiting", "Who waits, and why", heads, tuple(jobs))
+        return Table("waiting", "Pending jobs", heads, tuple(jobs))
     amounts: Counter[tuple[str, str, str]] = Counter()
     for each in played.last.waiting:
         amounts[each.team, each.flavor, each.why] += each.gpus
     rows = [row(team, flavor, gpus, why, team=team) for (team, flavor, why), gpus in amounts.items()]
-    heads = columns("team", "flavor", "GPUs#", "why the next job of one GPU waits")
-    return Table("waiting", "Who waits, and why", heads, tuple(rows), keys=2)
+    heads = columns("team", "flavor", "GPUs#", "reason for the next job of one GPU")
+    return Table("waiting", "Pending jobs", heads, tuple(rows), keys=2)
 
 
 def _gone(played: Played) -> Table:
@@ -77,8 +86,8 @@ def _gone(played: Played) -> Table:
         )
         for label, each in played.evicted()
     ]
-    heads = columns("gave way", "of", "with", "step#", "to", "of", "Kueue's reason", "which means")
-    return Table("gone", "Who gave way to whom", heads, tuple(rows))
+    heads = columns("preempted", "team", "GPUs", "step#", "by", "team", "Kueue's reason", "meaning")
+    return Table("gone", "Preempted jobs", heads, tuple(rows))
 
 
 def _taken(played: Played) -> Table:
@@ -86,12 +95,12 @@ def _taken(played: Played) -> Table:
     for _, each in played.evicted():
         amounts[each.team, each.by_team, each.flavor, each.reason] += each.gpus
     rows = [row(of, to, flavor, gpus, why, meaning(why)) for (of, to, flavor, why), gpus in amounts.items()]
-    heads = columns("gave way", "to", "flavor", "GPUs#", "Kueue's reason", "which means")
-    return Table("gone", "Who gave way to whom", heads, tuple(rows), keys=3)
+    heads = columns("preempted team", "by team", "flavor", "GPUs#", "Kueue's reason", "meaning")
+    return Table("gone", "Preempted jobs", heads, tuple(rows), keys=3)
 
 
 def _jobs(played: Played) -> Table:
-    """Each job's state after each step."""
+    """State of each job after each step."""
     rows = [
         row(
             each.workload,
@@ -101,16 +110,16 @@ def _jobs(played: Played) -> Table:
         )
         for each in jobs_of(played.moments).values()
     ]
-    heads = columns("job", "team", "asks for", *(f"step {number(each.label)}" for each in played.moments))
-    return Table("jobs", "Jobs, step by step", heads, tuple(rows))
+    heads = columns("job", "team", "requests", *(f"step {number(each.label)}" for each in played.moments))
+    return Table("jobs", "Jobs by step", heads, tuple(rows))
 
 
 def _over_time(played: Played) -> Table:
-    """What each team has of each flavor after each step."""
+    """GPUs of each team and flavor after each step."""
     rows = [
         row(each.team, each.flavor, *(moment.gpus(each.team, each.flavor) for moment in played.moments))
         for each in played.held
         if each.flavor in played.flavors and any(moment.gpus(each.team, each.flavor) for moment in played.moments)
     ]
     heads = columns("team", "flavor", *(f"step {number(each.label)}#" for each in played.moments))
-    return Table("over-time", "GPUs in use, step by step", heads, tuple(rows), keys=2)
+    return Table("over-time", "GPUs in use by step", heads, tuple(rows), keys=2)

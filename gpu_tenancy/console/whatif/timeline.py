@@ -1,7 +1,7 @@
 """The picture of jobs over time: a lane for each job, by team; below it the GPUs in use, by team and flavor.
 
-Across, a step is as wide as any other, in percent of the picture's width; down, everything is in pixels, so that the
-picture grows with the jobs and its words stay as large as they are.
+All steps have the same width, in percent of the picture; heights are in pixels, so that the picture grows with the
+number of jobs and the size of texts does not change.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Final
 
 from gpu_tenancy.console.review.figures import DASH
 from gpu_tenancy.console.whatif.bars import OTHERS, colours
-from gpu_tenancy.console.whatif.telling import Played, number
+from gpu_tenancy.console.whatif.narrative import Played, number, plural
 from gpu_tenancy.model.whatif import Moment, Running, Waiting, meaning, supply
 
 LANE: Final = 24
@@ -19,16 +19,16 @@ BAR: Final = 12
 AREA: Final = 110
 """Height of a flavor's GPUs in use, in pixels."""
 ABOVE: Final = 18
-"""Room above them for the sums."""
+"""Space above them for the sums, in pixels."""
 FEW: Final = 10
-"""Steps beyond which no label stands above a step, nor a number in its GPUs."""
+"""Steps above which labels and numbers are omitted."""
 READABLE: Final = 15
-"""Pixels that a number wants."""
+"""Height of a number, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """Steps in which a job runs, or waits."""
+    """Consecutive steps in which a job is running or pending."""
 
     runs: bool
     left: float
@@ -38,7 +38,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job; or, without spells, the team whose jobs follow."""
+    """A job; without spells, the team of the jobs that follow."""
 
     name: str
     note: str
@@ -50,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From who came to who gave way."""
+    """From the preempting job to the preempted one."""
 
     x: float
     start: int
@@ -60,7 +60,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a team has of a flavor in one step."""
+    """GPUs of a team and flavor in one step."""
 
     left: float
     width: float
@@ -76,7 +76,7 @@ class Area:
     """A flavor's GPUs in use over the steps.
 
     Attributes:
-        sums: where each step's sum is written: across, down, and the number.
+        sums: position and value of the sum of each step.
     """
 
     flavor: str
@@ -88,7 +88,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All of it."""
+    """The whole picture."""
 
     steps: tuple[tuple[str, str], ...]
     lanes: tuple[Lane, ...]
@@ -99,7 +99,7 @@ class Timeline:
 
 
 def timeline(played: Played) -> Timeline:
-    """The jobs of a story over its steps."""
+    """The jobs of a scenario over its steps."""
     lanes = tuple(_lanes(played))
     height = sum(each.height for each in lanes)
     jobs = sum(1 for each in lanes if each.spells)
@@ -110,12 +110,12 @@ def timeline(played: Played) -> Timeline:
         tuple(_arrows(played, lanes)),
         height,
         tuple(_area(played, flavor) for flavor in played.flavors),
-        f"{jobs} jobs over {len(played.moments)} steps; {gone} {'time' if gone == 1 else 'times'} one gave way.",
+        f"{plural(jobs, 'job')} over {plural(len(played.moments), 'step')}; {plural(gone, 'preemption')}.",
     )
 
 
 def jobs_of(moments: tuple[Moment, ...]) -> dict[str, Running | Waiting]:
-    """Every job once, as it was first seen, in the order in which they came."""
+    """Every job, as it was in its first step, in the order of submission."""
     found: dict[str, Running | Waiting] = {}
     for moment in moments:
         for each in (*moment.running, *moment.waiting):
@@ -124,10 +124,10 @@ def jobs_of(moments: tuple[Moment, ...]) -> dict[str, Running | Waiting]:
 
 
 def state(moment: Moment, job: str) -> str:
-    """`runs`, `waits`, or nothing where the job is not there."""
+    """`running`, `pending`, or empty where the job does not exist."""
     if any(each.workload == job for each in moment.running):
-        return "runs"
-    return "waits" if any(each.workload == job for each in moment.waiting) else ""
+        return "running"
+    return "pending" if any(each.workload == job for each in moment.waiting) else ""
 
 
 def _lanes(played: Played) -> Iterator[Lane]:
@@ -135,7 +135,7 @@ def _lanes(played: Played) -> Iterator[Lane]:
     for team in played.tree.team_shares:
         own = [each for each in jobs.values() if each.team == team]
         if own:
-            yield Lane(team, f"{len(own)} {'job' if len(own) == 1 else 'jobs'}", hues[team], top, HEAD)
+            yield Lane(team, plural(len(own), "job"), hues[team], top, HEAD)
             top += HEAD
         for each in own:
             note = f"{each.gpus} {each.flavor}" if each.gpus else each.flavor
@@ -152,12 +152,12 @@ def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:
             if states[begin]:
                 steps = f"step {begin + 1}" if at == begin + 1 else f"steps {begin + 1}{DASH}{at}"
                 left, right = round(step * begin, 2), round(step * at, 2)
-                yield Spell(states[begin] == "runs", left, round(right - left, 2), f"{job} {states[begin]}: {steps}")
+                yield Spell(states[begin] == "running", left, round(right - left, 2), f"{job} {states[begin]}: {steps}")
             begin = at
 
 
 def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
-    """Within a step, each job that others gave way to has a line of its own to the right of the step's beginning."""
+    """Within a step, each preempting job has a line of its own."""
     middle = {each.name: each.top + each.height // 2 for each in lanes if each.spells}
     for at, moment in enumerate(played.moments):
         takers = list(dict.fromkeys(each.by for each in moment.evicted))
@@ -169,7 +169,7 @@ def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
                 x = round(100 * (at + within) / len(played.moments), 2)
                 side = -1 if middle[by] < middle[gone] else 1
                 why = reasons[gone, by]
-                says = f"step {at + 1}: {gone} gave way to {by} ({why}): {meaning(why)}"
+                says = f"step {at + 1}: {gone} preempted by {by} ({why}): {meaning(why)}"
                 yield Arrow(x, middle[by], middle[gone] + side * BAR // 2, says)
 
 
@@ -184,22 +184,22 @@ def _area(played: Played, flavor: str) -> Area:
             height = round(AREA * gpus / tall, 2)
             bottom = round(bottom - height, 2)
             shown = str(gpus) if height >= READABLE and count <= FEW else ""
-            says = f"step {at + 1}: {who} has {gpus} {flavor}"
+            says = f"step {at + 1}: {who}: {gpus} {flavor} GPUs"
             blocks.append(Block(left, round(right - left, 2), bottom, height, colour, shown, says))
         sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_gpus(moment, flavor).values())))
     says = ", ".join(f"step {at + 1} {total}" for at, (_, _, total) in enumerate(sums))
-    return Area(flavor, most, tuple(blocks), tuple(sums), f"{flavor} in use of {most}: {says}.")
+    return Area(flavor, most, tuple(blocks), tuple(sums), f"{flavor} GPUs in use, of {most}: {says}.")
 
 
 def _stack(played: Played, moment: Moment, flavor: str, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Teams that have something, from below; those without a colour of their own as one, on top."""
+    """GPUs by team, from the bottom; teams without a colour of their own are one block on top."""
     gpus = _gpus(moment, flavor)
     for team in played.tree.team_shares:
         if gpus.get(team) and hues[team] != OTHERS:
             yield team, hues[team], gpus[team]
     rest = {team: amount for team, amount in gpus.items() if amount and hues[team] == OTHERS}
     if rest:
-        who = next(iter(rest)) if len(rest) == 1 else f"{len(rest)} other teams together"
+        who = next(iter(rest)) if len(rest) == 1 else f"{len(rest)} other teams"
         yield who, OTHERS, sum(rest.values())
 
 

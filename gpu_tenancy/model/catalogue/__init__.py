@@ -71,7 +71,7 @@ class Network(Row):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.fabric is None) != (self.interfaces == 0):
-            msg = "a fabric and its interfaces go together"
+            msg = "set both fabric and interfaces, or neither"
             raise ValueError(msg)
         return self
 
@@ -137,7 +137,7 @@ class Machine:
 
 def _known(value: Any) -> Any:
     if value is None:
-        msg = "write a price, or 'unknown'"
+        msg = "no price; set a price or 'unknown'"
         raise ValueError(msg)
     return None if value == "unknown" else value
 
@@ -163,14 +163,14 @@ class _MachineRow(Row):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.gpu is None) != (self.gpus == 0):
-            msg = "a GPU's model and the number of GPUs go together"
+            msg = "set both gpu and gpus, or neither"
             raise ValueError(msg)
         return self
 
     def machine(self, cloud: str, name: str) -> Machine:
         price = Price(on_demand=self.price.on_demand, spot=self.price.spot, region=self.price.region)
-        said = {field: getattr(self, field) for field in type(self).model_fields if field not in {"price", "checked"}}
-        return Machine(name=name, cloud=cloud, price=price, **said)
+        fields = {field: getattr(self, field) for field in type(self).model_fields if field not in {"price", "checked"}}
+        return Machine(name=name, cloud=cloud, price=price, **fields)
 
 
 class CloudTable(Row):

@@ -1,4 +1,4 @@
-"""Which values a chart takes, from the tables beside this module: Helm accepts any other in silence.
+"""The values that a chart supports, from the tables beside this module; Helm ignores others silently.
 
 `described` makes a chart's entry of its `values.yaml`; tests hold the two together. The keys of a chart within a chart
 are checked too, each against the version that the chart around it pins. Not checked is what a chart takes whole: below
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from gpu_tenancy.model.problems import listed
 from gpu_tenancy.model.tables import read_table
 
 Keys: TypeAlias = tuple[str, ...]
@@ -40,8 +41,6 @@ _FREE_MAPS: Final = frozenset(
     }
 )
 """Maps of Kubernetes' own, in which a chart's defaults are examples of keys and not all of them."""
-_KNOWN: Final = 8
-"""Keys that an error lists: kube-prometheus-stack has hundreds."""
 _Sections: TypeAlias = dict[Keys, dict[str, bool]]
 """Keys of each section, and whether anything may stand below them."""
 
@@ -70,16 +69,16 @@ class ChartValues(BaseModel):
     also: Mapping[str, str] = {}
 
     def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
-        """Places that the chart does not have, each with a hint: the nearest key, or what is there in its stead."""
+        """Places that the chart does not have, each with a fix, such as the nearest key."""
         sections: _Sections = {}
         self._gather(sections, ())
         yield from _unknown(sections, values, ())
 
     def _gather(self, sections: _Sections, place: Keys) -> None:
         for table in (self.keys, self.also):
-            for path, listed in table.items():
+            for path, keys in table.items():
                 section = sections.setdefault((*place, *_path(path)), {})
-                for key in listed.split():
+                for key in keys.split():
                     name = key.removesuffix(FREE)
                     section[name] = section.get(name, False) or key.endswith(FREE)
         for name in self.contains:
@@ -97,11 +96,11 @@ def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Ite
             yield from _unknown(sections, cast("Mapping[str, Any]", value), here)
         elif key in known:
             if isinstance(value, Mapping) and value:
-                yield here, "it takes one value, and no keys of its own"
+                yield here, "set one value: the chart has no keys below it"
         elif key not in below:
             yield here, _hint(key, sorted({*known, *below}))
         elif value is not None:  # null takes a section out, as Helm's own rule is.
-            yield here, "it is a section: write its keys"
+            yield here, "set keys below it: it is a section of the chart's values"
 
 
 def _path(dotted: str) -> Keys:
@@ -114,8 +113,9 @@ def _starts(path: Keys, place: Keys) -> bool:
 
 def _hint(key: str, known: list[str]) -> str:
     near = get_close_matches(key, known, n=1)
-    some = ", ".join(known[:_KNOWN]) + (", …" if len(known) > _KNOWN else "")
-    return f"did you mean '{near[0]}'?" if near else f"known: {some}" if known else "leave it out"
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"use one of: {listed(key, known)}" if known else "remove it"
 
 
 def described(values: Mapping[str, Any]) -> dict[str, str]:

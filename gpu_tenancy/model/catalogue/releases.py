@@ -47,7 +47,7 @@ class Chart(BaseModel):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.chart.startswith(_OCI) == (self.repository is not None):
-            msg = "a chart is either an oci:// reference or a name in a repository"
+            msg = "set either an oci:// reference as chart, or a chart name and a repository"
             raise ValueError(msg)
         return self
 

@@ -1,4 +1,4 @@
-"""Everything that must hold between the parts of a stack before any of it is deployed."""
+"""Checks between the sections of a stack, before it is deployed."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ from gpu_tenancy.model.spec import Stack
 
 
 def coherence_problems(stack: Stack) -> Iterator[Problem]:
-    """What is wrong between the parts of a well-formed stack.
+    """Problems between the sections of a valid stack.
 
-    Pools come first, then names, then sums: what is wrong in one stage would only be repeated by the next, which passes
-    over whatever rests on it.
+    Pools are checked first, then references, then sums. A stage skips what depends on a problem of an earlier stage,
+    because it would report the same mistake again.
     """
     tree = Tree(stack)
     broken: set[Path] = set()
@@ -30,15 +30,15 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
         (promise_problems, budget_problems, workload_problems, operator_problems, guard_problems, peak_problems),
     ):
         if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
-            return  # No sum over a tree that is none.
-        found = [problem for check in stage for problem in check(tree) if not _rests_on(problem, broken)]
-        yield from found
-        broken |= {place for problem in found for place in (problem.path, *problem.about)}
+            return  # Sums need a tree without cycles.
+        problems = [problem for check in stage for problem in check(tree) if not _depends_on(problem, broken)]
+        yield from problems
+        broken |= {place for problem in problems for place in (problem.path, *problem.about)}
 
 
-def _rests_on(problem: Problem, broken: set[Path]) -> bool:
+def _depends_on(problem: Problem, broken: set[Path]) -> bool:
     return any(_within(place, broken) for place in (problem.path, *problem.about))
 
 
 def _within(place: Path, broken: set[Path]) -> bool:
-    return any(place[: len(each)] == each[: len(place)] for each in broken)
+    return any(place[: len(other)] == other[: len(place)] for other in broken)

@@ -1,4 +1,4 @@
-"""A namespace's budgets: they must never refuse what the team's queues admit, nor pods that say nothing."""
+"""Checks of a namespace's budgets: they must not reject pods that the queues admit, or pods without requests."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -11,7 +11,7 @@ from gpu_tenancy.model.spec.teams import Team
 
 
 def budget_problems(tree: Tree) -> Iterator[Problem]:
-    """Where a budget, or a container's bounds, contradict what the stack promises."""
+    """Budgets and container bounds that conflict with the quotas of the stack."""
     for name, team in tree.stack.teams.items():
         yield from _queue_fits(tree, name, team)
         yield from _limits(("teams", name), team)
@@ -19,26 +19,26 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """The queue counts requests, and so does the budget: it must hold all that the queues may admit at once."""
+    """The budget must cover the requests of everything that the queues can admit at once."""
     shares = tree.team_shares.get(tree.queue_of(name), {})
-    most = admitted(shares, gangs_of(team, tree.flavors))
+    admissible = admitted(shares, gangs_of(team, tree.flavors))
     for resource in (CPU, MEMORY):
         budget = getattr(team.compute.requests, resource)
-        if budget is None or most.get(resource, 0) <= budget:
+        if budget is None or admissible.get(resource, 0) <= budget:
             continue
         of_flavors = [
-            f"{flavor} {format_amount(resource, each[resource].limit or 0)}"
-            for flavor, each in shares.items()
-            if each[resource].limit
+            f"{flavor} {format_amount(resource, resources[resource].limit or 0)}"
+            for flavor, resources in shares.items()
+            if resources[resource].limit
         ]
-        gangs = sum(each.get(resource, 0) for each in gangs_of(team, tree.flavors).values())
+        gangs = sum(amounts.get(resource, 0) for amounts in gangs_of(team, tree.flavors).values())
         of_gangs = [f"gangs {format_amount(resource, gangs)}"] if gangs else []
-        needed = format_amount(resource, most[resource])
+        needed = format_amount(resource, admissible[resource])
         yield Problem(
             ("teams", name, "compute", "requests", resource),
-            f"is less than the {needed} that the team's queues may admit ({', '.join(of_flavors + of_gangs)}), and"
-            " pods beyond it would fail for ever",
-            f"raise it to {needed}, or lower what the team may reach with teams.{name}.quota.<flavor>.{resource}",
+            f"is less than the {needed} {resource} that the team's queues can admit"
+            f" ({', '.join(of_flavors + of_gangs)}), so the quota would reject admitted pods",
+            f"raise it to {needed}, or lower the team's limit with teams.{name}.quota.<flavor>.{resource}",
             format_amount(resource, budget),
             about=(("teams", name), ("pools",)),
         )
@@ -50,21 +50,21 @@ def _limits(path: Path, team: Team) -> Iterator[Problem]:
         if requests is not None and limits is not None and limits < requests:
             yield Problem(
                 (*path, "compute", "limits", resource),
-                f"is less than the requests' {format_amount(resource, requests)}, which no pod may exceed",
-                "raise it or lower the requests",
+                f"is less than compute.requests.{resource} ({format_amount(resource, requests)})",
+                f"raise it, or lower compute.requests.{resource}",
                 format_amount(resource, limits),
             )
             return
     defaults = container_defaults(team)
-    for resource, most in ratios(team).items():
+    for resource, ratio in ratios(team).items():
         default, request = defaults.limits[resource], defaults.requests[resource]
-        if Fraction(default, request) > most:
+        if Fraction(default, request) > ratio:
             yield Problem(
                 (*path, "containers", "default", resource),
                 f"is {float(Fraction(default, request)):g} times the default request"
-                f" {format_amount(resource, request)}, but the budget's limits are only {float(most):g} times its"
-                " requests, so containers that say nothing would be refused",
-                f"lower it to {format_amount(resource, int(request * most))} or raise compute.limits.{resource}",
+                f" {format_amount(resource, request)}, but the budget's limits are only {float(ratio):g} times its"
+                " requests, so containers without requests and limits would be rejected",
+                f"lower it to {format_amount(resource, int(request * ratio))}, or raise compute.limits.{resource}",
                 format_amount(resource, default),
             )
 
@@ -75,21 +75,22 @@ def _datasets(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     about = (("datasets",),)
     if team.objects.storage is not None and total > team.objects.storage:
         needed = format_amount("storage", total)
-        rule = f"is less than the {needed} of the team's datasets"
+        rule = f"is less than the {needed} storage of the team's datasets"
         value = format_amount("storage", team.objects.storage)
         yield Problem(("teams", name, "objects", "storage"), rule, f"raise it to {needed}", value, about)
     if team.objects.persistentvolumeclaims is not None and claims > team.objects.persistentvolumeclaims:
         value = str(team.objects.persistentvolumeclaims)
-        rule = f"is less than the {claims} claims of the team's datasets"
-        yield Problem(("teams", name, "objects", "persistentvolumeclaims"), rule, "raise it", value, about)
+        rule = f"is less than the {claims} PersistentVolumeClaims of the team's datasets"
+        fix = f"raise it to {claims} or more"
+        yield Problem(("teams", name, "objects", "persistentvolumeclaims"), rule, fix, value, about)
     for key, dataset in mounted.items():
         least, most = team.claims.min or 0, team.claims.max or dataset.size
         if not least <= dataset.size <= most:
             yield Problem(
                 ("datasets", key, "size"),
-                f"is outside the {format_amount('storage', least)} to {format_amount('storage', most)} that a claim"
-                f" may have in {name}",
-                f"change it, or teams.{name}.claims",
+                f"is outside the range of claim sizes in team {name}"
+                f" ({format_amount('storage', least)} to {format_amount('storage', most)})",
+                f"change it, or change teams.{name}.claims",
                 format_amount("storage", dataset.size),
                 about=(("teams", name, "claims"),),
             )

@@ -1,4 +1,4 @@
-"""Drivers and the ways to share a GPU: what excludes each other, and who must trust whom."""
+"""Checks of GPU drivers and GPU sharing: unsupported and conflicting modes, and trust between teams."""
 
 from collections.abc import Iterator
 
@@ -9,67 +9,69 @@ from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.operators.needs import installed_by
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Problem, nearest
+from gpu_tenancy.model.problems import Problem, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
 
 
 def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
-    """What of the pools' drivers and of their sharing cannot be had, or not together."""
+    """Driver modes and sharing of the pools that are unsupported, or conflict with each other."""
     for name in tree.stack.pools:
         yield from _driver(tree.stack, name, rules)
         yield from _cut(tree.stack, name, rules)
-    apart = list(clashes(tree.stack))
-    for first, other in apart:
+    conflicts = list(clashes(tree.stack))
+    for first, other in conflicts:
         yield _clash(tree.stack, first, other)
-    if not apart:
+    if not conflicts:
         yield from _approved(tree.stack, rules)
     for flavor in tree.flavors.values():
         yield from _trust(tree, flavor)
 
 
 def _driver(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
-    said = stack.pools[name].driver
-    if said is None:
+    driver = stack.pools[name].driver
+    if driver is None:
         return
     place = ("pools", name, "driver")
     if name not in nvidia_pools(stack):
-        yield Problem(place, "is a mode of NVIDIA's driver, and the pool has none of its GPUs", "leave it out", said)
-    elif said not in rules.drivers:
-        known = "; ".join(f"{mode}: {each.means}" for mode, each in rules.drivers.items())
-        yield Problem(place, f"is no way to bring the driver on {rules.title}", f"choose {known}", said)
+        yield Problem(place, "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs", "remove it", driver)
+    elif driver not in rules.drivers:
+        known = "; ".join(f"{mode} ({row.means})" for mode, row in rules.drivers.items())
+        yield Problem(place, f"is not a driver mode of {rules.title}", f"use one of: {known}", driver)
 
 
 def _clash(stack: Stack, first: str, other: str) -> Problem:
     modes = rules_of(service_of(stack.cluster)).drivers
-    names = [stack.pools[each].driver or next(iter(modes)) for each in (first, other)]
+    names = [stack.pools[pool].driver or next(iter(modes)) for pool in (first, other)]
     rule = (
-        f"wants other values of the GPU Operator than {names[0]} of pool {first}, and a cluster has one GPU Operator:"
-        " the nodes of one pool would be without a driver or a runtime"
+        f"needs other GPU Operator values than driver {names[0]} of pool {first}, but a cluster has one GPU Operator:"
+        " the nodes of one pool would have no driver or no container runtime"
     )
-    mend = f"give both pools one driver, or the second a cluster of its own ({names[0]}: {modes[names[0]].means})"
-    return Problem(("pools", other, "driver"), rule, mend, names[1], about=(("pools", first, "driver"),))
+    fix = f"set the same driver for both pools, or use two clusters ({names[0]}: {modes[names[0]].means})"
+    return Problem(("pools", other, "driver"), rule, fix, names[1], about=(("pools", first, "driver"),))
 
 
 def _approved(stack: Stack, rules: CloudRules) -> Iterator[Problem]:
-    """Another set of the GPU Operator's values takes the driver off nodes that run, so the stack says it twice."""
-    said = stack.operators.driver
+    """Changed GPU Operator values remove the driver from running nodes, so the stack must confirm the mode."""
+    confirmed = stack.operators.driver
     place = ("operators", "driver")
-    if said is not None and said not in rules.drivers:
-        rule = f"is no way to bring the driver on {rules.title}"
-        yield Problem(place, rule, nearest(said, rules.drivers), said)
+    if confirmed is not None and confirmed not in rules.drivers:
+        yield Problem(place, *unknown(f"{rules.title} driver mode", confirmed, rules.drivers))
         return
     pool = next(nvidia_pools(stack), None)
     usual = next(iter(rules.drivers))
     mode = driver_mode(service_of(stack.cluster), stack.pools[pool].driver) if pool else None
     if pool is None or mode is None or not stack.cluster.NODES_MADE or installed_by(stack, "gpu_operator") != "here":
         return
-    if mode.operator != rules.drivers[said or usual].operator:
+    if mode.operator != rules.drivers[confirmed or usual].operator:
         name = stack.pools[pool].driver or usual
-        rule = f"sets the GPU Operator up otherwise than {said or usual}, which takes the driver off nodes that run so"
-        mend = f"approve the change: write operators.driver: {name}; drain the nodes first"
-        yield Problem(("pools", pool, "driver"), rule, mend, name, about=(place,))
+        rule = (
+            f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
+            " running nodes"
+        )
+        fix = f"drain the nodes, then set operators.driver: {name} to confirm the change"
+        yield Problem(("pools", pool, "driver"), rule, fix, name, about=(place,))
 
 
 def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
@@ -82,21 +84,21 @@ def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
     machine = machine_of(stack, pool)
     gpu = machine.gpu if machine else pool.gpu
     if gpu is None:
-        return  # Said already.
+        return  # Reported by another check.
     if name not in nvidia_pools(stack):
-        yield Problem(place, f"is NVIDIA's way to share a GPU, and {gpu} is another vendor's", "leave sharing out")
+        yield Problem(place, f"is only supported for NVIDIA GPUs, and {gpu} is not one", "remove sharing")
         return
     rule_of = sharing_rule(stack, pool)
     if rule_of is None:
-        able = [each for each, known in rules.drivers.items() if (known.mig if what == "mig" else known.time_slicing)]
-        rule = f"cannot be had on {rules.title} where {mode.means}"
-        yield Problem(place, rule, f"use driver {' or '.join(able)}" if able else "leave it out")
+        able = [driver for driver, row in rules.drivers.items() if (row.mig if what == "mig" else row.time_slicing)]
+        rule = f"is not supported on {rules.title} with this driver mode ({mode.means})"
+        yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
     if pool.sharing.time_slicing and (lacking := stack.cluster.time_slicing_rule()):
         yield Problem(place, *lacking)
     if rule_of and not rule_of.grows and pool.nodes.min != pool.nodes.max:
-        rule = f"are cut GPUs whose nodes no autoscaler of {rules.title} adds"
-        mend = f"write one number of nodes, such as {pool.nodes.max}, or driver: operator"
-        yield Problem(("pools", name, "nodes"), rule, mend, f"{pool.nodes.min} to {pool.nodes.max} nodes")
+        rule = f"must be a fixed number: the autoscaler of {rules.title} does not add nodes with MIG partitions"
+        fix = f"set one number of nodes, such as {pool.nodes.max}, or set driver: operator"
+        yield Problem(("pools", name, "nodes"), rule, fix, f"{pool.nodes.min} to {pool.nodes.max} nodes")
     yield from _profile(name, pool, gpu, rule_of)
 
 
@@ -106,16 +108,17 @@ def _profile(name: str, pool: Pool, gpu: str, rule_of: SharingRule | None) -> It
         return
     place = ("pools", name, "sharing", "mig")
     if mig.partitions and known.mig[mig.profile] != mig.partitions:
-        rule = f"partitions are not what a {gpu} is cut into, which is {known.mig[mig.profile]} of {mig.profile}"
-        yield Problem((*place, "partitions"), rule, "leave it out", str(mig.partitions))
-    least = next(each for each in known.mig if each.partition("g.")[0] == mig.profile.partition("g.")[0])
+        rule = f"partitions do not match {gpu}, which has {known.mig[mig.profile]} partitions of {mig.profile}"
+        yield Problem((*place, "partitions"), rule, "remove it", str(mig.partitions))
+    slices = mig.profile.partition("g.")[0]
+    least = next(profile for profile in known.mig if profile.partition("g.")[0] == slices)
     if rule_of and rule_of.least_memory and least != mig.profile:
-        rule = f"is no profile that the cloud cuts a {gpu} into: of as many slices it has only {least}"
-        yield Problem((*place, "profile"), rule, f"write {least}, or driver: operator", mig.profile)
+        rule = f"is not supported by the cloud for {gpu}: its only profile with {slices}g is {least}"
+        yield Problem((*place, "profile"), rule, f"set {least}, or set driver: operator", mig.profile)
 
 
 def _trust(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
-    """Pods that take turns on a GPU read each other's memory, so its teams must trust each other."""
+    """Time slicing does not isolate memory, so teams that share a GPU must trust each other."""
     teams = {team for team in tree.stack.teams if _reaches(tree, team, flavor)}
     for pool in flavor.pools:
         sharing = tree.stack.pools[pool.name].sharing
@@ -125,20 +128,20 @@ def _trust(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
         trusting = set(sharing.time_slicing.trusting)
         for index, team in enumerate(sharing.time_slicing.trusting):
             if team not in tree.stack.teams:
-                yield Problem((*place, index), "is no team", nearest(team, tree.stack.teams), team)
+                yield Problem((*place, index), *unknown("team", team, tree.stack.teams))
         strangers = sorted(teams - trusting)
         if len(teams) > 1 and strangers:
-            rule = f"pods of {_listed(sorted(teams))} take turns on one GPU without any isolation of its memory"
-            mend = (
-                f"cut it by mig, give the flavor to one team, or say that they trust each other:"
+            rule = f"pods of {_listed(sorted(teams))} share a GPU without memory isolation"
+            fix = (
+                f"use mig, give the flavor to one team, or confirm that the teams trust each other with"
                 f" trusting: [{', '.join(sorted(teams))}]"
             )
             about = tuple(("teams", team) for team in sorted(teams))
-            yield Problem(place[:-1], rule, mend, about=about)
+            yield Problem(place[:-1], rule, fix, about=about)
 
 
 def _reaches(tree: Tree, team: str, flavor: Flavor) -> bool:
-    """Whether a team's pods may land on a flavor: by its queue, or by its gangs."""
+    """Whether a team's pods can run on a flavor, through its queue or as gangs."""
     share = tree.team_shares.get(tree.queue_of(team), {}).get(flavor.name, {}).get(flavor.resource or "")
     queued = share is not None and (share.guaranteed > 0 or share.limit is None or share.limit > 0)
     return queued or flavor.name in tree.stack.teams[team].gangs

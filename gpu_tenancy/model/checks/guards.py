@@ -1,4 +1,4 @@
-"""Guards that nobody whom they are for can step around."""
+"""Checks of the guards' exemptions: tenants must not be exempt."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ _EVERYBODY: Final = frozenset({"system:authenticated", "system:serviceaccounts",
 
 
 def guard_problems(tree: Tree) -> Iterator[Problem]:
-    """Exemptions of the tenants themselves."""
+    """Exemptions that include tenants."""
     stack = tree.stack
     if stack.guards.action == "off":
         return
@@ -19,14 +19,17 @@ def guard_problems(tree: Tree) -> Iterator[Problem]:
         path = ("guards", "exempt", index)
         if account in _EVERYBODY:
             yield Problem(
-                path, "is everybody", "name the accounts that must not be judged, or write action: off", account
+                path,
+                "would exempt everyone",
+                "list only the accounts to exempt, or set guards.action: off",
+                account,
             )
         team = next((name for name in stack.teams if _of(name, account)), None)
         if team:
             yield Problem(
                 path,
-                f"is in the namespace of team {team}, as which whoever may edit it can act",
-                "exempt an account of a namespace that no team has",
+                f"is in the namespace of team {team}: anyone who can edit that namespace can use it",
+                "exempt an account in a namespace that belongs to no team",
                 account,
                 about=(("teams", team),),
             )

@@ -1,4 +1,4 @@
-"""Pools as their cloud can make them: what it does not have, and what it must be told."""
+"""Checks of node pools against their cloud: unsupported options, and missing ones."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,10 +6,11 @@ from typing import Final
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 from gpu_tenancy.model.checks.drivers import driver_problems
+from gpu_tenancy.model.checks.pools import machines_command
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Problem, nearest
+from gpu_tenancy.model.problems import Problem, listed, unknown
 from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
@@ -17,23 +18,23 @@ from gpu_tenancy.model.spec.pools import Pool
 
 _DAY: Final = 86400
 _LEAST_DISK: Final = 50 * 2**30
-"""An NVIDIA image with one training framework takes more than this: pods would be evicted for want of disk."""
+"""An NVIDIA image with a training framework needs more; pods would be evicted because of disk pressure."""
 
 
 def node_problems(tree: Tree) -> Iterator[Problem]:
-    """What the stack's cloud cannot do, or is not told enough to do."""
+    """Options of pools that the stack's cloud does not support, and missing ones."""
     stack = tree.stack
     service = service_of(stack.cluster)
     if service not in clouds():
-        known = nearest(service, (name for name in clouds() if name != stack.cluster.cloud))
-        yield Problem(("cluster", "provider"), "is no service whose ways are known", known, service)
+        known = (name for name in clouds() if name != stack.cluster.cloud)
+        yield Problem(("cluster", "provider"), *unknown("provider", service, known, _CLOUDS))
         return
     rules = clouds()[service]
     yield from _system(stack)
     for machine in stack.prices:
         if machine not in stack.machines and find_machine(machine) is None:
-            known = nearest(machine, [*stack.machines, *(name for _, name in machines())])
-            yield Problem(("prices", machine), "is the price of no machine", known)
+            known = [*stack.machines, *(name for cloud, name in machines() if service in {cloud, "existing"})]
+            yield Problem(("prices", machine), *unknown("machine type", machine, known, machines_command(service)))
     for name, pool in stack.pools.items():
         if stack.cluster.NODES_MADE:
             yield from _made(stack, name, rules)
@@ -45,19 +46,25 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     yield from driver_problems(tree, rules)
 
 
+_CLOUDS: Final = "tenancy clouds"
+
+
 def _made(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
     pool = stack.pools[name]
     if not rules.pool_name.fits(name):
-        rule = f"is no name that {rules.title} takes for a pool"
+        rule = f"is not a valid pool name on {rules.title}"
         yield Problem(("pools", name), rule, f"use {rules.pool_name.write}")
     machine = machine_of(stack, pool)
     if pool.machine is None:
-        rule = f"is to be made on {rules.title}, and does not say of which machine"
-        yield Problem(("pools", name), rule, "write machine, and describe it under machines if the catalogue lacks it")
+        rule = f"has no machine type, which {rules.title} needs to create the pool"
+        fix = "set machine; if it is not in the catalogue, add it under machines"
+        yield Problem(("pools", name), rule, fix)
     elif machine and machine.cloud not in {"", stack.cluster.cloud}:
-        rule = f"is a machine of {clouds()[machine.cloud].title}, and the cluster is one of {rules.title}"
-        own = [known for cloud, known in machines() if cloud == stack.cluster.cloud]
-        yield Problem(("pools", name, "machine"), rule, nearest(pool.machine, own), pool.machine)
+        rule = f"is a machine type of {clouds()[machine.cloud].title}, but the cluster is on {rules.title}"
+        cloud = stack.cluster.cloud
+        known = listed(pool.machine, _alike(machine, cloud), machines_command(cloud))
+        fix = f"use a machine type of {rules.title}, such as {known}"
+        yield Problem(("pools", name, "machine"), rule, fix, pool.machine)
     elif machine:
         yield from _machine(name, pool, machine, rules)
         yield from _network(stack, name, machine, rules)
@@ -68,45 +75,53 @@ def _made(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
     yield from _labels(name, pool, rules)
 
 
+def _alike(machine: Machine, cloud: str) -> list[str]:
+    """The machine types of a cloud with the same GPUs; all of its machine types where it has none such."""
+    of_cloud = {name: row for (of, name), row in machines().items() if of == cloud}
+    alike = [name for name, row in of_cloud.items() if (row.gpu, row.gpus) == (machine.gpu, machine.gpus)]
+    return alike or list(of_cloud)
+
+
 def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
     if pool.cpu is not None or pool.memory is not None:
-        rule = f"says what {machine.name} has, beside the machine itself"
-        yield Problem(("pools", name), rule, "leave cpu and memory out, or describe the machine under machines")
+        rule = f"sets cpu or memory, which machine type {machine.name} determines"
+        yield Problem(("pools", name), rule, "remove cpu and memory, or override the machine type under machines")
     if rules.names_gpus and machine.gpus and machine.accelerator is None:
-        rule = f"has GPUs for which {rules.title} has a name of its own, and nothing says it"
-        mend = f"write accelerator under machines.{machine.name}, such as nvidia-h100-80gb"
-        yield Problem(("pools", name, "machine"), rule, mend, machine.name)
+        rule = f"has GPUs, but no accelerator type, which {rules.title} needs"
+        fix = f"set machines.{machine.name}.accelerator, such as nvidia-h100-80gb"
+        yield Problem(("pools", name, "machine"), rule, fix, machine.name)
 
 
 def _disk(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:
     if pool.disk.size < _LEAST_DISK:
-        rule = "is too small for the images of GPU work, whose pods would be evicted"
-        mend = f"give it at least {format_bytes(_LEAST_DISK)}"
-        yield Problem(("pools", name, "disk", "size"), rule, mend, format_bytes(pool.disk.size))
+        rule = "is too small for GPU images: pods would be evicted because of disk pressure"
+        fix = f"set {format_bytes(_LEAST_DISK)} or more"
+        yield Problem(("pools", name, "disk", "size"), rule, fix, format_bytes(pool.disk.size))
     if pool.disk.key and not rules.disk_key:
-        rule = f"is a key of one pool's disks, and {rules.title} has one for the whole cluster"
-        yield Problem(("pools", name, "disk", "key"), rule, "leave it out, and give the cluster its key", pool.disk.key)
+        rule = f"is a disk key of one pool, but {rules.title} supports only one key for the whole cluster"
+        fix = "remove it, and set the key of the cluster (cluster.create.diskEncryptionSet)"
+        yield Problem(("pools", name, "disk", "key"), rule, fix, pool.disk.key)
 
 
 _KUBERNETES: Final = ("kubernetes.io", "k8s.io")
 _KUBELETS_OWN: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-"""Domains of Kubernetes' under which a node may label itself:
+"""Domains of Kubernetes in which a kubelet can set labels of its own node:
 https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction."""
 
 
 def _labels(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:
-    said = [("labels", key, key) for key in pool.labels]
-    said += [("taints", index, taint.key) for index, taint in enumerate(pool.taints)]
-    for section, place, key in said:
+    keys: list[tuple[str, str | int, str]] = [("labels", key, key) for key in pool.labels]
+    keys += [("taints", index, taint.key) for index, taint in enumerate(pool.taints)]
+    for section, place, key in keys:
         domain = key.rpartition("/")[0]
-        theirs = _under(domain, _KUBERNETES) and not _under(domain, _KUBELETS_OWN)
-        if theirs or _under(domain, rules.own_labels):
-            rule = f"has a key under {domain}/, which no node of {rules.title} may be given by its pool"
-            yield Problem(("pools", name, section, place), rule, "choose a domain of your own, such as example.com/")
+        of_kubernetes = _under(domain, _KUBERNETES) and not _under(domain, _KUBELETS_OWN)
+        if of_kubernetes or _under(domain, rules.own_labels):
+            rule = f"uses the reserved domain {domain}/, which {rules.title} rejects for node pools"
+            yield Problem(("pools", name, section, place), rule, "use your own domain, such as example.com/")
     for key, value in pool.labels.items():
         if not value and not rules.empty_labels:
-            rule = f"has no value, which {rules.title} does not take"
-            yield Problem(("pools", name, "labels", key), rule, 'write one, such as "true"')
+            rule = f"has no value, which {rules.title} requires"
+            yield Problem(("pools", name, "labels", key), rule, 'set a value, such as "true"')
 
 
 def _under(domain: str, parents: tuple[str, ...]) -> bool:
@@ -117,72 +132,74 @@ def _network(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> It
     pool, network = stack.pools[name], machine.network
     fabric = network.fabric if network else None
     if pool.fabric and fabric is None:
-        rule = f"asks for a network between GPUs that {machine.name} does not have"
-        yield Problem(("pools", name, "fabric"), rule, "leave it out, or choose a machine that has one")
+        rule = f"machine type {machine.name} has no network between GPUs"
+        yield Problem(("pools", name, "fabric"), rule, "remove it, or use a machine type with one")
     elif pool.fabric and fabric not in rules.fabrics:
-        rule = f"asks for {fabric}, which is not set up on {rules.title}"
-        yield Problem(("pools", name, "fabric"), rule, f"leave it out; set up here: {', '.join(rules.fabrics)}")
+        rule = f"{fabric} is not supported on {rules.title} (supported: {', '.join(rules.fabrics) or 'none'})"
+        yield Problem(("pools", name, "fabric"), rule, "remove it")
     elif pool.fabric and network and fabric and (lacking := stack.cluster.fabric_rule(fabric, network.interfaces)):
         yield Problem(("pools", name, "fabric"), *lacking)
     if pool.compact and pool.capacity.kind not in rules.compact:
-        rule = f"asks for nodes close to each other, which {rules.title} does not promise with {pool.capacity.kind}"
-        mend = f"leave it out; it goes with {', '.join(rules.compact)}"
-        yield Problem(("pools", name, "compact"), rule, mend)
+        rule = f"{rules.title} does not support compact placement with capacity {pool.capacity.kind}"
+        fix = f"remove it, or set capacity to one of: {', '.join(rules.compact)}"
+        yield Problem(("pools", name, "compact"), rule, fix)
     elif pool.compact and rules.compact_zones and len(pool.zones) not in rules.compact_zones:
-        rule = f"asks for nodes close to each other, which {rules.title} takes for one zone alone"
-        yield Problem(("pools", name, "compact"), rule, f"write it under pools.{name}.zones")
+        rule = f"{rules.title} supports compact placement only in one zone"
+        yield Problem(("pools", name, "compact"), rule, f"set one zone under pools.{name}.zones")
 
 
 def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
-    """A switch that nobody reads would only seem to do something."""
-    for key, said in (("zones", pool.zones), ("compact", pool.compact), ("fabric", pool.fabric)):
-        if said:
-            rule = "says how nodes are made, and the nodes of an existing cluster are somebody else's"
-            yield Problem(("pools", name, key), rule, "leave it out, or name the cloud under cluster.cloud")
+    """Settings that would have no effect, because this program does not create the nodes."""
+    for key, value in (("zones", pool.zones), ("compact", pool.compact), ("fabric", pool.fabric)):
+        if value:
+            yield Problem(("pools", name, key), *_NO_EFFECT)
     if pool.disk != type(pool.disk)():
-        rule = "says how nodes are made, and the nodes of an existing cluster are somebody else's"
-        yield Problem(("pools", name, "disk"), rule, "leave it out, or name the cloud under cluster.cloud")
+        yield Problem(("pools", name, "disk"), *_NO_EFFECT)
+
+
+_NO_EFFECT: Final = (
+    "has no effect: the nodes of an existing cluster are not created here",
+    "remove it, or set cluster.cloud to the cloud",
+)
 
 
 def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterator[Problem]:
     pool, place = stack.pools[name], ("pools", name, "capacity")
     kind = pool.capacity.kind
     if rule.refused:
-        yield Problem(place, f"is not there: {rule.refused}", rule.instead or "use another", kind)
+        yield Problem(place, f"is not available: {rule.refused}", rule.instead or "use another kind", kind)
         return
     if pool.machine and pool.machine.startswith(rule.machines_without):
-        broken = f"cannot be had for {pool.machine} on {title}"
-        yield Problem(place, broken, "use on-demand, or another machine", kind)
+        broken = f"is not available for {pool.machine} on {title}"
+        yield Problem(place, broken, "use on-demand, or another machine type", kind)
     if pool.capacity.kind in {"reserved", "capacity-block"}:
         reservation = getattr(pool.capacity, "reservation", "")
         if rule.reservation and not rule.reservation.fits(reservation):
-            mend = f"write {rule.reservation.write}"
-            yield Problem((*place, "reservation"), f"names no reservation of {title}", mend, reservation)
+            fix = f"set {rule.reservation.write}"
+            yield Problem((*place, "reservation"), f"is not a reservation of {title}", fix, reservation)
     if rule.zones is not None and len(pool.zones) != rule.zones and stack.cluster.NODES_MADE:
-        there = f"{len(pool.zones)} zones" if pool.zones else "no zone"
-        broken = f"is bought in {rule.zones} zone, and the pool names {there}"
-        yield Problem(
-            ("pools", name, "capacity"), broken, f"write the reservation's zone under pools.{name}.zones", kind
-        )
+        zones = f"{len(pool.zones)} zones" if pool.zones else "no zones"
+        broken = f"needs exactly {rule.zones} zone, but the pool has {zones}"
+        yield Problem(place, broken, f"set the reservation's zone under pools.{name}.zones", kind)
     if rule.min is not None and pool.nodes.min != rule.min:
-        broken = f"nodes are always there, and {kind} brings nodes only when they are asked for"
-        yield Problem(("pools", name, "nodes", "min"), broken, f"write {rule.min}", str(pool.nodes.min))
+        broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
+        yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
     longest = getattr(pool.capacity, "max_run", 0)
     if rule.longest is not None and longest > rule.longest:
-        broken = f"is longer than a node of {kind} may live on {title}"
-        yield Problem((*place, "maxRun"), broken, f"write {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
+        broken = f"exceeds the maximum lifetime of {kind} nodes on {title} ({rule.longest / _DAY:g}d)"
+        yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
 
 
 def _announced(flavor: Flavor) -> Iterator[Problem]:
-    """A queue asks for nodes of one class for the whole flavor."""
+    """Kueue's provisioning check applies to a whole flavor, so all its pools need the same provisioning."""
     first = flavor.pools[0]
     for pool in flavor.pools[1:]:
         if pool.provisioning != first.provisioning:
             rule = (
-                f"is bought otherwise than pool {first.name} ({first.capacity}) of the same flavor, and a queue either"
-                f" asks for all nodes of {flavor.name} in the same words, or for none"
+                f"differs from pool {first.name} ({first.capacity}) of the same flavor {flavor.name}, but Kueue"
+                " requests all nodes of a flavor in the same way"
             )
-            yield Problem(("pools", pool.name, "capacity"), rule, "give the pools different flavors", pool.capacity)
+            yield Problem(("pools", pool.name, "capacity"), rule, "set different flavors for the pools", pool.capacity)
 
 
 def _system(stack: Stack) -> Iterator[Problem]:
@@ -191,11 +208,11 @@ def _system(stack: Stack) -> Iterator[Problem]:
         return
     place = ("cluster", "create", "system", "machine")
     machine = find_machine(creation.system.machine, service_of(stack.cluster))
-    own = [known for (cloud, known), row in machines().items() if cloud == service_of(stack.cluster) and not row.gpus]
+    cloud = service_of(stack.cluster)
+    without_gpus = [name for (of, name), row in machines().items() if of == cloud and not row.gpus]
+    name, command = creation.system.machine, machines_command(cloud)
     if machine is None:
-        title = clouds()[service_of(stack.cluster)].title
-        rule = f"is no machine of {title} in the catalogue"
-        yield Problem(place, rule, nearest(creation.system.machine, own), creation.system.machine)
+        yield Problem(place, *unknown(f"{clouds()[cloud].title} machine type", name, without_gpus, command))
     elif machine.gpus:
-        rule = "has GPUs, which the cluster's own pods would only block"
-        yield Problem(place, rule, f"choose one without: {', '.join(own)}", creation.system.machine)
+        fix = f"use a machine type without GPUs: {listed(name, without_gpus, command)}"
+        yield Problem(place, "has GPUs, which system nodes do not need", fix, name)

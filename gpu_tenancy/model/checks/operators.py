@@ -1,4 +1,4 @@
-"""Operators: what the stack needs and has not, what excludes each other, values that a chart would ignore."""
+"""Checks of operators: missing and conflicting ones, and values that a chart would ignore."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
@@ -28,10 +28,10 @@ from gpu_tenancy.model.spec.cluster import service_of
 
 
 def operator_problems(tree: Tree) -> Iterator[Problem]:
-    """What is wrong with the operators of a stack."""
+    """Problems of a stack's operators."""
     stack = tree.stack
     for name in OPERATORS:
-        yield from _said_in_vain(stack, name)
+        yield from _not_installed_here(stack, name)
         yield from _values(stack, name)
         if operator_of(stack, name).install == "off" and (lacking := _LACKING.get(name)):
             yield from _lacking(name, lacking(stack))
@@ -47,31 +47,31 @@ def _place(name: str) -> Path:
 
 
 def _served(stack: Stack) -> Iterator[Problem]:
-    """A metric that is only named, where this program installs what there is: nobody serves it."""
+    """A pod metric without a histogram, where this program installs the operators and so nothing serves it."""
     named = stack.metrics.latency_p99 is not None and stack.metrics.histogram is None
     if not named or not stack.cluster.NODES_MADE or installed_by(stack, "prometheus_adapter") == "installed":
         return
-    rule = "is a metric that nothing here serves, so an autoscaler would never act on it"
-    mend = "write metrics.histogram in its place, or operators.prometheusAdapter: installed, where one serves it"
-    yield Problem(("metrics", "latencyP99"), rule, mend, stack.metrics.latency_p99, (("operators",),))
+    rule = "is a metric that nothing serves, so the autoscaler would never scale"
+    fix = "set metrics.histogram instead, or set operators.prometheusAdapter: installed if an adapter serves it"
+    yield Problem(("metrics", "latencyP99"), rule, fix, stack.metrics.latency_p99, (("operators",),))
 
 
-def _said_in_vain(stack: Stack, name: str) -> Iterator[Problem]:
-    """A version or values of what is not installed here."""
-    said, by = operator_of(stack, name), installed_by(stack, name)
+def _not_installed_here(stack: Stack, name: str) -> Iterator[Problem]:
+    """A version or values of an operator that this program does not install."""
+    operator, by = operator_of(stack, name), installed_by(stack, name)
     if by == "here":
         return
-    what = f"is for what is installed here, and {to_camel(name)} is {by}" + ("" if said.install else " by default")
-    for key, given in (("version", said.version), ("values", said.values or None)):
-        if given is not None:
-            value = given if isinstance(given, str) else None
-            yield Problem((*_place(name), key), what, "write install: here, or leave it out", value)
+    rule = f"has no effect: {to_camel(name)} is {by}" + ("" if operator.install else " by default")
+    for key, value in (("version", operator.version), ("values", operator.values or None)):
+        if value is not None:
+            shown = value if isinstance(value, str) else None
+            yield Problem((*_place(name), key), rule, "set install: here, or remove it", shown)
 
 
 def _values(stack: Stack, name: str) -> Iterator[Problem]:
     chart = chart_of(name)
     for keys, hint in chart_values()[chart].unknown(operator_of(stack, name).values):
-        rule = f"is no value of chart {chart}, and Helm would ignore it without a word"
+        rule = f"unknown value of chart {chart}, which Helm would ignore silently"
         yield Problem((*_place(name), "values", *keys), rule, hint)
 
 
@@ -79,14 +79,12 @@ def _lacking(name: str, why: tuple[Path, str] | None) -> Iterator[Problem]:
     if why is None:
         return
     about, reason = why
-    mend = f"write here (or installed, where somebody else did), or leave {to_camel(name)} out"
-    yield Problem(
-        _place(name), f"leaves nothing there for what the stack needs it for: {reason}", mend, "off", (about,)
-    )
+    fix = f"set here (or installed, if it is installed already), or remove {to_camel(name)}"
+    yield Problem(_place(name), f"is not possible because the stack needs the operator: {reason}", fix, "off", (about,))
 
 
 def _kueue(stack: Stack) -> tuple[Path, str] | None:
-    return (("teams",), "the teams' queues") if stack.teams else None
+    return (("teams",), "teams need queues") if stack.teams else None
 
 
 def _volcano(stack: Stack) -> tuple[Path, str] | None:
@@ -94,11 +92,11 @@ def _volcano(stack: Stack) -> tuple[Path, str] | None:
 
 
 def _trainer(stack: Stack) -> tuple[Path, str] | None:
-    return (("teams",), "jobs of framework pytorch are TrainJobs") if trains_pytorch(stack) else None
+    return (("teams",), "jobs with framework: pytorch are TrainJobs") if trains_pytorch(stack) else None
 
 
 def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
-    """Where the nodes are made here, a pool whose driver mode leaves the device plugin to the operator."""
+    """A pool that this program creates with a driver mode without a device plugin."""
     if not stack.cluster.NODES_MADE or installed_by(stack, "dra_driver") != "off":
         return None
     for name in gpu_pools(stack, NVIDIA):
@@ -106,25 +104,25 @@ def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
         if mode is None or "nvidia.com/gpu.deploy.device-plugin" in mode.labels:
             continue
         if _enabled(mode.operator, "devicePlugin"):
-            return ("pools", name), f"pool {name} has a driver whose device plugin it brings ({mode.means})"
+            return ("pools", name), f"it provides the device plugin of pool {name} ({mode.means})"
     return None
 
 
 def _vendor(vendor: str) -> Callable[[Stack], tuple[Path, str] | None]:
     def lacking(stack: Stack) -> tuple[Path, str] | None:
         pool = next(gpu_pools(stack, vendor), None) if stack.cluster.NODES_MADE else None
-        return (("pools", pool), f"nothing else offers the GPUs of pool {pool} to pods") if pool else None
+        return (("pools", pool), f"nothing else advertises the GPUs of pool {pool}") if pool else None
 
     return lacking
 
 
 def _cert_manager(stack: Stack) -> tuple[Path, str] | None:
     name = next(certified(stack), None)
-    return (_place(name), f"{to_camel(name)}, installed here, has its webhooks' certificates from it") if name else None
+    return (_place(name), f"it issues the webhook certificates of {to_camel(name)}") if name else None
 
 
 def _measuring(*operators: str) -> Callable[[Stack], tuple[Path, str] | None]:
-    """What brings a histogram of latency to the autoscalers, where a server scales on it."""
+    """Operators that provide the latency histogram to autoscalers, if a server scales on it."""
 
     def lacking(stack: Stack) -> tuple[Path, str] | None:
         if measured_by(stack) not in operators:
@@ -133,7 +131,7 @@ def _measuring(*operators: str) -> Callable[[Stack], tuple[Path, str] | None]:
             for name, server in spec.serving.items():
                 if server.scale_on and server.scale_on.latency_p99 is not None:
                     place = ("teams", team, "serving", name, "scaleOn", "latencyP99")
-                    return place, f"{dotted(place)} wants a metric"
+                    return place, f"{dotted(place)} needs the metric"
         return None
 
     return lacking
@@ -151,38 +149,37 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "keda": _measuring("keda"),
     "prometheus_adapter": _measuring("prometheus_adapter"),
 }
-"""What the stack needs each operator for, with the place that needs it; None where it can do without."""
+"""Why the stack needs an operator, with the place that needs it; None where it does not."""
 
 
 def _one_metrics_server(stack: Stack) -> Iterator[Problem]:
     if installed_by(stack, "keda") == installed_by(stack, "prometheus_adapter") == "here":
-        rule = "is installed beside keda, and two servers of one metric would scale one Deployment against each other"
-        yield Problem(
-            _place("prometheus_adapter"), rule, "keep the one that metrics.by names", "here", (_place("keda"),)
-        )
+        rule = "conflicts with keda: both would serve the same metric"
+        fix = "install only the one that metrics.by names"
+        yield Problem(_place("prometheus_adapter"), rule, fix, "here", (_place("keda"),))
 
 
 def _one_advertiser(stack: Stack) -> Iterator[Problem]:
-    """A node's whole GPUs are offered once: by the GPU Operator's device plugin, or by the DRA driver."""
+    """Only one of device plugin and DRA driver may advertise a node's GPUs."""
     if installed_by(stack, "dra_driver") != "here" or installed_by(stack, "gpu_operator") != "here":
         return
     plugin = merged(nvidia_values(stack), stack.operators.gpu_operator.values)
     driver = merged(dra_values(stack), stack.operators.dra_driver.values)
     if _enabled(plugin, "devicePlugin") and _enabled(driver, "resources", "gpus"):
-        rule = "offers whole GPUs beside the device plugin of gpuOperator, and each GPU would be given away twice"
-        mend = (
-            "write operators.gpuOperator.values.devicePlugin.enabled: false, or, for compute domains alone,"
+        rule = "conflicts with the device plugin of gpuOperator: both would allocate the same GPUs"
+        fix = (
+            "set operators.gpuOperator.values.devicePlugin.enabled: false, or, if you need only compute domains, set"
             " operators.draDriver.values.resources.gpus.enabled: false"
         )
-        yield Problem(_place("dra_driver"), rule, mend, "here", (_place("gpu_operator"),))
+        yield Problem(_place("dra_driver"), rule, fix, "here", (_place("gpu_operator"),))
 
 
 def _enabled(values: Mapping[str, Any], *section: str) -> bool:
-    """Whether a section of values is on: charts have them on where `enabled` is left out."""
-    found: Any = values
+    """Whether a section of values is enabled, which is the default of the charts."""
+    value: Any = values
     for key in (*section, "enabled"):
-        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
-    return found is not False
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return value is not False
 
 
 def _intel_labels(stack: Stack) -> Iterator[Problem]:
@@ -191,15 +188,15 @@ def _intel_labels(stack: Stack) -> Iterator[Problem]:
     key, value = INTEL_LABEL
     for name in gpu_pools(stack, INTEL):
         if stack.pools[name].labels.get(key) != value:
-            rule = f"lacks the node label {key}, by which Intel's device plugin finds its nodes"
+            rule = f"does not have the node label {key}, by which Intel's device plugin selects its nodes"
             yield Problem(
-                ("pools", name, "labels"), rule, f'write {key}: "{value}"', about=(_place("intel_device_plugin"),)
+                ("pools", name, "labels"), rule, f'add {key}: "{value}"', about=(_place("intel_device_plugin"),)
             )
 
 
 def _taken_namespaces(stack: Stack) -> Iterator[Problem]:
-    """A team in an operator's namespace: its jobs would not wait in its queue, as operators' pods do not."""
+    """A team in an operator's namespace: its jobs would bypass its queue, as operators' pods do."""
     taken = {release.namespace: release.name for release in releases(stack)}
     for team in stack.teams:
         if team in taken:
-            yield Problem(("teams", team), f"is the namespace of {taken[team]}", "name the team otherwise", team)
+            yield Problem(("teams", team), f"is the namespace of operator {taken[team]}", "rename the team", team)

@@ -1,4 +1,4 @@
-"""Servers at their peak: the autoscaler's maximum and the surge of a rollout must fit what their queue can get."""
+"""Checks of servers at their peak: the autoscaler's maximum plus surge must fit their queue's limit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gpu_tenancy.model.spec.workloads import Server
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """One server, and what a pod of it takes."""
+    """A server, with the size of its pods."""
 
     team: str
     name: str
@@ -22,15 +22,15 @@ class _Running:
     def peak(self, resource: str) -> int:
         return pods_of(self.server) * self.size.amounts.get(resource, 0)
 
-    def words(self, resource: str) -> str:
-        """`model-server 50 + 1 surge pods of 2`."""
+    def text(self, resource: str) -> str:
+        """`model-server: 50 + 1 surge pods with 2 each`."""
         surge = f" + {self.server.surge} surge" if self.server.surge else ""
-        each = format_amount(resource, self.size.amounts.get(resource, 0))
-        return f"{self.name} {self.server.replicas.max}{surge} pods of {each}"
+        per_pod = format_amount(resource, self.size.amounts.get(resource, 0))
+        return f"{self.name}: {self.server.replicas.max}{surge} pods with {per_pod} each"
 
 
 def peak_problems(tree: Tree) -> Iterator[Problem]:
-    """Servers whose last pods would never start. Teams that share a queue share its limit, so they count together."""
+    """Servers whose last pods would stay pending. Teams that share a queue share its limit, so they are added up."""
     for owner in tree.queue_owners:
         by_flavor: dict[str, list[_Running]] = {}
         for running in _servers(tree, owner):
@@ -49,10 +49,10 @@ def _servers(tree: Tree, owner: str) -> Iterator[_Running]:
 
 def _beyond(tree: Tree, owner: str, servers: list[_Running]) -> Iterator[Problem]:
     flavor = servers[0].size.flavor
-    most = limits(tree, owner, flavor, gang=False)
-    # GPUs first: their cpu and memory follow from them.
-    for resource in reversed(dict.fromkeys(resource for each in servers for resource in each.size.amounts)):
-        peak, limit = sum(each.peak(resource) for each in servers), most.get(resource, 0)
+    of_team = limits(tree, owner, flavor, gang=False)
+    # GPUs first: their CPU and memory are derived from them.
+    for resource in reversed(dict.fromkeys(resource for server in servers for resource in server.size.amounts)):
+        peak, limit = sum(server.peak(resource) for server in servers), of_team.get(resource, 0)
         reach = min(limit, reachable(tree, owner, flavor, resource))
         if peak > reach:
             yield _problem(owner, servers, resource, (peak, limit, reach))
@@ -62,19 +62,20 @@ def _beyond(tree: Tree, owner: str, servers: list[_Running]) -> Iterator[Problem
 def _problem(owner: str, servers: list[_Running], resource: str, sums: tuple[int, int, int]) -> Problem:
     peak, limit, reach = (format_amount(resource, amount) for amount in sums)
     flavor = servers[0].size.flavor.name
-    needs = f"the servers on {flavor} need {peak} {resource} at their peak"
+    needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
     path: Path = ("teams", servers[0].team, "serving", servers[0].name, "replicas")
     if sums[0] > sums[1]:
-        each = ", ".join(server.words(resource) for server in servers)
+        pods = ", ".join(server.text(resource) for server in servers)
+        teams = dict.fromkeys([owner, *(server.team for server in servers)])
         return Problem(
             path,
-            f"{needs} ({each}), but the team's limit is {limit}, so the last pods would never start",
+            f"{needs} ({pods}), which exceeds the team's limit of {limit}: the last pods would stay pending",
             f"lower replicas.max or surge, or raise teams.{owner}.gpus.{flavor}.limit",
-            about=(*(("teams", team) for team in dict.fromkeys([owner, *(each.team for each in servers)])), ("pools",)),
+            about=(*(("teams", team) for team in teams), ("pools",)),
         )
     return Problem(
         path,
-        f"{needs}, but all that others leave the team is {reach}, so the last pods would never start",
-        f"lower replicas.max or surge, or raise what there is of {flavor}",
+        f"{needs}, but the team can never get more than {reach}: the last pods would stay pending",
+        f"lower replicas.max or surge, or add nodes of flavor {flavor}",
         about=(("teams",), ("cohorts",), ("pools",)),
     )

@@ -1,47 +1,60 @@
-"""Pools and flavors: machines nobody knows, partitions that a GPU does not have, flavors that blur."""
+"""Checks of pools and flavors: unknown machine types and MIG profiles, and ambiguous flavors."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Final
 
-from gpu_tenancy.model.catalogue import find_gpu, machines
+from gpu_tenancy.model.catalogue import cloud_tables, find_gpu, machines
 from gpu_tenancy.model.plan.gpus import machine_of, sharing
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
-from gpu_tenancy.model.problems import Problem, nearest
+from gpu_tenancy.model.problems import Problem, unknown
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import service_of
 
 
 def pool_problems(tree: Tree) -> Iterator[Problem]:
-    """What is wrong with the pools of a stack, and with the flavors they make up."""
+    """Problems of a stack's pools, and of the flavors that they form."""
     for name in tree.stack.pools:
-        yield from _unknown(tree.stack, name)
+        yield from _unknown_parts(tree.stack, name)
     for flavor in tree.flavors.values():
         yield from _one_kind(flavor)
         yield from _fits_kueue(flavor)
-    yield from _told_apart(tree.flavors)
+    yield from _distinct(tree.flavors)
 
 
-def _unknown(stack: Stack, name: str) -> Iterator[Problem]:
+def machines_command(service: str) -> str:
+    """The command that lists the machine types of a cloud, or of all clouds."""
+    return f"tenancy machines --cloud {service}" if service in cloud_tables() else "tenancy machines"
+
+
+def _unknown_parts(stack: Stack, name: str) -> Iterator[Problem]:
     pool = stack.pools[name]
     machine = machine_of(stack, pool)
     if pool.machine and machine is None:
-        hint = nearest(pool.machine, (known for _, known in machines()))
-        rule = "is no machine of the catalogue"
-        yield Problem(("pools", name, "machine"), rule, f"{hint}; or describe it under machines", pool.machine)
+        service = service_of(stack.cluster)
+        known = [
+            *stack.machines,
+            *(known for of, known in machines() if of == service or service not in cloud_tables()),
+        ]
+        rule, fix = unknown("machine type", pool.machine, known, machines_command(service))
+        yield Problem(("pools", name, "machine"), rule, f"{fix}, or add it under machines")
         return
     gpu = machine.gpu if machine else pool.gpu
     if pool.sharing is None:
         return
     place = ("pools", name, "sharing")
     if gpu is None:
-        yield Problem(place, "shares GPUs that the pool does not have", "leave sharing out")
+        yield Problem(place, "is set, but the pool has no GPUs", "remove sharing")
     elif pool.sharing.mig and sharing(stack, pool) is None:
         known = find_gpu(gpu)
-        rule = f"is no MIG profile that {gpu} is known to have"
-        mend = nearest(pool.sharing.mig.profile, known.mig) if known else "write mig.partitions beside it"
-        yield Problem((*place, "mig", "profile"), rule, mend, pool.sharing.mig.profile)
+        profile = pool.sharing.mig.profile
+        if known and known.mig:
+            yield Problem((*place, "mig", "profile"), *unknown(f"{gpu} MIG profile", profile, known.mig))
+            return
+        rule = f"has an unknown number of partitions: the catalogue has no MIG profiles of {gpu}"
+        yield Problem((*place, "mig", "profile"), rule, "set mig.partitions", profile)
 
 
 def _one_kind(flavor: Flavor) -> Iterator[Problem]:
@@ -51,7 +64,7 @@ def _one_kind(flavor: Flavor) -> Iterator[Problem]:
             yield Problem(
                 ("pools", pool.name, "flavor"),
                 f"has {_kind(pool)}, but pool {first.name} of the same flavor has {_kind(first)}",
-                "give the pools different flavors",
+                "set different flavors for the pools",
                 flavor.name,
             )
 
@@ -61,37 +74,37 @@ def _kind(pool: PoolSupply) -> str:
 
 
 def _fits_kueue(flavor: Flavor) -> Iterator[Problem]:
-    """What Kueue's ResourceFlavor takes: at most 8 labels and 8 taints, each key and effect once."""
+    """Limits of a ResourceFlavor: 8 labels and 8 taints, and each taint key and effect only once."""
     place = ("pools", flavor.pools[0].name)
     if len(flavor.node_labels) > _MOST:
-        rule = f"has {len(flavor.node_labels)} node labels, its GPU's model among them, and Kueue takes {_MOST}"
-        yield Problem((*place, "labels"), rule, "leave out those that no workload chooses its nodes by")
+        rule = f"has {len(flavor.node_labels)} node labels (with the GPU model's), but Kueue supports {_MOST}"
+        yield Problem((*place, "labels"), rule, "remove labels that no workload selects nodes by")
     if len(flavor.taints) > _MOST:
-        rule = f"has {len(flavor.taints)} taints, and Kueue takes {_MOST}"
-        yield Problem((*place, "taints"), rule, "use fewer")
+        rule = f"has {len(flavor.taints)} taints, but Kueue supports {_MOST}"
+        yield Problem((*place, "taints"), rule, f"remove {len(flavor.taints) - _MOST} or more")
     twice = Counter((taint.key, taint.effect) for taint in flavor.taints)
     for (key, effect), count in twice.items():
         if count > 1:
-            rule = f"taints flavor {flavor.name} with {key}:{effect} {count} times, and a node may have it once"
-            mend = "keep one value" if key != flavor.resource else "leave it out: GPU nodes have it already"
-            yield Problem((*place, "taints"), rule, mend)
+            rule = f"flavor {flavor.name} has taint {key}:{effect} {count} times, but a node can have it only once"
+            fix = "keep one value" if key != flavor.resource else "remove it: GPU nodes have this taint already"
+            yield Problem((*place, "taints"), rule, fix)
 
 
 _MOST: Final = 8
 
 
-def _told_apart(found: Mapping[str, Flavor]) -> Iterator[Problem]:
-    """A GPU flavor selects its nodes by labels, so no other flavor's nodes may have all of them."""
-    on_gpus = [flavor for flavor in found.values() if flavor.resource is not None]
+def _distinct(flavors: Mapping[str, Flavor]) -> Iterator[Problem]:
+    """A GPU flavor selects its nodes by labels, so nodes of other flavors must not have all of them."""
+    on_gpus = [flavor for flavor in flavors.values() if flavor.resource is not None]
     for flavor, other in permutations(on_gpus, 2):
         mine, theirs = flavor.node_labels.items(), other.node_labels.items()
         if mine == theirs and on_gpus.index(flavor) < on_gpus.index(other):
-            continue  # Said once, of the second.
+            continue  # Reported once, for the second flavor.
         pool = flavor.pools[0].name
-        label = f"give it a label of its own under pools.{pool}.labels"
+        label = f"add a distinct label under pools.{pool}.labels"
         if mine == theirs:
-            rule = f"has the same node labels as flavor {other.name}, so nothing tells their nodes apart"
-            yield Problem(("pools", pool), rule, f"{label}, or the same flavor")
+            rule = f"has the same node labels as flavor {other.name}, so their nodes cannot be distinguished"
+            yield Problem(("pools", pool), rule, f"{label}, or set the same flavor for both")
         elif any(mine <= pool.labels.items() for pool in other.pools):
-            rule = f"has only node labels that nodes of flavor {other.name} have too, so its pods would land there"
+            rule = f"has only node labels that nodes of flavor {other.name} have too, so its pods could run there"
             yield Problem(("pools", pool), rule, label)

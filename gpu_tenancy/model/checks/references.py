@@ -1,10 +1,10 @@
-"""Names that must lead somewhere: flavors, cohorts, queues, priorities, teams."""
+"""Checks of references: flavors, cohorts, queues, priority classes and teams must exist."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import ANY, Path, Problem, dotted, nearest
+from gpu_tenancy.model.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Shares
@@ -13,20 +13,20 @@ _RESERVED = ("default", "kube-")
 
 
 def reference_problems(tree: Tree) -> Iterator[Problem]:
-    """Every name that is used and not there, and the ones that must not be taken."""
+    """References to names that do not exist, and reserved or conflicting names."""
     stack = tree.stack
     yield from _priorities(stack)
     yield from _cohorts(tree)
     for name, team in stack.teams.items():
         yield from _team(tree, name, team)
-    yield from _run_together(stack)
+    yield from _same_names(stack)
     for name, dataset in stack.datasets.items():
         for index, team in enumerate(dataset.teams):
             yield from known_in(team, stack.teams, "team", ("datasets", name, "teams", index), ("teams",))
 
 
-def _run_together(stack: Stack) -> Iterator[Problem]:
-    """Volumes and gangs' queues belong to no namespace: `ml` + `a-b` and `ml-a` + `b` would be one and the same."""
+def _same_names(stack: Stack) -> Iterator[Problem]:
+    """PersistentVolumes and Volcano queues are cluster-scoped: `ml` + `a-b` and `ml-a` + `b` have the same name."""
     volumes = [
         (team, name)
         for name, dataset in stack.datasets.items()
@@ -40,24 +40,26 @@ def _run_together(stack: Stack) -> Iterator[Problem]:
             first = seen.setdefault(f"{team}-{name}", team)
             if first != team:
                 path = ("datasets", name) if kind == "volume" else ("teams", team, "gangs", name)
-                rule = f"gives team {team} a {kind} of the name {team}-{name}, which team {first} has already"
+                rule = f"the {kind} of team {team} would be named {team}-{name}, like one of team {first}"
                 yield Problem(path, rule, "rename one of them", about=(("teams",),))
 
 
 def known_in(name: str | None, known: Iterable[str], kind: str, path: Path, of: Path) -> Iterator[Problem]:
-    """A problem where a name is none of the known ones, which stand at `of`; nothing where there is no name."""
-    if name is not None and name not in set(known):
-        yield Problem(path, f"is no {kind} of {dotted(of)}", nearest(name, known), name, about=((*of, name),))
+    """A problem if a name is set that is not among the known ones, which are defined at `of`."""
+    names = set(known)
+    if name is not None and name not in names:
+        rule, fix = unknown(kind, name, names)
+        yield Problem(path, rule, fix if names else f"define it under {dotted(of)}", about=((*of, name),))
 
 
 def _priorities(stack: Stack) -> Iterator[Problem]:
     defaults = [name for name, priority in stack.priorities.items() if priority.default]
     for name in defaults[1:]:
-        rule = f"is a second default beside {defaults[0]}"
-        yield Problem(("priorities", name, "default"), rule, "keep one", "true")
+        rule = f"is set for {defaults[0]} too, but only one class can be the default"
+        yield Problem(("priorities", name, "default"), rule, "remove one of them", "true")
     for name in stack.priorities:
         if name.startswith("system-"):
-            yield Problem(("priorities", name), "has a name that Kubernetes keeps for itself", "drop 'system-'", name)
+            yield Problem(("priorities", name), "uses the prefix system-, which Kubernetes reserves", "rename it", name)
 
 
 def _cohorts(tree: Tree) -> Iterator[Problem]:
@@ -68,8 +70,8 @@ def _cohorts(tree: Tree) -> Iterator[Problem]:
     for name in roots[1:]:
         yield Problem(
             ("cohorts", name),
-            f"is a second root beside {roots[0]}, and nobody could borrow across",
-            f"write parent: {roots[0]}",
+            f"has no parent, but {roots[0]} is the root already, and quota cannot be borrowed between roots",
+            f"set parent: {roots[0]}",
             about=(("cohorts", roots[0]),),
         )
     for name, cohort in cohorts.items():
@@ -78,15 +80,15 @@ def _cohorts(tree: Tree) -> Iterator[Problem]:
         if loops(tree, name):
             yield Problem(
                 ("cohorts", name, "parent"),
-                "leads back to the cohort itself, which Kueue accepts in silence and never admits from",
-                "name a parent nearer to the root",
+                "creates a cycle of cohorts, in which Kueue admits no workloads",
+                "set a parent that is closer to the root",
                 cohort.parent,
             )
     for name in roots[:1]:
         if cohorts[name].gpus or cohorts[name].quota:
             key = "gpus" if cohorts[name].gpus else "quota"
-            rule = "says what the root has, which is what the pools have"
-            yield Problem(("cohorts", name, key), rule, "leave it out, or write it at a group below the root")
+            rule = "must not be set for the root cohort, whose quota is the supply of the pools"
+            yield Problem(("cohorts", name, key), rule, "remove it, or set it for a cohort below the root")
 
 
 def loops(tree: Tree, cohort: str) -> bool:
@@ -102,9 +104,9 @@ def loops(tree: Tree, cohort: str) -> bool:
 
 
 def _flavor(tree: Tree, name: str | None, path: Path) -> Iterator[Problem]:
-    known = [pool.flavor or each for each, pool in tree.stack.pools.items()]
+    known = [pool.flavor or pool_name for pool_name, pool in tree.stack.pools.items()]
     for problem in known_in(name, known, "flavor", path, ("pools",)):
-        # Any pool may have given itself this flavor.
+        # A pool that could not be read may have this flavor.
         yield replace(problem, about=(*problem.about, ("pools", ANY, "flavor")))
 
 
@@ -115,8 +117,8 @@ def _flavors(tree: Tree, shares: Shares, path: Path) -> Iterator[Problem]:
             yield from _flavor(tree, flavor, place)
             on_cpus = flavor in tree.flavors and tree.flavors[flavor].resource is None
             if on_cpus and (key == "gpus" or shares.quota[flavor].model_fields_set & {"guaranteed", "limit"}):
-                mend = f"write {dotted((*path, 'quota', flavor))}.cpu and .memory"
-                yield Problem(place, "promises GPUs of a pool that has none", mend, about=_pools(tree, flavor))
+                fix = f"set {dotted((*path, 'quota', flavor))}.cpu and .memory instead"
+                yield Problem(place, f"sets GPUs of flavor {flavor}, which has none", fix, about=_pools(tree, flavor))
 
 
 def _pools(tree: Tree, flavor: str) -> tuple[Path, ...]:
@@ -126,15 +128,14 @@ def _pools(tree: Tree, flavor: str) -> tuple[Path, ...]:
 def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     stack, path = tree.stack, ("teams", name)
     if name == _RESERVED[0] or name.startswith(_RESERVED[1]):
-        yield Problem(path, "is a namespace of Kubernetes' own", "name the team otherwise", name)
+        yield Problem(path, "is a reserved namespace of Kubernetes", "rename the team", name)
     if stack.cohorts:
         yield from known_in(team.cohort, stack.cohorts, "cohort", (*path, "cohort"), ("cohorts",))
     elif team.cohort not in {None, tree.root}:
         yield Problem(
             (*path, "cohort"),
-            "is no cohort: the stack has none but the root",
-            "add it under cohorts",
-            team.cohort,
+            f"unknown cohort '{team.cohort}': the stack defines no cohorts",
+            "define it under cohorts",
         )
     yield from known_in(team.priority, stack.priorities, "priority class", (*path, "priority"), ("priorities",))
     for index, priority in enumerate(team.compute.priorities):
@@ -145,8 +146,8 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         place = (*path, "gangs", flavor)
         yield from _flavor(tree, flavor, place)
         if flavor in tree.flavors and tree.flavors[flavor].resource is None and gang.most:
-            mend = "leave guaranteed and limit out, and write its cpu and memory"
-            yield Problem(place, "promises GPUs of a pool that has none", mend, about=_pools(tree, flavor))
+            fix = "remove guaranteed and limit, and set cpu and memory"
+            yield Problem(place, f"sets GPUs of flavor {flavor}, which has none", fix, about=_pools(tree, flavor))
     for kind in ("serving", "training"):
         for workload, spec in getattr(team, kind).items():
             place = (*path, kind, workload)
@@ -157,8 +158,8 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     for workload in sorted(team.serving.keys() & team.training.keys()):
         yield Problem(
             (*path, "training", workload),
-            "is a server's name too, whose Service would send its callers to the job's pods",
-            "name one of them otherwise",
+            "is also the name of a server, whose Service would select the job's pods",
+            "rename one of them",
             workload,
         )
     yield from _queue(stack, name, team)
@@ -168,8 +169,11 @@ def _queue(stack: Stack, name: str, team: Team) -> Iterator[Problem]:
     if team.queue is None:
         return
     path = ("teams", name, "queue")
+    if team.queue == name:
+        yield Problem(path, "is the team itself", "remove queue, or set it to another team", name)
+        return
     others = [other for other in stack.teams if other != name]
-    yield from known_in(team.queue, others, "other team", path, ("teams",))
+    yield from known_in(team.queue, others, "team", path, ("teams",))
     owner = stack.teams.get(team.queue)
-    if owner and team.queue != name and owner.queue is not None:
-        yield Problem(path, f"has no queue of its own, it uses {owner.queue}'s", f"name {owner.queue}", team.queue)
+    if owner and owner.queue is not None:
+        yield Problem(path, f"has no queue: it uses the queue of {owner.queue}", f"set {owner.queue}", team.queue)

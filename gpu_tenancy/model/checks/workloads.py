@@ -1,4 +1,4 @@
-"""What teams run must fit what they have: flavor, node, container bounds, queue, budgets, metrics."""
+"""Checks of workloads against their team: flavor, node size, LimitRange, queue, budgets and metrics."""
 
 from collections.abc import Iterator
 
@@ -12,23 +12,23 @@ from gpu_tenancy.model.spec.workloads import Server, Training
 
 
 def workload_problems(tree: Tree) -> Iterator[Problem]:
-    """What could never run, or never scale, once it is deployed."""
+    """Workloads that would never run, or never scale."""
     for name, team in tree.stack.teams.items():
         for path, workload in workloads(name, team):
-            yield from _one(tree, path, workload)
+            yield from _workload(tree, path, workload)
         yield from _pods(name, team)
         yield from _services(name, team)
 
 
 def workloads(name: str, team: Team) -> Iterator[tuple[Path, Server | Training]]:
-    """A team's servers and jobs, each with its place in the stack."""
+    """A team's servers and jobs, with their places in the stack."""
     for server, spec in team.serving.items():
         yield ("teams", name, "serving", server), spec
     for job, spec in team.training.items():
         yield ("teams", name, "training", job), spec
 
 
-def _one(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
+def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
     name = str(path[1])
     yield from _priority(tree, path, workload)
     if isinstance(workload, Server):
@@ -44,8 +44,8 @@ def _one(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Proble
     if workload.gpus and flavor.resource is None:
         yield Problem(
             (*path, "gpus"),
-            f"asks for GPUs on {flavor.name}, which has none",
-            "write gpus: 0",
+            f"GPUs requested, but flavor {flavor.name} has none",
+            "set gpus: 0",
             str(workload.gpus),
         )
         return
@@ -58,28 +58,26 @@ def _one(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Proble
 
 def _no_flavor(tree: Tree, path: Path, workload: Server | Training) -> Problem:
     name = str(path[1])
-    found = choices(tree, name, workload)
+    flavors = choices(tree, name, workload)
     section = "gangs" if is_gang(workload) else "gpus"
-    rule = (
-        "does not say its flavor, and its team has several"
-        if found
-        else f"runs on no flavor: the team has no {section}"
-    )
-    mend = f"write flavor: {' or '.join(found)}" if found else f"give the team some under teams.{name}.{section}"
-    return Problem((*path, "flavor"), rule, mend, about=(("teams", name), ("pools",)))
+    if flavors:
+        rule, fix = "required key is missing: the team has several flavors", f"set flavor: {' or '.join(flavors)}"
+    else:
+        rule, fix = f"no flavor to run on: the team has no {section}", f"add quota under teams.{name}.{section}"
+    return Problem((*path, "flavor"), rule, fix, about=(("teams", name), ("pools",)))
 
 
 def _priority(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
     team = tree.stack.teams[str(path[1])]
-    default = next((name for name, each in tree.stack.priorities.items() if each.default), None)
+    default = next((name for name, entry in tree.stack.priorities.items() if entry.default), None)
     priority = workload.priority or team.priority or default
     if team.compute.priorities and priority not in team.compute.priorities:
         listed = ", ".join(team.compute.priorities)
         yield Problem(
             (*path, "priority"),
-            f"is none of {listed}, and the namespace admits no other",
-            f"name one of them, or add it to teams.{path[1]}.compute.priorities",
-            priority or "no class",
+            f"is not among the priority classes that the namespace allows ({listed})",
+            f"set one of them, or add it to teams.{path[1]}.compute.priorities",
+            priority or "no priority class",
             about=(("teams", str(path[1]), "compute"),),
         )
 
@@ -89,20 +87,18 @@ def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
     if seconds is not None and metric_name(tree.stack.metrics) is None:
         yield Problem(
             (*path, "scaleOn", "latencyP99"),
-            "is a custom metric that no adapter serves, so the autoscaler would never act on it",
-            "name the histogram in seconds that your servers expose as metrics.histogram, or the pod metric in"
-            " seconds that your adapter serves as metrics.latencyP99",
+            "needs a latency metric, but the stack defines none, so the autoscaler would never scale",
+            "set metrics.histogram to the histogram (in seconds) that your servers expose, or metrics.latencyP99 to the"
+            " pod metric (in seconds) that your adapter serves",
             f"{seconds:g}s",
             about=(("metrics",),),
         )
     if server.metrics_port is not None and monitor(tree.stack, server) is None:
-        missing = "the server scales on no latency" if seconds is None else "the stack names no histogram"
+        missing = "the server does not scale on latency" if seconds is None else "metrics.histogram is not set"
         yield Problem(
             (*path, "metricsPort"),
-            f"is scraped by nothing: {missing}",
-            "leave it out"
-            if seconds is None
-            else "name what your servers expose as metrics.histogram, or leave it out",
+            f"has no effect: {missing}",
+            "remove it" if seconds is None else "set metrics.histogram to what your servers expose, or remove it",
             str(server.metrics_port),
             about=(("metrics",),),
         )
@@ -113,7 +109,7 @@ def _shared_memory(path: Path, workload: Server | Training, size: PodSize) -> It
     if workload.shared_memory is not None and workload.shared_memory > memory:
         yield Problem(
             (*path, "sharedMemory"),
-            f"is part of the pod's memory, which is {format_amount(MEMORY, memory)}, so a pod that filled it would end",
+            f"exceeds the pod's memory ({format_amount(MEMORY, memory)}), so the pod could be OOM-killed",
             "lower it, or raise memory",
             format_amount(MEMORY, workload.shared_memory),
         )
@@ -121,12 +117,12 @@ def _shared_memory(path: Path, workload: Server | Training, size: PodSize) -> It
 
 def _node(path: Path, size: PodSize) -> Iterator[Problem]:
     for resource, amount in size.amounts.items():
-        most = size.flavor.node.get(resource, 0)
-        if amount > most:
+        of_node = size.flavor.node.get(resource, 0)
+        if amount > of_node:
             yield Problem(
                 (*path, _key(resource)),
-                f"is more than the {format_amount(resource, most)} {resource} of a node of {size.flavor.name}",
-                "lower it, and raise workers where the work can be split",
+                f"exceeds the {format_amount(resource, of_node)} {resource} of a node of flavor {size.flavor.name}",
+                "lower it, and raise workers if the job can be distributed",
                 format_amount(resource, amount),
                 about=(("pools",),),
             )
@@ -142,32 +138,33 @@ def _container(tree: Tree, path: Path, size: PodSize) -> Iterator[Problem]:
         key = resource if resource in {CPU, MEMORY} else "gpu"
         most, least = getattr(containers.max, key), getattr(containers.min, key, None)
         if most is not None and amount > most:
-            bound = ("more", "max", most)
+            bound = ("exceeds", "max", most)
         elif least is not None and amount < least:
-            bound = ("less", "min", least)
+            bound = ("is less than", "min", least)
         else:
             continue
         yield Problem(
             (*path, _key(resource)),
-            f"is {bound[0]} than the team's containers.{bound[1]}.{key} of {format_amount(resource, bound[2])}",
-            f"change it, or teams.{path[1]}.containers.{bound[1]}.{key}",
+            f"{bound[0]} the team's containers.{bound[1]}.{key} ({format_amount(resource, bound[2])})",
+            f"change it, or change teams.{path[1]}.containers.{bound[1]}.{key}",
             format_amount(resource, amount),
             about=(("teams", str(path[1]), "containers"),),
         )
 
 
 def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator[Problem]:
-    """A job is admitted whole, so all its pods must fit the limit at once."""
+    """Kueue admits all pods of a job at once, so their sum must fit the limit."""
     team, gang = str(path[1]), is_gang(job)
-    for resource, amount in reversed(size.amounts.items()):  # GPUs first: their cpu and memory follow from them.
+    for resource, amount in reversed(size.amounts.items()):  # GPUs first: their CPU and memory are derived from them.
         limit = limits(tree, team, size.flavor, gang=gang).get(resource, 0)
         reach = limit if gang else min(limit, reachable(tree, team, size.flavor, resource))
         if reach < amount * pods_of(job) <= limit:
             yield Problem(
                 (*path, "tasks" if job.tasks else "workers"),
-                f"need {format_amount(resource, amount * pods_of(job))} {resource} of {size.flavor.name} at once, but"
-                f" all that others leave the team is {format_amount(resource, reach)}, so it would wait for ever",
-                f"lower them, or {_key(resource)}, or raise what there is of {size.flavor.name}",
+                f"pods need {format_amount(resource, amount * pods_of(job))} {resource} of flavor {size.flavor.name} at"
+                f" once, but the team can never get more than {format_amount(resource, reach)}: the job would stay"
+                " pending",
+                f"lower the number of pods or {_key(resource)}, or add nodes of flavor {size.flavor.name}",
                 str(pods_of(job)),
                 about=(("teams",), ("cohorts",), ("pools",)),
             )
@@ -176,10 +173,10 @@ def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator
             where = f"teams.{team}.{'gangs' if gang else 'gpus'}.{size.flavor.name}.limit"
             yield Problem(
                 (*path, "tasks" if job.tasks else "workers"),
-                f"need {format_amount(resource, amount * pods_of(job))} {resource} of {size.flavor.name} at once"
-                f" ({pods_of(job)} pods of {format_amount(resource, amount)}), but the team's limit is"
-                f" {format_amount(resource, limit)}, so it would wait for ever",
-                f"lower them, or {_key(resource)}, or raise {where}",
+                f"pods need {format_amount(resource, amount * pods_of(job))} {resource} of flavor {size.flavor.name} at"
+                f" once ({format_amount(resource, amount)} each), which exceeds the team's limit of"
+                f" {format_amount(resource, limit)}: the job would stay pending",
+                f"lower the number of pods or {_key(resource)}, or raise {where}",
                 str(pods_of(job)),
                 about=(("teams", team), ("pools",)),
             )
@@ -187,29 +184,30 @@ def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator
 
 
 def _services(name: str, team: Team) -> Iterator[Problem]:
-    """A server has a Service, and so have the pods of a gang and of a TrainJob, to find each other by name."""
+    """Servers, gangs and TrainJobs have a Service each; the latter two so that their pods can find each other."""
     jobs = [job for job in team.training.values() if is_gang(job) or job.framework == "pytorch"]
-    needed, most = len(team.serving) + len(jobs), team.objects.services
-    if most is not None and needed > most:
+    needed, budget = len(team.serving) + len(jobs), team.objects.services
+    if budget is not None and needed > budget:
         yield Problem(
             ("teams", name, "objects", "services"),
-            f"is less than the {needed} services of its servers and distributed jobs",
+            f"is less than the number of Services of the team's servers and distributed jobs ({needed})",
             f"raise it to {needed}",
-            str(most),
+            str(budget),
             about=(("teams", name),),
         )
 
 
 def _pods(name: str, team: Team) -> Iterator[Problem]:
-    """What runs all the time, and the largest job beside it, within the number of pods."""
-    most = team.objects.pods
+    """The pod budget must cover all servers at their peak, and the largest job."""
+    budget = team.objects.pods
     servers = sum(pods_of(spec) for spec in team.serving.values())
     largest = max((pods_of(spec) for spec in team.training.values()), default=0)
-    if most is not None and servers + largest > most:
+    if budget is not None and servers + largest > budget:
         yield Problem(
             ("teams", name, "objects", "pods"),
-            f"is less than the {servers + largest} pods of its servers at their peak and its largest job",
+            f"is less than the number of pods of the team's servers at their peak and its largest job"
+            f" ({servers + largest})",
             f"raise it to {servers + largest}",
-            str(most),
+            str(budget),
             about=(("teams", name),),
         )

@@ -1,4 +1,4 @@
-"""What operators look at, and what wakes them: dashboards and alerts that follow from the stack."""
+"""Dashboards and alerts, derived from the stack."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from gpu_tenancy.model.observability.alerts import Group, groups
 from gpu_tenancy.model.observability.dashboards import to_json
 from gpu_tenancy.model.observability.expressions import Expressions
 
-if TYPE_CHECKING:  # The plan has this package as a part: at run time it knows us, not we it.
+if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.plan.workloads import ServerPlan
 
@@ -18,7 +18,7 @@ class ObservabilityPlan:
     """Dashboards and alerts of one environment.
 
     Attributes:
-        dashboards: file name and JSON of each; none for a fleet without GPUs.
+        dashboards: file name and JSON of each; none without GPUs.
         rules: groups of a PrometheusRule, as monitoring.coreos.com/v1 takes them.
     """
 
@@ -27,11 +27,11 @@ class ObservabilityPlan:
 
 
 def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> ObservabilityPlan:
-    """What is looked at in a stack's cluster.
+    """The dashboards and alerts of a stack.
 
     Args:
-        tree: gives the resources of the flavors, and the teams.
-        servers: of all teams, with their targets.
+        tree: for the flavors' resources, and the teams.
+        servers: the servers of all teams, with their targets.
     """
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
     if not resources:
@@ -46,7 +46,7 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
         promises.quota(on, with_gpus),
         promises.serving(on, services),
     )
-    return ObservabilityPlan(tuple((f"{each.uid}.json", to_json(each)) for each in boards), groups(on))
+    return ObservabilityPlan(tuple((f"{board.uid}.json", to_json(board)) for board in boards), groups(on))
 
 
 def _service(server: "ServerPlan") -> promises.Service:

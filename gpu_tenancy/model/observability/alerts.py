@@ -1,11 +1,11 @@
-"""Alerts on broken promises and broken machines, as groups of a PrometheusRule."""
+"""Alerts on quota and on machines, as groups of a PrometheusRule."""
 
 from typing import Literal, TypedDict
 
 from gpu_tenancy.model.observability.expressions import Expressions
 
 
-# The keys are those of monitoring.coreos.com/v1, whose CRD judges them.
+# The keys are those of the CRD of monitoring.coreos.com/v1.
 class _Annotations(TypedDict):
     summary: str
     description: str
@@ -26,11 +26,11 @@ class Group(TypedDict):
 
 
 def groups(on: Expressions) -> tuple[Group, ...]:
-    """All alerts: those of machines, and those of promises made to teams."""
+    """All alerts: on machines, and on the teams' quotas."""
     return ({"name": "gpu-tenancy-fleet", "rules": _fleet(on)}, {"name": "gpu-tenancy-teams", "rules": _teams(on)})
 
 
-def _rule(  # noqa: PLR0913 - an alert's own parts
+def _rule(  # noqa: PLR0913 - the parts of an alert
     alert: str,
     expr: str,
     *,

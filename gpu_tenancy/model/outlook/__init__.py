@@ -1,6 +1,6 @@
-"""What a stack comes to: who is promised what, whether the hardware can keep it, and what it costs.
+"""The stack summary: guarantees and limits of teams, capacity of flavors, and costs.
 
-Plain data for a report; each number follows from the stack alone.
+Plain data for a report, computed from the stack alone.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool as supply.
+    """A node pool.
 
     Attributes:
-        machine: its type; empty where the stack describes its nodes.
-        gpus: of one node, as pods ask for them.
-        nodes: always there, and at most.
-        capacity: how its machines are bought, such as `spot`.
-        node_price: US dollars an hour for one node; None where nobody knows.
-        floor: US dollars an hour for the nodes that are always there.
-        ceiling: and for the most there may be.
+        machine: machine type; empty for custom nodes.
+        gpus: allocatable GPUs of one node.
+        nodes: minimum and maximum.
+        capacity: capacity type, such as `spot`.
+        node_price: US dollars per hour for one node; None if unknown.
+        floor: US dollars per hour for the minimum of nodes.
+        ceiling: US dollars per hour for the maximum of nodes.
     """
 
     name: str
@@ -43,15 +43,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """One flavor with GPUs: what there is of it, and what is promised.
+    """Capacity, guarantees and limits of one flavor with GPUs.
 
     Attributes:
-        product: the GPU's model, as the node label says.
-        gpus: with the nodes that are always there, and at most, as pods ask for them.
-        guaranteed: sum of all guarantees, Volcano's among them; of a group that is guaranteed more than its teams are
-            together, the group's.
+        product: GPU model, as in the node label.
+        gpus: allocatable GPUs, with the minimum and the maximum of nodes.
+        guaranteed: sum of all guarantees, including Volcano's; for a cohort with more quota than its teams, the
+            cohort's.
         limits: sum of all teams' limits.
-        price: US dollars an hour for one GPU; None where nobody knows.
+        price: US dollars per hour for one GPU; None if unknown.
     """
 
     flavor: str
@@ -65,12 +65,12 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class TeamOutlook:
-    """One team.
+    """One team with its GPUs and monthly cost.
 
     Attributes:
-        cohort: the group that its queue is in.
-        queue: the team whose queue it uses: mostly itself.
-        cost: of its own queue and gangs; nothing where it uses another's queue, which pays.
+        cohort: cohort of its queue.
+        queue: team whose queue it uses, usually itself.
+        cost: of its own queue and gangs; 0 where it uses the queue of another team, which pays.
     """
 
     name: str
@@ -85,7 +85,7 @@ class TeamOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A node of the cohort tree, with what it holds of each flavor: own quota, guarantee, limit (None: no bound)."""
+    """A cohort, with own quota, guarantee and limit (None: no limit) of each flavor."""
 
     name: str
     parent: str | None
@@ -96,13 +96,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server against its team's quota.
+    """An inference server and the limit of its team's queue.
 
     Attributes:
-        gpus: of each pod.
-        replicas: at least and at most.
-        surge: pods beyond, while a new version rolls out.
-        limit: the most GPUs of that flavor that its queue admits.
+        gpus: GPUs per pod.
+        replicas: minimum and maximum.
+        surge: additional pods during a rollout.
+        limit: GPUs of the flavor that the team's queue admits at most.
     """
 
     team: str
@@ -115,18 +115,18 @@ class Serving:
 
     @property
     def peak(self) -> int:
-        """GPUs of all its pods at once, those of a rollout among them."""
+        """GPUs of all its pods at once, including the surge of a rollout."""
         return self.gpus * (self.replicas.most + self.surge)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who and what reaches a team's namespace, and what it reaches.
+    """Network and data access of a team's namespace.
 
     Attributes:
         clients: who may call its servers: `cluster` or `team`.
         egress: CIDRs that its pods may reach over HTTPS.
-        datasets: what it mounts, by name, each with its bucket.
+        datasets: buckets of the mounted datasets, by name.
     """
 
     team: str
@@ -139,7 +139,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class StackOutlook:
-    """All of it; teams, pools and flavors in the stack's order."""
+    """Summary of a stack; teams, pools and flavors in the stack's order."""
 
     environment: str
     fairness: str
@@ -154,12 +154,12 @@ class StackOutlook:
 
 
 def outlook(stack: Stack) -> StackOutlook:
-    """What a coherent stack comes to."""
+    """Summary of a valid stack."""
     tree = Tree(stack)
     flavors = {name: flavor for name, flavor in tree.flavors.items() if flavor.resource}
     prices = gpu_prices(flavors, pool_costs(stack))
-    each = {name: Outlook(tree, flavor) for name, flavor in flavors.items()}
-    teams = tuple(_team(tree, name, each, prices) for name in stack.teams)
+    outlooks = {name: Outlook(tree, flavor) for name, flavor in flavors.items()}
+    teams = tuple(_team(tree, name, outlooks, prices) for name in stack.teams)
     centers: dict[str, Cost] = {}
     for team in teams:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
@@ -180,7 +180,7 @@ def outlook(stack: Stack) -> StackOutlook:
 def _team(tree: Tree, name: str, outlooks: dict[str, Outlook], prices: dict[str, float | None]) -> TeamOutlook:
     spec = tree.stack.teams[name]
     held = tuple(holdings(tree, name, outlooks))
-    own = [each for each in held if each.scheduler == "Volcano" or tree.queue_of(name) == name]
+    own = [holding for holding in held if holding.scheduler == "Volcano" or tree.queue_of(name) == name]
     return TeamOutlook(
         name=name,
         owner=spec.owner,
@@ -214,13 +214,13 @@ def _group(tree: Tree, name: str, flavors: dict[str, Flavor]) -> Group:
 def _supply(tree: Tree, flavor: Flavor, teams: tuple[TeamOutlook, ...], price: float | None) -> Supply:
     resource = flavor.resource or ""
     held = [
-        each
+        holding
         for team in teams
-        for each in team.holdings
-        if each.flavor == flavor.name and (each.scheduler == "Volcano" or team.queue == team.name)
+        for holding in team.holdings
+        if holding.flavor == flavor.name and (holding.scheduler == "Volcano" or team.queue == team.name)
     ]
-    gangs = sum(each.guaranteed for each in held if each.scheduler == "Volcano")
-    promised = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
+    gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
+    guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
     return Supply(
         flavor=flavor.name,
         resource=resource,
@@ -229,35 +229,35 @@ def _supply(tree: Tree, flavor: Flavor, teams: tuple[TeamOutlook, ...], price: f
             sum(pool.least * pool.gpus_per_node for pool in flavor.pools),
             sum(pool.most * pool.gpus_per_node for pool in flavor.pools),
         ),
-        guaranteed=promised + gangs,
-        limits=sum(each.limit for each in held),
+        guaranteed=guaranteed + gangs,
+        limits=sum(holding.limit for holding in held),
         price=price,
     )
 
 
 def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
     costs = {cost.pool: cost for cost in pool_costs(stack)}
-    found = {pool.name: pool for flavor in tree.flavors.values() for pool in flavor.pools}
+    pools = {pool.name: pool for flavor in tree.flavors.values() for pool in flavor.pools}
     return tuple(
         Pool(
             name=name,
             machine=machine.name if (machine := machine_of(stack, spec)) and spec.machine else "",
-            flavor=found[name].flavor,
-            resource=found[name].resource or "",
-            gpus=found[name].gpus_per_node,
-            nodes=Span(found[name].least, found[name].most),
-            capacity=found[name].capacity,
+            flavor=pools[name].flavor,
+            resource=pools[name].resource or "",
+            gpus=pools[name].gpus_per_node,
+            nodes=Span(pools[name].least, pools[name].most),
+            capacity=pools[name].capacity,
             node_price=costs[name].node,
             floor=costs[name].floor,
             ceiling=costs[name].ceiling,
         )
         for name, spec in stack.pools.items()
-        if name in found
+        if name in pools
     )
 
 
 def _serving(tree: Tree) -> list[Serving]:
-    found: list[Serving] = []
+    servers: list[Serving] = []
     for team, spec in tree.stack.teams.items():
         shares = tree.team_shares.get(tree.queue_of(team), {})
         for name, server in spec.serving.items():
@@ -265,7 +265,7 @@ def _serving(tree: Tree) -> list[Serving]:
             if size is None:
                 continue
             share = shares.get(size.flavor.name, {}).get(size.flavor.resource or "")
-            found.append(
+            servers.append(
                 Serving(
                     team=team,
                     name=name,
@@ -276,7 +276,7 @@ def _serving(tree: Tree) -> list[Serving]:
                     limit=(share.limit or 0) if share else 0,
                 )
             )
-    return found
+    return servers
 
 
 def _access(stack: Stack, name: str) -> Access:

@@ -1,4 +1,4 @@
-"""What teams and cost centres pay for: their guarantees and their limits at the prices of their flavors' pools."""
+"""Monthly costs of guarantees and limits, at the prices of the flavors' node pools."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from gpu_tenancy.model.plan.costs import PoolCost
 from gpu_tenancy.model.plan.supply import Flavor
 
 HOURS: Final = 730
-"""Hours of a month, as the clouds' calculators count: https://aws.amazon.com/calculator/calculator-assumptions/."""
+"""Hours per month, as in the clouds' calculators: https://aws.amazon.com/calculator/calculator-assumptions/."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """US dollars a month; None where a price is not known."""
+    """US dollars per month; None if a price is unknown."""
 
     guaranteed: float | None
     limit: float | None
@@ -27,30 +27,30 @@ NOTHING: Final = Cost(0.0, 0.0)
 
 
 def gpu_prices(flavors: Mapping[str, Flavor], pools: Iterable[PoolCost]) -> dict[str, float | None]:
-    """US dollars an hour for one GPU of each flavor: a node's price by its GPUs; of several pools the mean by GPUs.
+    """US dollars per hour for one GPU of each flavor: node price divided by GPUs, averaged over pools by their GPUs.
 
-    None where the price of one of them is not known. Flavors without GPUs are left out.
+    None if the price of a pool is unknown. Flavors without GPUs are omitted.
     """
     costs = {cost.pool: cost for cost in pools}
-    found: dict[str, float | None] = {}
+    prices: dict[str, float | None] = {}
     for name, flavor in flavors.items():
         if flavor.resource is None:
             continue
         parts = [(costs[pool.name].node, pool.most, pool.gpus_per_node) for pool in flavor.pools if pool.most]
-        gpus = sum(most * each for _, most, each in parts)
+        gpus = sum(nodes * gpus_per_node for _, nodes, gpus_per_node in parts)
         if not gpus or any(price is None for price, _, _ in parts):
-            found[name] = None
+            prices[name] = None
         else:
-            found[name] = sum((price or 0) * most for price, most, _ in parts) / gpus
-    return found
+            prices[name] = sum((price or 0) * nodes for price, nodes, _ in parts) / gpus
+    return prices
 
 
 def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> Cost:
-    """A month of all that is guaranteed, and of all that may be reached: whole GPUs with their part of the node."""
+    """Monthly cost of guarantees and of limits; each GPU includes its share of the node."""
     total = NOTHING
-    for each in holdings:
-        price = prices.get(each.flavor)
-        total += Cost(_month(price, each.guaranteed), _month(price, each.limit))
+    for holding in holdings:
+        price = prices.get(holding.flavor)
+        total += Cost(_month(price, holding.guaranteed), _month(price, holding.limit))
     return total
 
 
@@ -58,5 +58,5 @@ def _month(price: float | None, gpus: int) -> float | None:
     return 0.0 if gpus == 0 else None if price is None else price * gpus * HOURS
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _sum(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left + right

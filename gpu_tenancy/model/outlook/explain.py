@@ -1,4 +1,4 @@
-"""Where each number of a team's objects comes from: which lines of the stack, by which rule."""
+"""Origin of each number in a team's objects: rule and lines of the stack."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from gpu_tenancy.model.spec.tenancy import Shares
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One number of one object.
+    """Origin of one number of one object.
 
     Attributes:
         object: `ClusterQueue ml-research`.
         field: `a100 nvidia.com/gpu nominalQuota`.
-        value: as Kubernetes writes it.
+        value: as a Kubernetes quantity.
         because: the rule, with its numbers.
-        paths: what of the stack's file it follows from, nearest first.
+        paths: keys of the stack that determine the value, nearest first.
     """
 
     object: str
@@ -32,10 +32,10 @@ class Reason:
 
 
 def explain(tree: Tree, team: str) -> list[Reason]:
-    """All numbers of a team's queue, quotas and container bounds, each with where it comes from."""
+    """Numbers of a team's queues, ResourceQuotas and LimitRange, with their origin."""
     queue = tree.queue_of(team)
-    found = [*_queue(tree, queue)] if queue in tree.team_shares else []
-    return [*found, *_gangs(tree, team), *_quotas(tree, team), *_containers(tree, team)]
+    reasons = [*_queue(tree, queue)] if queue in tree.team_shares else []
+    return [*reasons, *_gangs(tree, team), *_quotas(tree, team), *_containers(tree, team)]
 
 
 def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
@@ -43,58 +43,62 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
     for name, shares in tree.team_shares[queue].items():
         flavor = tree.flavors[name]
         for resource, share in shares.items():
-            path, because = _said(spec, queue, flavor, resource)
+            path, because = _origin(spec, queue, flavor, resource)
             field = f"{name} {resource}"
             limit = share.most
-            sure, most = format_amount(resource, share.guaranteed), format_amount(resource, limit)
+            guaranteed, most = format_amount(resource, share.guaranteed), format_amount(resource, limit)
             borrowed = format_amount(resource, limit - share.guaranteed)
-            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", sure, because(limit=False), path)
+            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", guaranteed, because(limit=False), path)
             yield Reason(
                 f"ClusterQueue {queue}",
                 f"{field} borrowingLimit",
                 borrowed,
-                f"limit {most} less guaranteed {sure}; {because(limit=True)}",
+                f"limit {most} minus guaranteed {guaranteed}; {because(limit=True)}",
                 path,
             )
             if not tree.lends(queue):
-                why = "lends: false" if spec.lends is False else "it serves, and servers keep their GPUs"
+                why = (
+                    "lends: false"
+                    if spec.lends is False
+                    else "set for teams with inference servers, which keep their guaranteed GPUs"
+                )
                 paths: tuple[Path, ...] = (("teams", queue, "lends" if spec.lends is False else "serving"),)
                 yield Reason(f"ClusterQueue {queue}", f"{field} lendingLimit", "0", why, paths)
 
 
 class _Because:
-    """Why a share of one resource is what it is."""
+    """Rule behind the share of one resource."""
 
-    def __init__(self, said: str, *, per_gpu: tuple[Flavor, str] | None = None, gpus: Share | None = None) -> None:
-        self._said = said
+    def __init__(self, rule: str, *, per_gpu: tuple[Flavor, str] | None = None, gpus: Share | None = None) -> None:
+        self._rule = rule
         self._per_gpu = per_gpu
         self._gpus = gpus
 
     def __call__(self, *, limit: bool) -> str:
         if self._per_gpu is None or self._gpus is None:
-            return self._said
+            return self._rule
         flavor, resource = self._per_gpu
         gpus = self._gpus.most if limit else self._gpus.guaranteed
         part = format_amount(resource, flavor.per_gpu[resource])
-        return f"{gpus} GPUs, each with {part} of its node: the machine's part for pods by its GPUs"
+        return f"{gpus} GPUs, {part} per GPU: allocatable of the node divided by its GPUs"
 
 
-def _said(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tuple[Path, ...], _Because]:
-    """What of the file says a share, and the rule."""
+def _origin(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tuple[Path, ...], _Because]:
+    """Keys of the stack that determine a share, and the rule."""
     pools: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
     section = "gpus" if flavor.name in spec.gpus else "quota"
     whole: Path = ("teams", queue, section, flavor.name)
     if resource == flavor.resource:
-        return (whole,), _Because("said by the stack")
+        return (whole,), _Because("set in the stack")
     quota = spec.quota.get(flavor.name)
     if quota and getattr(quota, resource) is not None:
-        return (("teams", queue, "quota", flavor.name, resource),), _Because("said by the stack")
+        return (("teams", queue, "quota", flavor.name, resource),), _Because("set in the stack")
     if flavor.resource is not None:
         gpus = spec.gpus.get(flavor.name) or quota
         share = Share(gpus.guaranteed, gpus.limit) if gpus else Share()
         return (whole, *pools), _Because("", per_gpu=(flavor, resource), gpus=share)
-    left = "what the budget leaves beside the GPU flavors, at most what its nodes have; nobody is guaranteed any"
-    return (("teams", queue, "compute", "requests", resource), *pools), _Because(left)
+    rest = "compute budget minus the GPU flavors, at most the capacity of the nodes; not guaranteed"
+    return (("teams", queue, "compute", "requests", resource), *pools), _Because(rest)
 
 
 def _gangs(tree: Tree, team: str) -> Iterator[Reason]:
@@ -102,12 +106,12 @@ def _gangs(tree: Tree, team: str) -> Iterator[Reason]:
         for resource, amount in amounts.items():
             gang = tree.stack.teams[team].gangs[name]
             own = getattr(gang, resource) if resource in {CPU, MEMORY} else gang.most
-            because = "said by the stack" if own is not None else "what its GPUs bring of the machine"
+            because = "set in the stack" if own is not None else "in proportion to its GPUs"
             yield Reason(
-                f"Queue {team}-{name} of Volcano",
+                f"Volcano Queue {team}-{name}",
                 f"{resource} capability",
                 format_amount(resource, amount),
-                f"{because}; taken off what Kueue's queues share",
+                f"{because}; subtracted from the quota of Kueue queues",
                 (("teams", team, "gangs", name),),
             )
 
@@ -120,13 +124,17 @@ def _quotas(tree: Tree, team: str) -> Iterator[Reason]:
             because, paths = _bounded(tree, team, resource, bare)
             if quota.scope and resource == "pods":
                 because, paths = (
-                    "pods of other classes than these have no budget",
+                    "pods of other priority classes have no quota",
                     (("teams", team, "compute", "priorities"),),
                 )
             yield Reason(f"ResourceQuota {team}/{quota.name}", resource, format_amount(bare, amount), because, paths)
     if spec.queue:
         yield Reason(
-            f"LocalQueue {team}", "clusterQueue", spec.queue, "it uses that team's queue", (("teams", team, "queue"),)
+            f"LocalQueue {team}",
+            "clusterQueue",
+            spec.queue,
+            "set in the stack: the team uses the queue of this team",
+            (("teams", team, "queue"),),
         )
 
 
@@ -134,25 +142,27 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
     spec = tree.stack.teams[team]
     kind = resource.partition(".")[0]
     if bare in {CPU, MEMORY}:
-        said = getattr(spec.compute.requests if kind == "requests" else spec.compute.limits, bare)
-        if said is not None:
-            return "said by the stack", (("teams", team, "compute", kind, bare),)
+        value = getattr(spec.compute.requests if kind == "requests" else spec.compute.limits, bare)
+        if value is not None:
+            return "set in the stack", (("teams", team, "compute", kind, bare),)
     elif "/" not in bare:
-        return "said by the stack", (("teams", team, "objects", "storage" if bare == "storage" else bare),)
+        return "set in the stack", (("teams", team, "objects", "storage" if bare == "storage" else bare),)
     parts = [
         f"{format_amount(bare, share.limit or 0)} of {flavor}"
         for flavor, shares in tree.team_shares.get(tree.queue_of(team), {}).items()
-        for found, share in shares.items()
-        if found == bare and share.limit
+        for name, share in shares.items()
+        if name == bare and share.limit
     ]
     parts += [
         f"{format_amount(bare, amounts[bare])} of {flavor} for gangs"
         for flavor, amounts in gangs_of(spec, tree.flavors).items()
         if amounts.get(bare)
     ]
-    paths: list[Path] = [("teams", tree.queue_of(team), each) for each in ("gpus", "quota") if getattr(spec, each)]
+    paths: list[Path] = [
+        ("teams", tree.queue_of(team), section) for section in ("gpus", "quota") if getattr(spec, section)
+    ]
     paths += [("teams", team, "gangs")] if spec.gangs else []
-    return f"the most that its queues admit: {' + '.join(parts) or 'none'}", tuple(paths) or (("teams", team),)
+    return f"sum of its queue limits: {' + '.join(parts) or '0'}", tuple(paths) or (("teams", team),)
 
 
 def _containers(tree: Tree, team: str) -> Iterator[Reason]:
@@ -162,13 +172,13 @@ def _containers(tree: Tree, team: str) -> Iterator[Reason]:
         ("defaultRequest", defaults.requests, "default_request"),
         ("default", defaults.limits, "default"),
     ):
-        said = name in spec.model_fields_set
-        because = "said by the stack" if said else "what this program gives, within the budget's ratio"
+        in_stack = name in spec.model_fields_set
+        because = "set in the stack" if in_stack else "default, within the limit-to-request ratio of the budget"
         for resource, amount in amounts.items():
             yield Reason(
                 f"LimitRange {team}/containers",
                 f"{resource} {field}",
                 format_amount(resource, amount),
                 because,
-                (("teams", team, "containers", field),) if said else (("teams", team),),
+                (("teams", team, "containers", field),) if in_stack else (("teams", team),),
             )

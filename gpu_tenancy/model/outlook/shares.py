@@ -1,4 +1,4 @@
-"""What each team is sure of, what it gets if everyone is busy, and what it gets alone."""
+"""GPUs of each team: guarantee, when everyone is busy, and when alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.supply import Flavor
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the least to the most of something, in GPUs as pods ask for them."""
+    """Minimum and maximum of an amount, such as GPUs or nodes."""
 
     least: int
     most: int
@@ -20,17 +20,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one team has of one flavor.
+    """GPUs of one flavor for one team.
 
     Attributes:
-        scheduler: `Kueue`, or `Volcano` for its gangs.
-        guaranteed: always there, taken back from borrowers.
-        limit: the most that its queue admits.
-        busy: what it has when every team wants all that it may have.
-        alone: what it has when no other team wants any.
-        lends: whether others may use its guarantee while it does not.
-        back: how it gets its guarantee back: `at once`, `from lower priorities`, `when they end`, `never lent`; empty
-            where nothing is guaranteed.
+        scheduler: `Kueue`, or `Volcano` for gangs.
+        guaranteed: nominal quota.
+        limit: GPUs that its queue admits at most.
+        busy: GPUs when all teams request up to their limits.
+        alone: GPUs when no other team uses any.
+        lends: whether other teams may borrow its idle guarantee.
+        back: how it reclaims its guarantee: `immediately`, `from lower priorities`, `when borrowers finish`,
+            `never lent`; empty without a guarantee.
     """
 
     flavor: str
@@ -44,11 +44,11 @@ class Holding:
     back: str
 
 
-_BACK: Final = {"Any": "at once", "LowerPriority": "from lower priorities", "Never": "when they end"}
+_BACK: Final = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
 
 
 class Outlook:
-    """What everyone gets of one flavor when everyone is busy."""
+    """GPUs of one flavor that each queue has when everyone is busy."""
 
     def __init__(self, tree: Tree, flavor: Flavor) -> None:
         self._tree = tree
@@ -58,12 +58,12 @@ class Outlook:
         self._groups: dict[str, Span] = {}
 
     def busy(self, queue: str) -> Span:
-        """What a queue has of the flavor when every queue wants all that it may have.
+        """GPUs of a queue when all queues request up to their limits.
 
-        With even fairness each queue has its guarantee and borrows by its weight. With hierarchical fairness it depends
-        on who came first: at least what all others leave at their most, at most what they leave when they keep to their
-        guarantees. A group's guarantee is kept for the group, and its limit binds. Kueue admits whole jobs, so what is
-        left over by their sizes stays free.
+        With even fairness, each queue has its guarantee and borrows by its weight. With hierarchical fairness, the
+        order of admission decides: the minimum assumes that all others use their limits, the maximum that they use
+        their guarantees. A cohort's guarantee stays in the cohort, and its limit applies. Kueue admits whole jobs, so
+        GPUs that are too few for a job stay free.
         """
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
@@ -83,7 +83,7 @@ class Outlook:
         return [] if cohort is None else [cohort, *self._above(self._tree.parents.get(cohort))]
 
     def _group(self, name: str) -> Span:
-        """What a group has for certain as far as its queues may use it, and the most that they can use together."""
+        """Guarantee of a cohort as far as its queues can use it, and the most that they can use together."""
         if name not in self._groups:
             resource = self._flavor.resource or ""
             bound = self._tree.most(name, self._flavor.name, resource)
@@ -93,7 +93,7 @@ class Outlook:
         return self._groups[name]
 
     def _together(self, cohort: str) -> Span:
-        """The same of all children of a cohort, added up."""
+        """Sum of the children of a cohort."""
         if cohort not in self._sums:
             groups, teams = self._tree.children(cohort)
             shares = [_share(self._tree, team, self._flavor) for team in teams]
@@ -106,12 +106,12 @@ class Outlook:
 
 
 def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator[Holding]:
-    """What a team has of each flavor with GPUs: through its queue, or the one of another that it uses; and its gangs.
+    """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs.
 
     Args:
-        tree: of the stack.
-        team: its name.
-        outlooks: of each flavor.
+        tree: shares of the stack.
+        team: name of the team.
+        outlooks: by flavor.
     """
     queue = tree.queue_of(team)
     reclaim = tree.stack.teams[queue].preemption.reclaim_within_cohort
@@ -140,7 +140,7 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator
 
 
 def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
-    """What each queue has when all borrow by weight, until its limit or the supply ends; whole GPUs, rounded down."""
+    """GPUs of each queue when all borrow by weight up to their limits; rounded down."""
     shares = {queue: _share(tree, queue, flavor) for queue in tree.queue_owners}
     have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
     left = Fraction(_supply(tree, flavor)) - sum(have.values())

@@ -1,4 +1,4 @@
-"""What will exist, decided to the last number: plain frozen data that the components declare."""
+"""The plan of an environment: frozen data from which the components create resources."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +28,7 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class PriorityPlan:
-    """A PriorityClass for pods, and its twin for workloads in the queues."""
+    """A PriorityClass, and the WorkloadPriorityClass of the same name."""
 
     name: str
     value: int
@@ -39,7 +39,7 @@ class PriorityPlan:
 
 @dataclass(frozen=True, slots=True)
 class TeamPlan:
-    """All that belongs to one team."""
+    """Everything of one team."""
 
     namespace: NamespacePlan
     volumes: tuple[VolumePlan, ...]
@@ -61,14 +61,14 @@ class QueuesPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One environment, as it will be.
+    """The plan of one environment.
 
     Attributes:
         fleet: the cluster and its node pools.
-        operators: what is installed here, in the order in which it must come.
-        observability: dashboards and alerts; None where the stack says of no Prometheus that it is there.
+        operators: the releases to install, in order.
+        observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
-        guards: what the API server judges of what tenants make.
+        guards: admission policies for tenants.
     """
 
     environment: str
@@ -84,10 +84,10 @@ class Plan:
 
 
 def plan(stack: Stack) -> Plan:
-    """Decides everything that a coherent stack leaves open.
+    """The plan of a stack, with all defaults resolved.
 
     Args:
-        stack: one that `gpu_tenancy.model.checks` finds nothing wrong with.
+        stack: a stack in which `gpu_tenancy.model.checks` finds no problems.
     """
     tree = Tree(stack)
     teams = _teams(tree)
@@ -98,18 +98,20 @@ def plan(stack: Stack) -> Plan:
         environment=stack.environment,
         fleet=fleet(stack),
         operators=installed,
-        observability=observability(tree, tuple(each for team in teams for each in team.servers)) if watched else None,
+        observability=observability(tree, tuple(server for team in teams for server in team.servers))
+        if watched
+        else None,
         monitoring=stack.metrics.prometheus.namespace,
         fairness=stack.fairness,
         priorities=tuple(
-            PriorityPlan(name, each.value, each.preempts, each.default, each.description)
-            for name, each in stack.priorities.items()
+            PriorityPlan(name, entry.value, entry.preempts, entry.default, entry.description)
+            for name, entry in stack.priorities.items()
         ),
         queues=QueuesPlan(
             resource_flavors(tree), provisioning_checks(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)
         ),
         teams=teams,
-        guards=guards(tree, tuple(each.namespace for each in teams)),
+        guards=guards(tree, tuple(team.namespace for team in teams)),
     )
 
 

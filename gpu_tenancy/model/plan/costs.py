@@ -1,4 +1,4 @@
-"""What pools cost: of each the floor, for nodes that are always there, and the ceiling, for the most there may be."""
+"""Costs of pools: the floor for the minimum number of nodes, and the ceiling for the maximum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from gpu_tenancy.model.spec.pools import Pool
 
 _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
     "on-demand": "on_demand",
-    "reserved": "on_demand",  # A reservation holds machines at the usual price; discounts are a contract of their own.
+    "reserved": "on_demand",  # Reserved machines are billed on demand; discounts are separate contracts.
     "spot": "spot",
 }
-"""Which price of a machine a kind of capacity goes by; a block of days and a flexible start have their own prices."""
+"""The price of each kind of capacity; capacity blocks and flex-start have separate prices, which are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolCost:
-    """What a pool costs, in US dollars an hour; None where nobody knows.
+    """The cost of a pool, in US dollars per hour; None if a price is unknown.
 
     Attributes:
         node: one node.
-        floor: the nodes that are always there.
-        ceiling: the most nodes there may be.
+        floor: the minimum number of nodes.
+        ceiling: the maximum number of nodes.
     """
 
     pool: str
@@ -34,12 +34,12 @@ class PoolCost:
 
     @property
     def floor(self) -> float | None:
-        """Nothing is nothing, at whatever price."""
+        """Cost of the minimum number of nodes; 0 for none, even without a price."""
         return _times(self.node, self.least)
 
     @property
     def ceiling(self) -> float | None:
-        """As if every node were there all the time."""
+        """Cost of the maximum number of nodes, all the time."""
         return _times(self.node, self.most)
 
 
@@ -48,7 +48,7 @@ def _times(price: float | None, nodes: int) -> float | None:
 
 
 def pool_costs(stack: Stack) -> tuple[PoolCost, ...]:
-    """Each pool's cost, by the stack's own prices first, then the catalogue's."""
+    """The cost of each pool, by the stack's prices, else the catalogue's."""
     return tuple(
         PoolCost(name, _node(stack, pool), pool.nodes.min, pool.nodes.max if stack.cluster.grows else pool.nodes.min)
         for name, pool in stack.pools.items()
@@ -61,7 +61,7 @@ def _node(stack: Stack, pool: Pool) -> float | None:
         return None
     own = stack.prices.get(machine.name)
     kind = _PRICED_AS.get(pool.capacity.kind)
-    if own is not None:  # Whatever is bought by another kind of contract, the stack's own price is what is paid for it.
+    if own is not None:  # The stack's price applies to every kind of contract.
         return own.spot if kind == "spot" else own.on_demand
     listed: Price = machine.price
     return None if kind is None else listed.spot if kind == "spot" else listed.on_demand

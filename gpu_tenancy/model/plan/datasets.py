@@ -1,4 +1,4 @@
-"""Datasets as volumes on object storage, one for each team that mounts it."""
+"""Datasets as PersistentVolumes on object storage, one for each team that mounts it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ from gpu_tenancy.model.spec.workloads import Dataset
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A CSI driver of object storage: its name, and the page that says what its volumes take."""
+    """A CSI driver for object storage: its name, and the documentation of its volumes."""
 
     name: str
     source: str
@@ -23,12 +23,12 @@ DRIVERS: Final = {
     ),
     "az": Driver("blob.csi.azure.com", "https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision"),
 }
-"""By the scheme of a bucket's address; pages remembered, not yet read again."""
+"""CSI drivers by URL scheme of the bucket; sources from memory, not verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """A volume on object storage, and the one claim that may bind it."""
+    """A PersistentVolume on object storage, and the only claim that can bind it."""
 
     dataset: str
     team: str
@@ -41,7 +41,7 @@ class VolumePlan:
 
     @property
     def name(self) -> str:
-        """The volume's name: volumes belong to no namespace, so it says both."""
+        """Name of the volume, with team and dataset because volumes are cluster-scoped."""
         return f"{self.team}-{self.dataset}"
 
 
@@ -66,7 +66,7 @@ def _volume(name: str, dataset: Dataset, team: str) -> VolumePlan:
         dataset=name,
         team=team,
         driver=DRIVERS[scheme].name,
-        # A handle names one volume in the whole cluster; GKE's is the bucket itself.
+        # Handles are unique in the cluster; on GKE, the handle is the bucket.
         handle=first if scheme == "gs" else f"{team}-{name}",
         attributes=attributes,
         mount_options=_options(scheme, prefix, writable=dataset.writable),

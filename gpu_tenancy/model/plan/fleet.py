@@ -1,4 +1,4 @@
-"""The cluster and its node pools, in terms that every cloud's part turns into its own."""
+"""The cluster and its node pools, in terms that are common to all clouds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from gpu_tenancy.model.spec.pools import Capacity, Disk
 PROTECTED: Final = "prod"
 """The environment whose clusters and pools Pulumi refuses to delete."""
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
-"""Node label by which the GPU Operator's MIG manager knows how to cut a node's GPUs:
+"""Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
 PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
-"""Node label by which the GPU Operator's device plugin knows its configuration for a node:
+"""Node label that selects the configuration of a node for the GPU Operator's device plugin:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How a pool's GPUs are cut where the cloud does it, by inputs of the pool.
+    """GPU sharing that the cloud configures through inputs of the pool.
 
     Attributes:
-        mig_profile: such as `1g.10gb`; None without partitions.
-        turns: pods that take turns on one GPU; None without.
+        mig_profile: such as `1g.10gb`; None without MIG.
+        turns: pods that share a GPU by time slicing; None without.
     """
 
     mig_profile: str | None = None
@@ -38,7 +38,7 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class Surge:
-    """Nodes that an upgrade may add or take away at a time."""
+    """Nodes that an upgrade may add or remove at a time."""
 
     added: int
     unavailable: int
@@ -46,19 +46,19 @@ class Surge:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """One pool as a cloud is to make it.
+    """One pool, as a cloud creates it.
 
     Attributes:
-        machine: the machine type's row; `machine.type` is the cloud's own name for it.
-        supply: what its nodes are to pods: labels, taints, resources.
-        labels: all labels of its nodes, `supply.node_labels` and those of its driver mode.
-        capacity: how its machines are bought.
-        zones: empty for all of the cluster's.
-        compact: whether its nodes stand close to each other.
-        fabric: the machine's network between GPUs, where it is to be set up.
-        driver: name of its driver mode; None for a pool of CPUs, or of another vendor's GPUs.
-        partitioning: what the cloud cuts; empty where the GPU Operator does, or nobody.
-        surge: what an upgrade may do: GPU pools never grow by it, as a second set of GPUs is the dearest.
+        machine: the machine type; `machine.type` is the cloud's name for it.
+        supply: labels, taints and resources of its nodes.
+        labels: all labels of its nodes: `supply.node_labels` and those of its driver mode.
+        capacity: purchase option of its machines.
+        zones: empty for all zones of the cluster.
+        compact: whether its nodes are placed close together.
+        fabric: the machine's network between GPUs, if it is to be configured.
+        driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
+        partitioning: GPU sharing that the cloud configures; empty if the GPU Operator does, or without sharing.
+        surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
     """
 
     name: str
@@ -82,7 +82,7 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class SystemNodes:
-    """The nodes of a created cluster's own pods."""
+    """System nodes of a created cluster."""
 
     machine: Machine
     least: int
@@ -95,10 +95,10 @@ class Fleet:
 
     Attributes:
         protect: whether Pulumi refuses to delete clusters and pools.
-        tags: on whatever is made in the cloud.
-        pools: those to be made; empty where they are somebody else's.
-        system: of a cluster that is made here.
-        gpu_operator: values of the GPU Operator's chart that go with the pools; empty without NVIDIA's GPUs.
+        tags: of all cloud resources.
+        pools: the pools to create; empty for an existing cluster.
+        system: system nodes of a cluster to create.
+        gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
     """
 
     environment: str
@@ -128,7 +128,7 @@ def fleet(stack: Stack) -> Fleet:
 def _node_pool(stack: Stack, name: str) -> NodePool:
     pool, machine, supply = stack.pools[name], machine_of(stack, stack.pools[name]), pool_supply(stack, name)
     if machine is None or supply is None:
-        msg = f"pool {name} has no machine; model.checks refuses such a stack"
+        msg = f"pool {name} has no machine type; model.checks reports this first"
         raise ValueError(msg)
     nvidia = supply.resource is not None and supply.resource.startswith("nvidia.com/")
     driver, mode = _driver(stack, pool.driver) if nvidia else (None, None)
@@ -149,9 +149,9 @@ def _node_pool(stack: Stack, name: str) -> NodePool:
     )
 
 
-def _driver(stack: Stack, said: str | None) -> tuple[str, DriverMode]:
+def _driver(stack: Stack, driver: str | None) -> tuple[str, DriverMode]:
     modes = rules_of(service_of(stack.cluster)).drivers
-    name = said or next(iter(modes))
+    name = driver or next(iter(modes))
     return name, modes[name]
 
 
@@ -165,7 +165,7 @@ def _partitioning(stack: Stack, name: str) -> Partitioning:
 
 
 def _operator_labels(stack: Stack, name: str) -> dict[str, str]:
-    """What tells the GPU Operator to cut a pool's GPUs."""
+    """Node labels that make the GPU Operator configure a pool's GPU sharing."""
     pool = stack.pools[name]
     rule = sharing_rule(stack, pool)
     if rule is None or rule.by != "operator" or pool.sharing is None:

@@ -1,4 +1,4 @@
-"""Values of the GPU Operator's chart that follow from the pools: the operator's half of each pool's driver mode."""
+"""Values of the GPU Operator's chart, derived from the pools' driver modes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -14,11 +14,11 @@ Values: TypeAlias = dict[str, Any]
 PLUGIN_CONFIG: Final = "gpu-tenancy-device-plugin"
 """Name of the ConfigMap with the device plugin's configurations."""
 _PLAIN: Final = "whole"
-"""The device plugin's configuration for nodes that say no other."""
+"""The device plugin's default configuration, for nodes without a configuration label."""
 
 
 def nvidia_pools(stack: Stack) -> Iterator[str]:
-    """Names of the pools with NVIDIA's GPUs, in the stack's order."""
+    """Names of the pools with NVIDIA GPUs, in the stack's order."""
     for name, pool in stack.pools.items():
         machine = machine_of(stack, pool)
         if (machine.gpus if machine else pool.gpus_per_node) and gpu_resource(stack, pool) == NVIDIA:
@@ -26,9 +26,9 @@ def nvidia_pools(stack: Stack) -> Iterator[str]:
 
 
 def operator_values(stack: Stack) -> Values:
-    """The values; empty where no pool has NVIDIA's GPUs.
+    """The values; empty without NVIDIA GPUs.
 
-    Pools whose driver modes want different values cannot be in one cluster: `clashes` names them.
+    Pools whose driver modes need different values cannot be in one cluster; see `clashes`.
     https://github.com/NVIDIA/gpu-operator/blob/main/deployments/gpu-operator/values.yaml
     """
     pools = list(nvidia_pools(stack))
@@ -50,7 +50,7 @@ def operator_values(stack: Stack) -> Values:
 
 
 def clashes(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Pairs of pools whose driver modes want different values of the one operator, the second with the first."""
+    """Pairs of pools whose driver modes need different values: the first pool, and another one."""
     pools = list(nvidia_pools(stack))
     for name in pools[1:]:
         first, other = _mode(stack, pools[0]), _mode(stack, name)
@@ -59,7 +59,7 @@ def clashes(stack: Stack) -> Iterator[tuple[str, str]]:
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
-    """Helm's way of one set of values over another: maps are merged, anything else replaced."""
+    """One set of values over another, as in Helm: mappings are merged, other values replaced."""
     out: Values = dict(values)
     for key, value in more.items():
         before = out.get(key)
@@ -73,13 +73,13 @@ def _mode(stack: Stack, pool: str) -> DriverMode | None:
 
 
 def _tolerations(pools: list[PoolSupply]) -> list[dict[str, str]]:
-    """The operator's own pods run on every GPU node, whatever its taints."""
+    """Tolerations for the operator's own pods, which must run on every GPU node."""
     taints = dict.fromkeys((taint.key, taint.effect) for pool in pools for taint in pool.taints)
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
 
 
 def _sharing(stack: Stack, pools: list[str]) -> Values:
-    """Partitions keep their own resource names (`mixed`); turns are a configuration of the plugin for each pool."""
+    """MIG partitions have separate resource names (`mixed`); time slicing is a plugin configuration per pool."""
     values: Values = {}
     turns: dict[str, int] = {}
     for name in pools:

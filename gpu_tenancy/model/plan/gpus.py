@@ -1,4 +1,4 @@
-"""A pool's GPUs: on which machine, of which model, and what one of them is to pods."""
+"""A pool's GPUs: machine type, model, and the resources that pods request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
-"""The resource of a GPU of which nobody says another."""
+"""The default resource of a GPU."""
 
 
 def machine_of(stack: Stack, pool: Pool) -> Machine | None:
-    """The machine type of a pool: the stack's own row, else the catalogue's; None where neither has one."""
+    """The machine type of a pool: the stack's row, else the catalogue's; None if neither has one."""
     if pool.machine is None:
         return None
     own = stack.machines.get(pool.machine)
@@ -35,14 +35,14 @@ def machine_of(stack: Stack, pool: Pool) -> Machine | None:
 
 
 def gpu_resource(stack: Stack, pool: Pool) -> str:
-    """The extended resource of a pool's whole GPUs: as it says, else its model's."""
+    """The extended resource of a pool's whole GPUs: as set in the pool, else the model's."""
     machine = machine_of(stack, pool)
     model = find_gpu((machine.gpu if machine else pool.gpu) or "")
     return pool.resource or (model.resource if model else NVIDIA)
 
 
 def product_of(stack: Stack, pool: Pool) -> str | None:
-    """The model as the node label says it: GPU feature discovery marks GPUs whose pods take turns by the operator.
+    """The model as in the node label; GPU feature discovery adds a suffix for time slicing by the GPU Operator.
 
     https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
     """
@@ -59,12 +59,12 @@ def product_of(stack: Stack, pool: Pool) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What one GPU is to pods.
+    """The resources that one GPU provides to pods.
 
     Attributes:
-        resource: what they ask for.
-        replicas: how many of it one GPU gives.
-        labels: by which they find it, beside the model's.
+        resource: the resource that pods request.
+        replicas: number of them per GPU.
+        labels: node labels to select it by, in addition to the model's.
     """
 
     resource: str
@@ -73,7 +73,7 @@ class Cut:
 
 
 def sharing_rule(stack: Stack, pool: Pool) -> SharingRule | None:
-    """Who cuts the pool's GPUs, and how; None where nobody does, or nobody can."""
+    """What configures the pool's GPU sharing, and how; None without sharing, or if it is not supported."""
     mode = driver_mode(service_of(stack.cluster), pool.driver)
     if pool.sharing is None or mode is None:
         return None
@@ -81,7 +81,7 @@ def sharing_rule(stack: Stack, pool: Pool) -> SharingRule | None:
 
 
 def sharing(stack: Stack, pool: Pool) -> Cut | None:
-    """What one GPU of the pool is to pods; None where nobody knows how many partitions it has."""
+    """The resources that one GPU of the pool provides; None if its number of partitions is unknown."""
     resource = gpu_resource(stack, pool)
     if pool.sharing is None:
         return Cut(resource)

@@ -1,7 +1,7 @@
-"""What a tenant with every right in its own namespace may still not do, as the API server will judge it.
+"""Guards: what tenants with all permissions in their namespace must not do, as admission policies.
 
-The facts that differ by namespace go into the policies' own text and not into an object that they read: nobody but
-whoever may write the policies can change them, none can be missing, and none arrives later than its policy.
+Facts that differ by namespace are part of the policies' text, not of a parameter object: so only those who can edit
+policies can change them, none can be missing, and none is created later than its policy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,28 +21,28 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 
 SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""Kubernetes' own namespaces."""
+"""System namespaces of Kubernetes."""
 _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL)
-"""Beginnings of the names under which vendors' device plugins offer GPUs, whole or in parts."""
+"""Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions."""
 _ABOVE: Final = ("system:masters", "system:nodes")
-"""Groups that are never judged: the first may do everything, these policies' removal too; kubelets make only the
-mirrors of their own static pods."""
+"""Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
+mirror pods of their static pods."""
 _MAKERS: Final = ("volcano", "kueue", "fluid")
-"""Operators that make pods in the teams' namespaces for owners of theirs, or change what they have admitted."""
+"""Operators that create pods in teams' namespaces for their own objects, or change admitted objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a namespace's pods may ask for, and name.
+    """Bounds of the pods in a namespace.
 
     Attributes:
-        classes: priority classes that its pods may name.
-        must_name: whether a pod without a class is refused by the namespace's quota.
-        gangs: Volcano's queues of the team.
+        classes: priority classes that its pods may use.
+        must_name: whether the namespace's quota rejects pods without a class.
+        gangs: Volcano queues of the team.
         volcano: whether Volcano may schedule its pods.
-        gpus: the most of each GPU resource that one container may have; what is not there has no bound of its own.
-        ratios: how many times its request a container's limit of a resource may be.
-        defaults: the limit of a container that states none, in base units.
+        gpus: maximum of each GPU resource per container; resources that are not listed are unlimited.
+        ratios: maximum ratio of a container's limit to its request, by resource.
+        defaults: default limits of containers, in base units.
     """
 
     classes: tuple[str, ...]
@@ -56,20 +56,20 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class GuardsPlan:
-    """What is judged, of whom, and what follows.
+    """The admission policies: their scope, rules and action.
 
     Attributes:
-        action: what becomes of what breaks a rule.
-        label: label, key and value, of the namespaces in which it is judged.
-        spared: namespaces in which it never is, whatever their labels.
-        exempt: users and groups that are not judged.
-        makers: groups whose pods are made for owners that were judged before.
-        trainer: group that makes JobSets out of what a TrainJob and its runtime say together; None without it.
-        taints: keys of the taints that keep other work off GPU nodes.
-        names: beginnings of the names under which GPUs are asked for.
-        most: the most of each GPU resource that any node of the stack has.
-        teams: by namespace.
-        gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs needs.
+        action: what happens to objects that violate a policy.
+        label: label, key and value, of the namespaces that the policies apply to.
+        spared: namespaces that are always excluded, whatever their labels.
+        exempt: users and groups that the policies do not apply to.
+        makers: groups whose pods belong to owners that were evaluated before.
+        trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
+        taints: keys of the taints of GPU nodes.
+        names: prefixes of GPU resources.
+        most: maximum of each GPU resource on any node of the stack.
+        teams: bounds by namespace.
+        gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs requires.
     """
 
     action: Literal["deny", "warn", "audit", "off"]
@@ -86,7 +86,7 @@ class GuardsPlan:
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
-    """The guards of a coherent stack, over its teams' namespaces."""
+    """The guards of a stack, for its teams' namespaces."""
     stack = tree.stack
     by_default = "deny" if stack.environment == PROTECTED else "warn"
     most: dict[str, int] = {}
@@ -105,13 +105,13 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
         most=dict(sorted(most.items())),
-        teams={each.name: _bounds(stack, each) for each in namespaces},
-        gpu_defaults=tuple(sorted(each.name for each in namespaces if each.limits.gives_gpus)),
+        teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
+        gpu_defaults=tuple(sorted(namespace.name for namespace in namespaces if namespace.limits.gives_gpus)),
     )
 
 
 def accounts(namespace: str | None) -> str:
-    """The group of all service accounts of a namespace."""
+    """The group of all service accounts in a namespace."""
     return f"system:serviceaccounts:{namespace}"
 
 
@@ -120,7 +120,7 @@ def _makers(stack: Stack) -> tuple[str, ...]:
 
 
 def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
-    """The accounts of an operator, if it is there and no team has its namespace."""
+    """The accounts of an operator, if it is installed and no team has its namespace."""
     namespace = charts()[chart].namespace
     if there(stack, operator) and namespace not in stack.teams:
         yield accounts(namespace)
@@ -128,7 +128,7 @@ def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
 
 def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
     team: Team = stack.teams[namespace.name]
-    default = next((name for name, each in stack.priorities.items() if each.default), None)
+    default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     own = team.compute.priorities
     together = any(job.together for job in team.training.values())
     return Bounds(

@@ -1,7 +1,7 @@
-"""Latency that servers scale on: what is scraped, how it is queried, and under which name the autoscaler sees it.
+"""Latency that servers scale on: scraping, query, and the autoscaler's metric.
 
-The histogram's name in the stack is the only source: the ServiceMonitor, the query of KEDA's ScaledObject and the rule
-of prometheus-adapter all follow from it, and both queries hold the same expression.
+The ServiceMonitor, the query of KEDA's ScaledObject and the rule of prometheus-adapter are all derived from the
+histogram's name in the stack; both queries have the same expression.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 from gpu_tenancy.model.spec.workloads import Server
 
 SCRAPE_INTERVAL: Final = 15
-"""Seconds between two scrapes: as often as an autoscaler looks."""
+"""Scrape interval in seconds: the same as an autoscaler's sync period."""
 METRICS_PATH: Final = "/metrics"
 
 _WINDOW: Final = "2m"
-"""What a percentile is taken over: eight scrapes, so that some may fail."""
+"""Time window of a percentile: eight scrapes, so that some can fail."""
 _CHART: Final = "kube-prometheus-stack"
 _LONGEST: Final = 26
-"""To how many characters that chart cuts its own name: `kube-prometheus-stack.fullname` in its templates/_helpers.tpl
+"""Length to which that chart truncates its full name: `kube-prometheus-stack.fullname` in its templates/_helpers.tpl
 (https://github.com/prometheus-community/helm-charts, read 2026-11-21)."""
 _PORT: Final = 9090
 """Port of its service: `prometheus.service.port` in the chart's values."""
@@ -31,8 +31,8 @@ class Monitor:
 
     Attributes:
         port: of the container.
-        release: the label by which Prometheus knows the monitors that it is to take.
-        namespace: from where it scrapes.
+        release: value of the label by which Prometheus selects ServiceMonitors.
+        namespace: namespace of Prometheus.
     """
 
     port: int
@@ -42,11 +42,11 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A number that KEDA asks Prometheus for.
+    """A Prometheus query of KEDA.
 
     Attributes:
         address: of Prometheus' HTTP API.
-        expression: PromQL; no value where the metric is missing, which is not the same as 0.
+        expression: PromQL; no value, not 0, if the metric is missing.
     """
 
     address: str
@@ -54,7 +54,7 @@ class Query:
 
 
 def monitor(stack: Stack, server: Server) -> Monitor | None:
-    """How a server is scraped; None where nothing reads it, or it is not ours to arrange."""
+    """How a server is scraped; None if nothing uses the metric, or this program does not configure it."""
     prometheus = stack.metrics.prometheus
     if stack.metrics.histogram is None or target(server) is None:
         return None
@@ -62,46 +62,46 @@ def monitor(stack: Stack, server: Server) -> Monitor | None:
 
 
 def target(server: Server) -> float | None:
-    """The latency in seconds that a server's pods are to keep, where it scales on that."""
+    """A server's latency target in seconds; None if it does not scale on latency."""
     return server.scale_on.latency_p99 if server.scale_on and server.autoscaled else None
 
 
 def metric_name(metrics: Metrics) -> str | None:
-    """Under which name an autoscaler sees the 99th percentile of a pod, in seconds; None where nothing serves it."""
+    """Name of the autoscaler's metric: a pod's 99th percentile in seconds; None if nothing serves it."""
     if metrics.latency_p99 or metrics.histogram is None:
         return metrics.latency_p99
     return f"{metrics.histogram.removesuffix('_seconds')}_p99_seconds"
 
 
 def per_pod(stack: Stack, team: str, server: str) -> str | None:
-    """PromQL of each pod's percentile; None without a histogram, where only the adapter's own metric has it."""
-    # The labels that a ServiceMonitor gives to all that is scraped through it.
+    """PromQL of each pod's percentile; None without a histogram."""
+    # Labels that Prometheus adds to everything it scrapes through a ServiceMonitor.
     matchers = f'namespace="{team}",service="{server}"'
     return pod_p99(stack.metrics.histogram, matchers, "pod") if stack.metrics.histogram else None
 
 
 def query(stack: Stack, team: str, server: str) -> Query | None:
-    """What KEDA asks for a server: the percentile averaged over its pods, as an autoscaler does with a pod metric.
+    """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
 
     Returns:
-        None where KEDA is not the one to scale on latency.
+        None if servers do not scale with KEDA.
     """
-    each = per_pod(stack, team, server)
-    if each is None or stack.metrics.by == "adapter":
+    percentile = per_pod(stack, team, server)
+    if percentile is None or stack.metrics.by == "adapter":
         return None
-    return Query(prometheus_address(stack.metrics.prometheus), f"avg({each})")
+    return Query(prometheus_address(stack.metrics.prometheus), f"avg({percentile})")
 
 
 def pod_p99(histogram: str, matchers: str, by: str) -> str:
     """PromQL of the 99th percentile of latency in the last minutes, in seconds.
 
-    A pod that served nothing has none (0/0 is not a number, which a comparison drops); it counts as 0, so that an idle
-    server shrinks. A pod that is not scraped, or that counts requests without buckets, has no value at all.
+    A pod without requests has no percentile (0/0 is NaN, which a comparison drops); it counts as 0, so that an idle
+    server scales down. A pod that is not scraped, or without buckets, has no value.
 
     Args:
         histogram: name of a classic histogram in seconds.
-        matchers: of labels, without braces.
-        by: the labels to tell pods by, separated by commas.
+        matchers: label matchers, without braces.
+        by: labels that identify a pod, separated by commas.
     """
     buckets, count = f"{histogram}_bucket{{{matchers}}}", f"{histogram}_count{{{matchers}}}"
     return (
@@ -111,17 +111,17 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
 
 
 def adapter_rules(stack: Stack) -> list[dict[str, object]]:
-    """Rules by which prometheus-adapter serves what the stack's servers scale on.
+    """Rules of prometheus-adapter for the metric that the stack's servers scale on.
 
-    For the chart's value `rules.custom`; empty where the adapter is not the one to serve it, or has its rule already
-    (`metrics.latencyP99` without a histogram). The form: docs/config.md of kubernetes-sigs/prometheus-adapter.
+    For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
+    (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
     """
     metrics, name = stack.metrics, metric_name(stack.metrics)
     if metrics.histogram is None or metrics.by != "adapter" or name is None:
         return []
     return [
         {
-            # One series a pod is enough to find the pods; the buckets would be a dozen each.
+            # One series per pod is enough to discover the pods; buckets would be a dozen each.
             "seriesQuery": f'{metrics.histogram}_count{{namespace!="",pod!=""}}',
             "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
             "name": {"matches": f"^{metrics.histogram}_count$", "as": name},
@@ -131,11 +131,11 @@ def adapter_rules(stack: Stack) -> list[dict[str, object]]:
 
 
 def prometheus_address(prometheus: Prometheus) -> str:
-    """Where Prometheus answers queries: as the stack says, else the service of the chart's release."""
+    """URL of the Prometheus API: as set in the stack, else the Service of the chart's release."""
     return prometheus.address or f"http://{_service(prometheus.release)}.{prometheus.namespace}.svc:{_PORT}"
 
 
 def _service(release: str) -> str:
-    """The name that the chart gives to its Prometheus' service (templates/prometheus/service.yaml)."""
+    """Name of the chart's Prometheus Service (templates/prometheus/service.yaml)."""
     full = release if _CHART in release else f"{release}-{_CHART}"
     return f"{full[:_LONGEST].removesuffix('-')}-prometheus"

@@ -1,4 +1,4 @@
-"""What a container may have, and gets where it says nothing."""
+"""Defaults of containers, and the ratio of limits to requests."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,41 +9,41 @@ from gpu_tenancy.model.spec.teams import Team
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Requests and limits of a container that names none."""
+    """Requests and limits of a container without them."""
 
     requests: Amounts
     limits: Amounts
 
 
 def ratios(team: Team) -> dict[str, Fraction]:
-    """How many times its request a container's limit may be, where the budget bounds both.
+    """The maximum ratio of a container's limit to its request, by resource, where the budget sets both.
 
-    The queue admits by requests alone. Bounding the ratio is what keeps all limits within the budget's, whatever
-    the queue admitted.
+    The queue admits by requests only. The maximum ratio keeps the sum of all limits within the budget, whatever the
+    queue admits.
     """
-    found: dict[str, Fraction] = {}
+    maximum: dict[str, Fraction] = {}
     for resource in (CPU, MEMORY):
         requests, limits = getattr(team.compute.requests, resource), getattr(team.compute.limits, resource)
         if requests and limits and limits >= requests:
-            # A millesimal is the finest that a quantity states; rounding down stays on the safe side.
-            found[resource] = Fraction(limits * 1000 // requests, 1000)
+            # Quantities have at most three decimals here; rounding down is safe.
+            maximum[resource] = Fraction(limits * 1000 // requests, 1000)
             least, most = getattr(team.containers.min, resource), getattr(team.containers.max, resource)
-            if least and most and found[resource] >= Fraction(most, least):
-                del found[resource]  # min and max bound it already, and the API server refuses a looser ratio.
-    return found
+            if least and most and maximum[resource] >= Fraction(most, least):
+                del maximum[resource]  # min and max imply it already, and the API server rejects a larger ratio.
+    return maximum
 
 
 def container_defaults(team: Team) -> Defaults:
-    """The stack's own defaults; limits left out stay within the budget's ratio."""
+    """The stack's defaults; limits that are not set are within the budget's ratio."""
     containers, most = team.containers, ratios(team)
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     for resource in (CPU, MEMORY):
         default: int | None = getattr(containers.default, resource)
-        said: int | None = getattr(containers.default_request, resource)
+        default_request: int | None = getattr(containers.default_request, resource)
         at_least, at_most = getattr(containers.min, resource) or 0, getattr(containers.max, resource)
-        unsaid = min([_DEFAULT_REQUEST[resource], *(bound for bound in (default, at_most) if bound)])
-        request = said or max(at_least, unsaid)
+        fallback = min([_DEFAULT_REQUEST[resource], *(bound for bound in (default, at_most) if bound)])
+        request = default_request or max(at_least, fallback)
         ceilings = [int(request * most[resource])] if resource in most else []
         stated = "default" in containers.model_fields_set and default is not None
         ceilings += [at_most] if at_most else []

@@ -1,6 +1,6 @@
-"""A team's namespace, as it will be: labels, quotas, container bounds, network.
+"""A team's namespace: labels, ResourceQuotas, LimitRange, network rules.
 
-Each piece refuses what the API server would reject or accept in silence.
+Each class rejects what the API server would reject, or accept but ignore.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.
 
 @dataclass(frozen=True, slots=True)
 class PriorityScope:
-    """Which pods a quota counts: those of these priority classes, or all but them (and those without any)."""
+    """The pods that a quota counts: those with these priority classes, or all others."""
 
     operator: Literal["In", "NotIn"]
     classes: tuple[str, ...]
@@ -26,12 +26,12 @@ class PriorityScope:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """A budget of a namespace, in the resources' base units.
+    """A ResourceQuota, in the resources' base units.
 
     Raises:
-        ValueError: an extended resource under another prefix than `requests.`, which is accepted and never counted
-            (https://kubernetes.io/docs/concepts/policy/resource-quotas/), or objects under a priority scope, which
-            may count only pods and compute.
+        ValueError: an extended resource with another prefix than `requests.`, which the API server accepts but never
+            counts (https://kubernetes.io/docs/concepts/policy/resource-quotas/), or objects with a PriorityClass
+            scope, which supports only pods and compute resources.
     """
 
     name: str
@@ -44,21 +44,24 @@ class ResourceQuota:
             extended = is_extended(resource) and not resource.startswith("count/")
             if extended and (prefix != "requests" or not is_extended(rest)):
                 bare = rest if prefix == "limits" else resource
-                msg = f"quota {self.name}: {resource} is never counted; write requests.{bare}"
+                msg = f"ResourceQuota {self.name}: {resource} is never counted; use requests.{bare}"
                 raise ValueError(msg)
             scoped = resource in _COMPUTE or resource.startswith("count/") or extended
             if self.scope and not scoped:
-                msg = f"quota {self.name}: {resource} under a priority scope, which counts only pods and compute"
+                msg = (
+                    f"ResourceQuota {self.name}: {resource} is not supported with a PriorityClass scope; use only pods,"
+                    " cpu and memory"
+                )
                 raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRange:
-    """What one container gets and may have, and how large one volume claim may be.
+    """Defaults and bounds of one container, and bounds of one PersistentVolumeClaim.
 
     Raises:
-        ValueError: a bound of GPUs without defaults of 0, which gives GPUs to pods that asked for none; or of cpu or
-            memory without defaults, which gives each pod the whole maximum.
+        ValueError: a bound of GPUs without defaults of 0, which adds GPUs to pods that request none; or a bound of CPU
+            or memory without defaults, which gives each pod the maximum.
     """
 
     default: Amounts
@@ -71,29 +74,29 @@ class LimitRange:
 
     @property
     def gives_gpus(self) -> bool:
-        """Whether it states GPUs for containers that name none, be it 0."""
+        """Whether it sets GPUs, even 0, for containers that request none."""
         return any(is_extended(resource) for resource in self.default_request)
 
     def __post_init__(self) -> None:
         for resource in dict.fromkeys((*self.max, *self.min, *self.default)):
             defaults = self.default.get(resource), self.default_request.get(resource)
             if is_extended(resource) and defaults != (0, 0):
-                msg = f"{resource} needs default and defaultRequest of 0, or each pod that asks for none gets some"
+                msg = f"LimitRange: {resource} would be added to pods without it; set default and defaultRequest to 0"
                 raise ValueError(msg)
             if resource in self.max and None in defaults:
-                msg = f"{resource} has a max without default and defaultRequest, and each pod that names none gets all"
+                msg = f"LimitRange: pods without {resource} would get its max; set default and defaultRequest"
                 raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
-    """Holes in the default deny.
+    """Traffic that the default-deny NetworkPolicy allows.
 
     Attributes:
         ports: servers' ports by server.
-        from_cluster: whether every namespace may call them, or the team's own pods alone.
+        from_cluster: whether all namespaces may call the servers, or only the team's own pods.
         egress: CIDRs that the team's pods may reach over HTTPS.
-        monitors: how Prometheus scrapes servers, by server; those that it does not are left out.
+        monitors: how Prometheus scrapes servers, by server; without servers that are not scraped.
     """
 
     ports: dict[str, int]
@@ -134,20 +137,20 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             ports={server: spec.port for server, spec in team.serving.items()},
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
-            monitors={server: found for server, spec in team.serving.items() if (found := monitor(tree.stack, spec))},
+            monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
         ),
         queue=tree.queue_of(name),
     )
 
 
 def gpu_resources(tree: Tree) -> list[str]:
-    """Names under which the stack's GPUs are asked for."""
+    """The extended resources of the stack's GPUs."""
     return list(dict.fromkeys(flavor.resource for flavor in tree.flavors.values() if flavor.resource))
 
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     most = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
-    # Every GPU resource has a line, 0 too: what a quota does not name, it does not bound.
+    # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = {f"requests.{resource}": most.get(resource, 0) for resource in gpu_resources(tree)}
     compute = _compute(team, most)
     objects = _objects(team)
@@ -157,13 +160,13 @@ def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     return (
         ResourceQuota("budget", gpus | objects),
         ResourceQuota("budget-compute", compute, PriorityScope("In", classes)),
-        # The scoped one alone would leave every other pod without any limit.
+        # The scoped quota alone would not limit pods of other classes.
         ResourceQuota("budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)),
     )
 
 
 def _compute(team: Team, most: Amounts) -> dict[str, int]:
-    """Cpu and memory: what the stack says; requests left out follow what the queues may admit."""
+    """CPU and memory of the stack; default requests: everything that the queues can admit."""
     hard: dict[str, int] = {}
     for resource in (CPU, MEMORY):
         requests, limits = getattr(team.compute.requests, resource), getattr(team.compute.limits, resource)
@@ -174,8 +177,8 @@ def _compute(team: Team, most: Amounts) -> dict[str, int]:
 
 
 def _objects(team: Team) -> dict[str, int]:
-    said = team.objects.model_dump(exclude_none=True)
-    return {"requests.storage" if kind == "storage" else kind: amount for kind, amount in said.items()}
+    objects = team.objects.model_dump(exclude_none=True)
+    return {"requests.storage" if kind == "storage" else kind: amount for kind, amount in objects.items()}
 
 
 def _limits(tree: Tree, name: str, team: Team) -> LimitRange:

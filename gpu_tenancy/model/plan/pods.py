@@ -1,4 +1,4 @@
-"""What one pod of a workload takes, and where it runs."""
+"""The size of a workload's pods, and the flavor that they run on."""
 
 from dataclasses import dataclass
 
@@ -15,44 +15,43 @@ _GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class PodSize:
-    """Where a pod runs and what it takes, request and limit alike: cpu, memory, GPUs under the flavor's name."""
+    """The flavor and the requests (same as limits) of a pod: CPU, memory, GPUs by the flavor's resource."""
 
     flavor: Flavor
     amounts: dict[str, int]
 
 
 def is_gang(workload: Workload) -> bool:
-    """Whether Volcano schedules it, beside the team's queue."""
+    """Whether Volcano schedules it, outside of the team's Kueue queue."""
     return isinstance(workload, Training) and workload.scheduler == "volcano"
 
 
 def pods_of(workload: Server | Training) -> int:
-    """Pods of a workload at its peak: an autoscaler's maximum with the surge of a rollout, or all of a job's."""
+    """Maximum number of pods: the autoscaler's maximum plus the surge of a rollout, or all pods of a job."""
     if isinstance(workload, Server):
         return workload.replicas.max + workload.surge
     return sum(workload.roles.values())
 
 
 def choices(tree: Tree, team: str, workload: Workload) -> list[str]:
-    """The flavors on which a workload that names none could run."""
-    found = tree.stack.teams[team]
+    """The flavors that a workload without `flavor` could run on."""
     if is_gang(workload):
-        return [name for name in found.gangs if name in tree.flavors]
+        return [name for name in tree.stack.teams[team].gangs if name in tree.flavors]
     shares = tree.team_shares.get(tree.queue_of(team), {})
     return [name for name in shares if (tree.flavors[name].resource is not None) == (workload.gpus > 0)]
 
 
 def flavor_of(tree: Tree, team: str, workload: Workload) -> Flavor | None:
-    """The flavor that a workload runs on: the one it names, or its team's only one; None where that is open."""
+    """The flavor that a workload runs on: its own, or its team's only one; None if it is ambiguous."""
     if workload.flavor is not None:
         return tree.flavors.get(workload.flavor)
-    found = choices(tree, team, workload)
-    unique = len(found) == 1 or (found and workload.gpus == 0)
-    return tree.flavors[found[0]] if unique else None
+    names = choices(tree, team, workload)
+    unique = len(names) == 1 or (names and workload.gpus == 0)
+    return tree.flavors[names[0]] if unique else None
 
 
 def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
-    """What a pod takes; None where its flavor is open."""
+    """The size of a pod; None if its flavor is ambiguous."""
     flavor = flavor_of(tree, team, workload)
     if flavor is None:
         return None
@@ -64,9 +63,9 @@ def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
 
 
 def shared_memory(workload: Workload, size: PodSize) -> int:
-    """Bytes of a pod's memory at /dev/shm: what the stack says, else a quarter of it where GPUs work together.
+    """Size of /dev/shm in bytes: as in the stack, else a quarter of the memory if several GPUs work together.
 
-    NCCL and data loaders exchange data there, and a container has 64Mi by itself:
+    NCCL and data loaders exchange data there, and the container runtime's default is 64Mi:
     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html.
     """
     if workload.shared_memory is not None:
@@ -77,9 +76,9 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
 
 
 def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str, int]:
-    """What a pod's GPUs bring of the machine, less a tenth for the node's own daemons, within the team's limit.
+    """The GPUs' share of the machine, minus 10 % for the node's daemons, within the team's limit.
 
-    A pod without GPUs gets what the team's containers request by default.
+    A pod without GPUs gets the team's default requests of containers.
     """
     owner: Team = tree.stack.teams[team]
     if not workload.gpus or flavor.resource is None:
@@ -92,7 +91,7 @@ def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str
 
 
 def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, int]:
-    """The most that a team may have of a flavor, resource by resource: in its queue, or for its gangs."""
+    """A team's limits in a flavor by resource: of its queue, or of its gangs."""
     if gang:
         spec = tree.stack.teams[team].gangs.get(flavor.name)
         return gang_amounts(flavor, spec) if spec else {}

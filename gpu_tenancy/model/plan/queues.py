@@ -1,6 +1,6 @@
-"""Kueue's and Volcano's queues, as they will be: flavors, cohorts, cluster queues, local queues, gang queues.
+"""Kueue's and Volcano's queues: flavors, cohorts, cluster queues, local queues, gang queues.
 
-Each piece refuses what the API server, Kueue or Volcano would reject or, worse, accept and never act on.
+Each class rejects what the API server, Kueue or Volcano would reject, or accept but never act on.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,10 @@ from gpu_tenancy.model.spec.teams import Gang, Preemption
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A flavor as Kueue sees it: labels that find its nodes, and taints that its pods must tolerate.
+    """A Kueue ResourceFlavor: node labels, taints and tolerations.
 
-    The taint of the GPU itself is left to the pods: only work that asks for GPUs tolerates it, so work without
-    never spills onto GPU nodes, however full the CPU nodes are. What else taints the nodes, the flavor tolerates for
-    its pods.
+    The flavor does not tolerate the GPU taint; pods that request GPUs do so themselves. So CPU workloads never run on
+    GPU nodes, even if the CPU nodes are full. The flavor adds tolerations for all other taints of its nodes.
     """
 
     name: str
@@ -29,12 +28,12 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningCheck:
-    """A check that holds an admitted workload until the autoscaler has brought all of its nodes.
+    """An AdmissionCheck that delays a workload until the autoscaler has provisioned all of its nodes.
 
     https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
 
     Attributes:
-        resource: workloads that ask for none of it pass.
+        resource: the check ignores workloads that do not request it.
     """
 
     name: str
@@ -45,7 +44,7 @@ class ProvisioningCheck:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLine:
-    """One resource of one flavor in a queue's quota, in the resource's base unit; None is left out: no bound."""
+    """The quota of one resource of one flavor, in the resource's base unit; None: unlimited."""
 
     resource: str
     nominal: int
@@ -54,14 +53,14 @@ class ResourceLine:
 
     def __post_init__(self) -> None:
         if self.lending is not None and self.lending > self.nominal:
-            above = f"lendingLimit {self.lending} is above nominalQuota {self.nominal}"
-            msg = f"{self.resource}: {above}, which Kueue rejects"
+            exceeds = f"lendingLimit {self.lending} exceeds nominalQuota {self.nominal}"
+            msg = f"{self.resource}: {exceeds}, which Kueue rejects; lower lendingLimit"
             raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuota:
-    """A flavor's lines in a queue or cohort, in the order of its covered resources."""
+    """A flavor's quotas in a queue or cohort, in the order of the covered resources."""
 
     flavor: str
     lines: tuple[ResourceLine, ...]
@@ -69,7 +68,7 @@ class FlavorQuota:
 
 @dataclass(frozen=True, slots=True)
 class CohortQueue:
-    """A node of the cohort tree. Raises `ValueError` for a root that borrows: there is nobody above it."""
+    """A Kueue Cohort. Raises `ValueError` for a root with a borrowingLimit, which has no parent to borrow from."""
 
     name: str
     parent: str | None
@@ -78,18 +77,18 @@ class CohortQueue:
 
     def __post_init__(self) -> None:
         if self.parent is None and any(line.borrowing is not None for quota in self.quotas for line in quota.lines):
-            msg = f"cohort {self.name}: a borrowingLimit on a root cohort, which Kueue rejects; leave it out"
+            msg = f"Cohort {self.name}: Kueue rejects a borrowingLimit for a root cohort; remove it"
             raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A team's queue: what it has of each flavor, and when it takes GPUs back.
+    """A team's ClusterQueue: its quota by flavor, and its preemption policy.
 
     Attributes:
-        namespaces: from which jobs may come.
-        checks: what holds its workloads until their nodes are there, for some of its flavors.
-        weight: the team's part under fair sharing; None where that is off.
+        namespaces: whose workloads it accepts.
+        checks: provisioning checks, for some of its flavors.
+        weight: the team's weight under fair sharing; None without fair sharing.
     """
 
     name: str
@@ -103,19 +102,19 @@ class ClusterQueue:
 
     def __post_init__(self) -> None:
         if self.cohort is None and any(line.borrowing is not None for quota in self.quotas for line in quota.lines):
-            msg = f"queue {self.name}: a borrowingLimit without a cohort, which Kueue rejects; name its cohort"
+            msg = f"ClusterQueue {self.name}: Kueue rejects a borrowingLimit without a cohort; set cohort"
             raise ValueError(msg)
         if self.cohort is None and self.preemption.reclaim_within_cohort != "Never":
-            msg = f"queue {self.name}: reclaimWithinCohort without a cohort has nobody to take from; set it to Never"
+            msg = f"ClusterQueue {self.name}: reclaimWithinCohort needs a cohort; set it to Never"
             raise ValueError(msg)
         if not self.namespaces:
-            msg = f"queue {self.name}: without a namespace it admits from nowhere; name at least one"
+            msg = f"ClusterQueue {self.name}: no namespace can use it; set one or more namespaces"
             raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """A Volcano queue: GPUs of one flavor for a team's gangs, with the cpu and memory that they bring."""
+    """A Volcano queue: GPUs of one flavor for a team's gangs, with the GPUs' share of CPU and memory."""
 
     name: str
     team: str
@@ -145,7 +144,7 @@ def _resource_flavor(flavor: Flavor) -> ResourceFlavor:
 
 
 def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
-    """A check for each flavor whose nodes come only when the queue asks for them."""
+    """A check for each flavor whose nodes are provisioned only on request of the queue."""
     return tuple(
         ProvisioningCheck(f"provision-{flavor.name}", flavor.name, flavor.resource or CPU, provisioning)
         for flavor in tree.flavors.values()
@@ -154,7 +153,7 @@ def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
 
 
 def cohorts(tree: Tree) -> tuple[CohortQueue, ...]:
-    """The cohorts, each after its parent; with even fairness the root alone."""
+    """The cohorts, each after its parent; with `fairness: even` only the root."""
     names = cohorts_downwards(tree) if tree.stack.fairness == "hierarchical" else [tree.root]
     return tuple(_cohort(tree, name) for name in names)
 
@@ -170,9 +169,9 @@ def _cohort(tree: Tree, name: str) -> CohortQueue:
     }
     if name != tree.root:
         lines = {
-            flavor: each
-            for flavor, each in lines.items()
-            if any(line.nominal or line.borrowing is not None for line in each.values())
+            flavor: by_resource
+            for flavor, by_resource in lines.items()
+            if any(line.nominal or line.borrowing is not None for line in by_resource.values())
         }
     spec = tree.stack.cohorts.get(name)
     weight = spec.weight if spec and spec.weight != 1 else None
@@ -182,7 +181,7 @@ def _cohort(tree: Tree, name: str) -> CohortQueue:
 def _own(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
     if tree.stack.fairness == "hierarchical":
         return tree.own(cohort, flavor, resource)
-    # One flat cohort: what groups own beyond their teams is refused there, so the root has all that teams have not.
+    # One flat cohort: cohorts must not have quota of their own there, so the root has all that teams do not have.
     teams = (shares.get(flavor, {}).get(resource) for shares in tree.team_shares.values())
     return tree.supply(flavor)[resource] - sum(share.guaranteed for share in teams if share)
 
@@ -193,12 +192,12 @@ def _above(tree: Tree, cohort: str, flavor: str, resource: str) -> int | None:
 
 
 def _quotas(lines: dict[str, dict[str, ResourceLine]]) -> tuple[FlavorQuota, ...]:
-    """Every flavor with a line for every resource of the group, in one order, as Kueue demands."""
-    covered = list(dict.fromkeys([CPU, MEMORY, *(resource for each in lines.values() for resource in each)]))
-    bounded = any(line.borrowing is not None for each in lines.values() for line in each.values())
+    """Every flavor with every resource, in the same order, as Kueue requires."""
+    covered = list(dict.fromkeys([CPU, MEMORY, *(resource for of_flavor in lines.values() for resource in of_flavor)]))
+    bounded = any(line.borrowing is not None for of_flavor in lines.values() for line in of_flavor.values())
     return tuple(
-        FlavorQuota(flavor, tuple(each.get(resource) or _none_of(resource, bounded=bounded) for resource in covered))
-        for flavor, each in lines.items()
+        FlavorQuota(flavor, tuple(of_flavor.get(name) or _none_of(name, bounded=bounded) for name in covered))
+        for flavor, of_flavor in lines.items()
     )
 
 
@@ -207,7 +206,7 @@ def _none_of(resource: str, *, bounded: bool) -> ResourceLine:
 
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
-    """A queue for each team that does not use another's."""
+    """A ClusterQueue for each team that does not use another team's."""
     return tuple(_cluster_queue(tree, name) for name in tree.queue_owners)
 
 
@@ -234,20 +233,20 @@ def _lines(shares: NodeShares, *, lends: bool) -> dict[str, dict[str, ResourceLi
                 (share.limit or 0) - share.guaranteed,
                 None if lends else 0,
             )
-            for resource, share in each.items()
+            for resource, share in of_flavor.items()
         }
-        for flavor, each in shares.items()
+        for flavor, of_flavor in shares.items()
     }
 
 
 def _part_of(flavor: Flavor, gang: Gang) -> dict[str, int]:
-    """What of a gang's amounts is guaranteed: all GPUs or fewer, and cpu and memory in proportion."""
+    """The guaranteed part of a gang's amounts: GPUs, with CPU and memory in proportion."""
     most = gang_amounts(flavor, gang)
     return {resource: amount * gang.guaranteed // max(1, gang.most) for resource, amount in most.items()}
 
 
 def gang_queues(tree: Tree) -> tuple[GangQueue, ...]:
-    """A Volcano queue for each flavor of which a team has gangs."""
+    """A Volcano queue for each flavor of a team's gangs."""
     return tuple(
         GangQueue(
             name=gang_queue_name(name, flavor),

@@ -1,7 +1,7 @@
-"""What each node of the cohort tree is guaranteed and may reach, resource by resource: the arithmetic of promises.
+"""Guarantees and limits of each node of the cohort tree, by resource.
 
-The rules are those of the quota model: a GPU brings its part of the machine's cpu and memory; a group owns what its
-guarantee exceeds its children's; the root owns what nobody is guaranteed.
+The rules are those of the quota model: a GPU has a share of the machine's CPU and memory; a cohort's own quota is its
+guarantee minus its children's; the root's own quota is everything that is not guaranteed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,19 @@ from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
 
 DEFAULT_ROOT = "org"
-"""The root cohort of a stack that names none."""
+"""Name of the root cohort of a stack without cohorts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A guarantee and a limit of one resource of one flavor, in the resource's base unit; no limit is no bound."""
+    """Guarantee and limit of one resource of one flavor, in the resource's base unit; limit None: unlimited."""
 
     guaranteed: int = 0
     limit: int | None = None
 
     @property
     def most(self) -> int:
-        """The limit; of a team, whose limit is its guarantee where it is left out."""
+        """The limit of a team, whose default is its guarantee."""
         return self.guaranteed if self.limit is None else self.limit
 
 
@@ -41,22 +41,22 @@ NodeShares: TypeAlias = Mapping[str, FlavorShares]
 
 @dataclass(frozen=True)
 class Tree:
-    """The cohort tree with every share worked out.
+    """The cohort tree with all shares.
 
     Attributes:
-        stack: whose tree it is. Names that lead nowhere are passed over; `checks` reports them.
+        stack: the stack. Unknown references are ignored; `checks` reports them.
     """
 
     stack: Stack
 
     @cached_property
     def flavors(self) -> dict[str, Flavor]:
-        """The flavors by name, CPU nodes first."""
+        """The flavors by name, CPU flavors first."""
         return flavors(self.stack)
 
     @cached_property
     def root(self) -> str:
-        """Name of the cohort without a parent."""
+        """Name of the root cohort."""
         return next((name for name, cohort in self.stack.cohorts.items() if cohort.parent is None), DEFAULT_ROOT)
 
     @cached_property
@@ -69,7 +69,7 @@ class Tree:
         return self.stack.teams[team].cohort or self.root
 
     def queue_of(self, team: str) -> str:
-        """The team whose queue a team uses: its own, or the one it names."""
+        """The team whose queue a team uses: itself, or the team in `queue`."""
         return self.stack.teams[team].queue or team
 
     @cached_property
@@ -82,31 +82,31 @@ class Tree:
 
     @cached_property
     def queue_owners(self) -> list[str]:
-        """Teams with a queue and a share of their own."""
+        """Teams with their own queue."""
         return [name for name, team in self.stack.teams.items() if team.queue is None]
 
     @cached_property
     def team_shares(self) -> dict[str, NodeShares]:
-        """What each team with a queue of its own has, every limit set."""
+        """The shares of each team with its own queue, with all limits set."""
         return {name: self._team(self.stack.teams[name]) for name in self.queue_owners}
 
     @cached_property
     def said(self) -> dict[str, NodeShares]:
-        """What the stack says of each group, with the cpu and memory that its GPUs bring."""
+        """The stack's shares of each cohort below the root, with the GPUs' share of CPU and memory."""
         return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
 
     def lends(self, team: str) -> bool:
-        """Whether others may borrow a team's guarantee: said, or not where it serves."""
+        """Whether others may borrow a team's guarantee; default: if it has no servers."""
         spec = self.stack.teams[team]
         return spec.lends if spec.lends is not None else not spec.serving
 
     def supply(self, flavor: str) -> dict[str, int]:
-        """What the queues share of a flavor: the most its pools can have, less what Volcano promises of it."""
+        """The supply of a flavor for Kueue: the maximum of its pools, minus the quota of Volcano's gangs."""
         found = self.flavors[flavor]
         return {resource: most - found.gangs.get(resource, 0) for resource, most in found.most.items()}
 
     def children(self, cohort: str) -> tuple[list[str], list[str]]:
-        """The groups and the teams right below a cohort."""
+        """The child cohorts and the teams of a cohort."""
         return self._groups_below.get(cohort, []), self._teams_below.get(cohort, [])
 
     @cached_property
@@ -125,7 +125,7 @@ class Tree:
 
     @cached_property
     def never_lent(self) -> dict[tuple[str, str], int]:
-        """By flavor and resource, the guarantees of all teams that never lend."""
+        """Sum of the guarantees of all teams that never lend, by flavor and resource."""
         kept: dict[tuple[str, str], int] = {}
         for name in self.queue_owners:
             for flavor, shares in self.team_shares[name].items() if not self.lends(name) else ():
@@ -134,40 +134,40 @@ class Tree:
         return kept
 
     def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
-        """What each child of a cohort is guaranteed, where that is something."""
+        """The guarantees of a cohort's children, without those of 0."""
         groups, teams = self.children(cohort)
         amounts = {name: self.guaranteed(name, flavor, resource) for name in groups}
-        for name in teams:  # A team may be named as a group beside it.
+        for name in teams:  # A team and a cohort may have the same name.
             key = f"team {name}" if name in amounts else name
             amounts[key] = _of(self.team_shares[name], flavor, resource).guaranteed
         return {name: amount for name, amount in amounts.items() if amount}
 
     def guaranteed(self, group: str, flavor: str, resource: str) -> int:
-        """What a group is guaranteed: what the stack says, or what its children are together."""
+        """The guarantee of a cohort: as set in the stack, or the sum of its children's."""
         children = sum(self.children_guaranteed(group, flavor, resource).values())
-        said = _of(self.said.get(group, {}), flavor, resource).guaranteed
-        return said if self.is_said(group, flavor, resource) else max(said, children)
+        own = _of(self.said.get(group, {}), flavor, resource).guaranteed
+        return own if self.is_said(group, flavor, resource) else max(own, children)
 
     def is_said(self, group: str, flavor: str, resource: str) -> bool:
-        """Whether the stack itself gives the number, rather than the GPUs' part of the machine."""
+        """Whether the stack sets the amount, in contrast to the GPUs' share of the machine."""
         cohort = self.stack.cohorts[group]
         if resource not in {CPU, MEMORY}:
             return flavor in cohort.gpus or bool(_gpu_keys(cohort, flavor))
         return flavor in cohort.quota and getattr(cohort.quota[flavor], resource) is not None
 
     def own(self, cohort: str, flavor: str, resource: str) -> int:
-        """A cohort's own quota: its guarantee, for the root the supply, less its children's. Below 0 is an error."""
+        """A cohort's own quota: its guarantee (the root: the supply) minus its children's. Negative is an error."""
         children = sum(self.children_guaranteed(cohort, flavor, resource).values())
         if cohort == self.root:
             return self.supply(flavor).get(resource, 0) - children
         return self.guaranteed(cohort, flavor, resource) - children
 
     def most(self, group: str, flavor: str, resource: str) -> int | None:
-        """The most that a group may reach; None where the stack sets no bound."""
+        """The limit of a cohort; None: unlimited."""
         return _of(self.said.get(group, {}), flavor, resource).limit
 
     def _said(self, shares: Shares) -> NodeShares:
-        """Shares as the stack says them, in the flavors' order, cpu and memory after the GPUs where left out."""
+        """Shares as set in the stack, in the flavors' order; default for CPU and memory: the GPUs' share."""
         found: dict[str, FlavorShares] = {}
         for name, flavor in self.flavors.items():
             if name in shares.gpus or name in shares.quota:
@@ -185,7 +185,7 @@ class Tree:
         return {name: (said | open_flavors)[name] for name in self.flavors if name in said or name in open_flavors}
 
     def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
-        """CPU nodes: of what nothing is said nothing is guaranteed, and as much as there is and the budget leaves."""
+        """CPU flavors: the default is no guarantee, and a limit of the supply and the remaining budget."""
         shares: dict[str, Share] = {}
         for resource, most in flavor.most.items():
             if resource in said:
@@ -227,32 +227,32 @@ def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
 
 
 def _closed(share: Share) -> Share:
-    """A team's limit left out is its guarantee."""
+    """A share with its default limit, the guarantee."""
     return Share(share.guaranteed, share.most)
 
 
 def _budget_left(team: Team, said: NodeShares, known: Mapping[str, Flavor]) -> dict[str, int | None]:
-    """What the namespace's budget leaves of cpu and memory beside the team's flavors and gangs; None without one."""
+    """CPU and memory of the budget minus those of the team's flavors and gangs; None without a budget."""
     used = admitted(said, gangs_of(team, known))
     budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
     return {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
 
 
 def gangs_of(team: Team, known: Mapping[str, Flavor]) -> dict[str, Amounts]:
-    """What Volcano may run for a team, by flavor."""
+    """Limits of a team's gangs, by flavor."""
     return {name: gang_amounts(known[name], gang) for name, gang in team.gangs.items() if name in known}
 
 
 def admitted(shares: NodeShares, gangs: Mapping[str, Amounts]) -> dict[str, int]:
-    """The most of each resource that a team's queues may admit at once: all limits and all gangs together."""
+    """Maximum that a team's queues can admit at once, by resource: all limits plus all gangs."""
     limits = [{resource: share.limit or 0 for resource, share in each.items()} for each in shares.values()]
     return add(*limits, *gangs.values())
 
 
 def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
-    """The most that a team's queue can ever get, whatever its limit: less what others never lend, in groups' bounds.
+    """The maximum that a team's queue can get, besides its limit: without what others never lend, in cohorts' limits.
 
-    What a team of the same group never lends is within the group's bound, and is never another's.
+    What a team of the same cohort never lends counts against the cohort's limit, and is not available to others.
     """
     queue = tree.queue_of(team)
     own = _kept(tree, queue, flavor.name, resource) if queue in tree.team_shares else 0
@@ -267,12 +267,12 @@ def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
 
 
 def _kept(tree: Tree, team: str, flavor: str, resource: str) -> int:
-    """What of a team's guarantee nobody else ever gets."""
+    """The part of a team's guarantee that others can never borrow."""
     return 0 if tree.lends(team) else _of(tree.team_shares[team], flavor, resource).guaranteed
 
 
 def _kept_within(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
-    """The same of all teams below a cohort."""
+    """The sum of that part for all teams below a cohort."""
     groups, teams = tree.children(cohort)
     below = sum(_kept_within(tree, group, flavor, resource) for group in groups)
     return below + sum(_kept(tree, team, flavor, resource) for team in teams)

@@ -1,4 +1,4 @@
-"""Flavors: which nodes they are, and the most that their pools can have."""
+"""Flavors: their nodes, and the maximum supply of their pools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,10 +31,10 @@ class NodeTaint:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How a queue asks for nodes that come all at once for one workload, as `model.catalogue.clouds.ByQueue` says.
+    """How a queue requests nodes that are provisioned all at once for one workload: `model.catalogue.clouds.ByQueue`.
 
     Attributes:
-        seconds: how long the nodes may live.
+        seconds: maximum lifetime of the nodes.
     """
 
     provisioning_class: str
@@ -44,15 +44,15 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class PoolSupply:
-    """What one pool brings.
+    """The supply of one pool.
 
     Attributes:
-        node: what pods can have of one node: cpu, memory, and its GPUs under the name they are asked for.
-        labels: node labels by which pods may find the nodes.
-        capacity: the kind, such as `spot`.
-        provisioning: how the queue asks for such nodes; None where pods alone bring them.
-        least: nodes that are always there.
-        most: nodes that may be promised: `nodes.max` with an autoscaler, else `nodes.min`.
+        node: allocatable resources of one node: CPU, memory, and its GPUs by resource name.
+        labels: node labels that pods can select nodes by.
+        capacity: the kind of capacity, such as `spot`.
+        provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
+        least: minimum number of nodes.
+        most: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
     """
 
     name: str
@@ -74,21 +74,21 @@ class PoolSupply:
 
     @property
     def gpus_per_node(self) -> int:
-        """GPUs of a node as pods see them: partitions or turns where a GPU is shared."""
+        """Allocatable GPUs of a node; MIG partitions or time slices if GPUs are shared."""
         return self.node.get(self.resource, 0) if self.resource else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """Nodes that a queue sees as one kind.
+    """Nodes of one ResourceFlavor.
 
     Attributes:
-        resource: what a GPU of it is asked for by; None for CPU nodes.
-        product: model of its GPUs, as the node label says.
-        node_labels: labels by which its pods find its nodes.
-        taints: what keeps other pods off its nodes.
+        resource: extended resource of its GPUs; None for CPU nodes.
+        product: model of its GPUs, as in the node label.
+        node_labels: labels that its pods select nodes by.
+        taints: taints of its nodes.
         pools: its pools, in the stack's order.
-        gangs: what Volcano promises of it, taken off before the queues share the rest.
+        gangs: quota of Volcano's gangs, which is subtracted from what the queues share.
     """
 
     name: str
@@ -101,18 +101,18 @@ class Flavor:
 
     @property
     def most(self) -> dict[str, int]:
-        """The most of each resource that its pools can have."""
+        """Maximum supply of its pools, by resource."""
         return add(*(times(pool.node, pool.most) for pool in self.pools))
 
     @property
     def node(self) -> dict[str, int]:
-        """What a pod can have at most on any one of its nodes."""
+        """Maximum resources of a pod on one of its nodes."""
         resources = dict.fromkeys(resource for pool in self.pools for resource in pool.node)
         return {resource: max(pool.node.get(resource, 0) for pool in self.pools) for resource in resources}
 
     @property
     def per_gpu(self) -> dict[str, int]:
-        """Cpu and memory that one GPU brings: a node's part, the smallest of its pools. Nothing for CPU nodes."""
+        """A GPU's share of a node's CPU and memory, the smallest of its pools; empty for CPU nodes."""
         if self.resource is None:
             return {}
         return {
@@ -121,12 +121,12 @@ class Flavor:
         }
 
     def with_gpus(self, count: int) -> dict[str, int]:
-        """That many GPUs with the cpu and memory that they bring."""
+        """A number of GPUs, with their share of CPU and memory."""
         return {**times(self.per_gpu, count), **({self.resource: count} if self.resource else {})}
 
 
 def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
-    """What a pool brings; None where its machine or partitions are not known (`model.checks.pools` says so)."""
+    """The supply of a pool; None if its machine type or MIG profile is unknown (`model.checks.pools` reports it)."""
     pool = stack.pools[name]
     machine = machine_of(stack, pool)
     if pool.machine and machine is None:
@@ -180,20 +180,20 @@ def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
 
 
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
-    """What Volcano may run of a flavor for a team: GPUs, and the cpu and memory said or brought by them."""
-    said = {CPU: gang.cpu, MEMORY: gang.memory}
-    return flavor.with_gpus(gang.most) | {resource: amount for resource, amount in said.items() if amount is not None}
+    """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or the GPUs' share of the node."""
+    given = {CPU: gang.cpu, MEMORY: gang.memory}
+    return flavor.with_gpus(gang.most) | {resource: amount for resource, amount in given.items() if amount is not None}
 
 
 def flavors(stack: Stack) -> dict[str, Flavor]:
-    """The flavors of a stack by name: CPU nodes first, so that work without GPUs goes there, then in its order."""
+    """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
     by_flavor: dict[str, list[PoolSupply]] = {}
     for name in stack.pools:
         supply = pool_supply(stack, name)
         if supply:
             by_flavor.setdefault(supply.flavor, []).append(supply)
-    found = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]
-    return {flavor.name: flavor for flavor in sorted(found, key=lambda flavor: flavor.resource is not None)}
+    unsorted = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]
+    return {flavor.name: flavor for flavor in sorted(unsorted, key=lambda flavor: flavor.resource is not None)}
 
 
 def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:

@@ -1,4 +1,4 @@
-"""Servers, jobs and gangs, as they will be: every pod's size, place and priority decided."""
+"""Servers, jobs and gangs, with the size, nodes and priority of each pod."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,9 +12,9 @@ from gpu_tenancy.model.quantity import Amounts
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 READY_AFTER = 30
-"""Seconds after which a server is first asked whether it is ready."""
+"""Initial delay of the readiness probe, in seconds."""
 ALIVE_AFTER = 60
-"""Seconds after which a server is first asked whether it is alive."""
+"""Initial delay of the liveness probe, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class PodPlan:
     """One kind of pod of a workload.
 
     Attributes:
-        amounts: request and limit alike, in base units: cpu, memory, GPUs.
-        node_labels: labels of the nodes that it may land on: its GPU's model.
+        amounts: requests and limits, in base units: CPU, memory, GPUs.
+        node_labels: node selector: its GPU's model.
         tolerated: taints of those nodes.
-        shared_memory: bytes of its memory at /dev/shm; 0 for what every container has.
+        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
     """
 
     image: str
@@ -44,13 +44,13 @@ class Scaling:
     """An autoscaler's bounds and targets.
 
     Attributes:
-        cpu: percent of the requested cpu, or None.
+        cpu: target utilization in percent of the requested CPU, or None.
         latency: pod metric and its target in seconds, or None.
-        per_pod: PromQL of the latency of each pod; None where only an adapter has it, as the metric.
-        query: what KEDA asks for that metric, averaged over the pods; None where an adapter serves it for each pod.
+        per_pod: PromQL of the latency of each pod; None if an adapter serves only the metric.
+        query: KEDA's query of that metric, averaged over the pods; None if an adapter serves it for each pod.
 
     Raises:
-        ValueError: no target, a metric without its unit, or a query without a target.
+        ValueError: no target, a metric without a unit, or a query without a target.
     """
 
     least: int
@@ -62,28 +62,28 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if self.cpu is None and self.latency is None:
-            msg = "an autoscaler needs a target: cpu, latency or both"
+            msg = "the autoscaler has no target; set cpu, latency or both"
             raise ValueError(msg)
         if self.latency and not self.latency[0].endswith("_seconds"):
-            msg = f"metric {self.latency[0]} does not say its unit; serve it in seconds, as …_seconds"
+            msg = f"metric {self.latency[0]} does not end in _seconds, so its unit is unknown; serve it in seconds"
             raise ValueError(msg)
         if self.query and self.latency is None:
-            msg = "a query for a latency that has no target"
+            msg = "the autoscaler has a latency query, but no latency target; set latency"
             raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A Deployment with what belongs to it.
+    """A Deployment with its Service and autoscaler.
 
     Attributes:
-        replicas: a fixed number; None where an autoscaler owns it.
-        scaling: the autoscaler; None where the number is fixed.
-        startup: seconds that the server may take before it counts as broken.
-        monitor: how Prometheus scrapes its pods; None where nothing of ours reads what they count.
+        replicas: a fixed number; None with an autoscaler.
+        scaling: the autoscaler; None with a fixed number.
+        startup: maximum startup time in seconds.
+        monitor: how Prometheus scrapes its pods; None if it does not.
 
     Raises:
-        ValueError: both a fixed number and an autoscaler, each of which would reset the other; or neither.
+        ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
     """
 
     name: str
@@ -100,18 +100,18 @@ class ServerPlan:
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
-            msg = f"server {self.name}: give it a fixed number of replicas or an autoscaler, not both and not neither"
+            msg = f"server {self.name} must have either a fixed number of replicas or an autoscaler; set exactly one"
             raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A batch job through the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
+    """A batch job in the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
 
     Attributes:
-        together: whether Volcano starts its pods at once or not at all.
-        deadline: seconds after which it is ended, or None.
-        keep: seconds that it stays after it finished.
+        together: whether Volcano starts all of its pods at once or none.
+        deadline: seconds after which it is terminated, or None.
+        keep: seconds after which it is deleted when finished.
     """
 
     name: str
@@ -131,8 +131,8 @@ class GangPlan:
     """A Volcano Job: all pods of all tasks, or none.
 
     Attributes:
-        deadline: seconds after which each of its pods is ended, or None.
-        keep: seconds that it stays after it finished.
+        deadline: seconds after which each of its pods is terminated, or None.
+        keep: seconds after which it is deleted when finished.
     """
 
     name: str
@@ -153,7 +153,7 @@ def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
 
 
 def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
-    """A team's jobs that go through a queue of Kueue's."""
+    """A team's jobs that Kueue queues."""
     return tuple(
         JobPlan(
             name=name,

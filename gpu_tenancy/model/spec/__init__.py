@@ -1,4 +1,4 @@
-"""What a stack may say: one closed, frozen section for each key of the Pulumi config."""
+"""The schema of a stack: one closed, frozen section for each key of the Pulumi config."""
 
 from typing import Literal
 
@@ -21,33 +21,33 @@ class Stack(Section):
     """One environment."""
 
     environment: Name = "dev"
-    """Label `environment` on what is made, such as dev, staging or prod."""
+    """Value of the label `environment` on all objects, such as dev, staging or prod."""
     cluster: Cluster = ExistingCluster(cloud="existing")
-    """Where the tenancy lives."""
+    """The cluster: created here, or an existing one."""
     pools: dict[Name, Pool]
     """Node pools by name."""
     machines: dict[str, MachineEntry] = {}
-    """Machine types beside those of the catalogue, or in place of them, by the cloud's name for them."""
+    """Machine types that extend or override the catalogue, by the cloud's name."""
     prices: dict[str, PriceEntry] = {}
-    """Prices of machine types in place of the catalogue's: yours, or your region's."""
+    """Prices by machine type that override the catalogue's, such as your contract's or your region's."""
     priorities: dict[Name, PriorityEntry] = {}
     """Priority classes by name."""
     fairness: Literal["hierarchical", "even"] = "hierarchical"
-    """How teams share what nobody is guaranteed. `hierarchical`: groups' bounds hold, and a group within its own
-    share reclaims before its neighbours. `even`: teams borrow by weight, whatever their group, and no group may bound
-    them."""
+    """How teams share unguaranteed quota. `hierarchical`: cohorts' limits are enforced, and a cohort within its own
+    quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight in one flat cohort; cohorts must
+    not limit their teams."""
     cohorts: dict[Name, Cohort] = {}
-    """Groups of teams, a tree of any depth; left out, one root named `org`."""
+    """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
-    """Teams by name, which is their namespace's."""
+    """Teams by name; the name is also the team's namespace."""
     datasets: dict[Name, DatasetEntry] = {}
-    """Datasets by name: a bucket, or spelled out."""
+    """Datasets by name: a bucket, or a mapping."""
     metrics: Metrics = Metrics()
-    """Custom metrics that servers may scale on."""
+    """Custom metrics that servers can scale on."""
     operators: Operators = Operators()
-    """What runs in the cluster that the tenancy relies on, and who installs it."""
+    """Operators that the tenancy depends on, and who installs them."""
     guards: GuardsEntry = Guards()
-    """What the API server refuses of what tenants make after the deployment."""
+    """Admission policies for objects that tenants create in their namespaces."""
 
 
 __all__ = ["NAMESPACE", "Stack"]

@@ -1,4 +1,4 @@
-"""The types that a stack's fields are made of: closed, frozen sections and constrained names and amounts."""
+"""Types of a stack's fields: closed, frozen sections, and constrained names and amounts."""
 
 import re
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from gpu_tenancy.model.quantity import parse_bytes, parse_cpu
+from gpu_tenancy.model.quantity import AMOUNT_PATTERN, parse_bytes, parse_cpu
 
 UNREAD: Final = "unread-secret"
-"""Stands for a text that only Pulumi can decrypt, where a stack is read without it."""
+"""Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
 
 
 class Section(BaseModel):
-    """A part of a stack. Closed (an unknown key is an error), frozen, keys in camelCase."""
+    """A section of a stack. Closed (unknown keys are errors), frozen, keys in camelCase."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True, strict=True
@@ -36,7 +36,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Shorthand:
-    """Lets a section be written as one plain value that stands for some of its keys: `nodes: 4`."""
+    """Accepts one plain value in place of a section, as the value of these keys: `nodes: 4`."""
 
     plain: type[int] | type[str]
     keys: tuple[str, ...]
@@ -52,10 +52,10 @@ class Shorthand:
         return dict.fromkeys(self.keys, value) if plain else value
 
 
-def refuse(rule: str, mend: str) -> PydanticCustomError:
-    """The error of a validator of ours: what must hold, and what to write instead."""
-    # The braces of a template are pydantic's, so the sentences go in as its context.
-    return PydanticCustomError("stack", "{rule}; {mend}", {"rule": rule, "mend": mend})
+def refuse(rule: str, fix: str) -> PydanticCustomError:
+    """The error of a validator: what is wrong, and how to fix it."""
+    # Pydantic formats the template, so texts that may contain braces are passed as its context.
+    return PydanticCustomError("stack", "{rule}; {mend}", {"rule": rule, "mend": fix})
 
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -72,36 +72,41 @@ _IMAGE: Final = re.compile(
 def _dns_label(text: str) -> str:
     if not _DNS_LABEL.fullmatch(text):
         raise refuse(
-            "is no name that Kubernetes takes",
-            "use small letters, digits and '-', at most 63, a letter or digit first and last",
+            "is not a valid Kubernetes name",
+            "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
         )
     return text
 
 
 def _label_value(text: str) -> str:
     if not _LABEL_VALUE.fullmatch(text):
-        raise refuse("is no label value", "use letters, digits, '-', '_' and '.', at most 63")
+        raise refuse(
+            "is not a valid label value",
+            "use at most 63 letters, digits, '-', '_' and '.'; start and end with a letter or digit",
+        )
     return text
 
 
 def _label_key(text: str) -> str:
     if not _LABEL_KEY.fullmatch(text):
-        raise refuse("is no label key", "write name or domain/name, such as example.com/pool")
+        raise refuse("is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool")
     return text
 
 
 def _resource(text: str) -> str:
     domain, _, name = text.partition("/")
     if not name or not _LABEL_KEY.fullmatch(text) or domain.startswith(("requests.", "limits.")):
-        raise refuse("is no extended resource", "write domain/name as the device plugin does, such as amd.com/gpu")
+        raise refuse(
+            "is not an extended resource", "use the DOMAIN/NAME that the device plugin advertises, such as amd.com/gpu"
+        )
     return text
 
 
 def _workload_name(text: str) -> str:
     if not _WORKLOAD_NAME.fullmatch(text):
         raise refuse(
-            "is no name that a Service and the pods of a job can carry",
-            "use small letters, digits and '-', at most 50, a letter first",
+            "is not a valid workload name: a Service and the pods of a job get this name",
+            "use at most 50 lowercase letters, digits and '-'; start with a letter",
         )
     return text
 
@@ -110,9 +115,9 @@ def _cidr(text: str) -> str:
     try:
         ip_network(text, strict=False)
     except ValueError as error:
-        raise refuse("is no CIDR", "write for example 10.0.0.0/8 or 0.0.0.0/0") from error
+        raise refuse("is not a CIDR", "use ADDRESS/PREFIX, such as 10.0.0.0/8 or 0.0.0.0/0") from error
     if "/" not in text:
-        raise refuse("is no CIDR", f"write {text}/32 for one address")
+        raise refuse("is not a CIDR", f"add the prefix length: {text}/{ip_network(text).prefixlen} for one address")
     return text
 
 
@@ -121,40 +126,40 @@ def _image(text: str) -> str:
         return text
     match = _IMAGE.fullmatch(text)
     if not match:
-        raise refuse("is no image name", "write registry/name:tag or registry/name@sha256:…")
+        raise refuse("is not an image name", "use REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST")
     if not match["digest"] and match["tag"] in {None, ":latest"}:
         raise refuse(
-            "names no fixed version of the image, so two nodes may run two programs",
-            "pin it: a tag that is not 'latest', or a digest",
+            "has no fixed tag, so nodes may run different versions",
+            "add a tag other than 'latest', or a digest",
         )
     return text
 
 
 def _cpu(value: Any) -> int:
-    return _amount(value, parse_cpu, "is no amount of cpu", "write cpus such as 4, 0.5 or 500m")
+    return _amount(value, parse_cpu, "is not an amount of CPU", "set CPUs such as 4, 0.5 or 500m")
 
 
 def _bytes(value: Any) -> int:
-    return _amount(value, parse_bytes, "is no amount of memory or storage", "write bytes such as 512Mi, 64Gi or 2Ti")
+    return _amount(value, parse_bytes, "is not an amount of memory or storage", "set bytes such as 512Mi, 64Gi or 2Ti")
 
 
-def _amount(value: Any, parse: Any, rule: str, mend: str) -> int:
+def _amount(value: Any, parse: Any, rule: str, fix: str) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise refuse(rule, mend)
+        raise refuse(rule, fix)
     try:
         return parse(value)
     except ValueError as error:
-        raise refuse(rule, mend) from error
+        raise refuse(rule, fix) from error
 
 
 def _duration(value: Any) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if not match:
-        raise refuse("is no length of time with its unit", "write for example 100ms, 30s, 10m, 6h or 7d")
+        raise refuse("is not a duration with a unit", "set a duration such as 100ms, 30s, 10m, 6h or 7d")
     return float(match[1]) * _SECONDS[match[2]]
 
 
-_QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": r"^[0-9.]+(m|k|[MGTPE]|[KMGTPE]i)?$"}
+_QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
 Name: TypeAlias = Annotated[
     str, AfterValidator(_dns_label), WithJsonSchema({"type": "string", "pattern": f"^{_DNS_LABEL.pattern}$"})
@@ -164,10 +169,10 @@ Name: TypeAlias = Annotated[
 WorkloadName: TypeAlias = Annotated[
     str, AfterValidator(_workload_name), WithJsonSchema({"type": "string", "pattern": f"^{_WORKLOAD_NAME.pattern}$"})
 ]
-"""A name that a Service (a letter first) and a job's pods (room for their own suffixes) can carry."""
+"""A valid name for a Service (starts with a letter) and for a job's pods (leaves room for suffixes)."""
 
 ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]
-"""An extended resource: it has a domain."""
+"""An extended resource, with a domain."""
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
@@ -180,7 +185,7 @@ Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
 Cpu: TypeAlias = Annotated[int, BeforeValidator(_cpu), WithJsonSchema(_QUANTITY_SCHEMA)]
-"""Millicores, written as cpus: 4, 0.5, 500m."""
+"""Millicores, written as CPUs: 4, 0.5, 500m."""
 
 Bytes: TypeAlias = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_QUANTITY_SCHEMA)]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
@@ -193,6 +198,6 @@ Seconds: TypeAlias = Annotated[
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
-"""A whole number, 0 or more: GPUs, nodes and pods do not come in parts."""
+"""An integer, 0 or more."""
 
 Positive: TypeAlias = Annotated[int, Field(ge=1)]

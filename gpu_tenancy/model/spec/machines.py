@@ -1,4 +1,4 @@
-"""Machines and prices that a stack knows better than the catalogue."""
+"""Machine types and prices that override the catalogue."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,51 +8,51 @@ from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Section, refuse
 
 
 class PriceEntry(Section):
-    """What a machine costs, in the currency of the cloud's table."""
+    """The price of a machine, in the currency of the cloud's price table."""
 
     on_demand: Annotated[float, Field(gt=0)] | None = None
-    """Per hour; left out, unknown. Reserved machines count with it too: write what you pay."""
+    """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
     spot: Annotated[float, Field(gt=0)] | None = None
-    """Per hour as spot; left out, unknown."""
+    """Spot price per hour; default: unknown."""
 
 
 class NetworkEntry(Section):
     """The network of a machine."""
 
     gbps: Annotated[float, Field(gt=0)]
-    """Gigabits per second."""
+    """Bandwidth in gigabits per second."""
     fabric: Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"] | None = None
-    """By which GPUs of different machines reach each other past the cpus; left out, none."""
+    """RDMA fabric between GPUs of different machines; default: none."""
     interfaces: Count = 0
-    """How many of that fabric the machine has."""
+    """Number of fabric interfaces of the machine."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.fabric is None) != (self.interfaces == 0):
-            raise refuse("says half of its fabric", "write both fabric and interfaces, or neither")
+            raise refuse("sets only one of fabric and interfaces", "set both or remove both")
         return self
 
 
 class MachineEntry(Section):
-    """A machine type that the catalogue lacks, or has otherwise."""
+    """A machine type that is not in the catalogue, or overrides its row."""
 
     cpu: Cpu
-    """Cpus of the machine, before the kubelet reserves its part."""
+    """CPUs of the machine, before the kubelet's reservations."""
     memory: Bytes
-    """Memory of the machine."""
+    """Memory of the machine, before the kubelet's reservations."""
     gpu: str | None = None
-    """Model of its GPUs: a name of the catalogue such as `h100-80gb`."""
+    """Model of its GPUs: a name in the catalogue, such as `h100-80gb`."""
     gpus: Count = 0
-    """GPUs of the machine."""
+    """Number of GPUs of the machine."""
     architecture: Literal["amd64", "arm64"] = "amd64"
-    """Of its cpu."""
+    """CPU architecture."""
     accelerator: str | None = None
-    """GKE's name for its GPUs, such as `nvidia-h100-80gb`."""
+    """GKE's accelerator type of its GPUs, such as `nvidia-h100-80gb`."""
     network: NetworkEntry | None = None
-    """Its network, where pools use its fabric."""
+    """Its network; needed if pools set `fabric`."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.gpu is None) != (self.gpus == 0):
-            raise refuse("says half of its GPUs", "write both gpu and gpus, or neither")
+            raise refuse("sets only one of gpu and gpus", "set both or remove both")
         return self

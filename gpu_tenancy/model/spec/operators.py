@@ -1,4 +1,4 @@
-"""What runs in the cluster that the tenancy relies on: installed here, by somebody else, or not at all."""
+"""Operators that the tenancy depends on: installed here, installed already, or off."""
 
 import re
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -10,12 +10,12 @@ from gpu_tenancy.model.spec.pools import Driver
 
 
 def _off(value: Any) -> Any:
-    """YAML 1.1 reads a bare `off` as false, YAML 1.2 as the word."""
+    """YAML 1.1 reads an unquoted `off` as false, YAML 1.2 as a string."""
     return "off" if value is False else value
 
 
 Install: TypeAlias = Annotated[Literal["here", "installed", "off"], BeforeValidator(_off)]
-"""`here`: this program installs it. `installed`: somebody else did. `off`: it is not there."""
+"""`here`: this program installs it. `installed`: it is installed already. `off`: not installed."""
 
 _RELEASE: Final = re.compile(r"v?\d+\.\d+\.\d+(-(alpha|beta|rc)[.-]?\d*)?")
 
@@ -23,8 +23,8 @@ _RELEASE: Final = re.compile(r"v?\d+\.\d+\.\d+(-(alpha|beta|rc)[.-]?\d*)?")
 def _pinned(text: str) -> str:
     if not _RELEASE.fullmatch(text):
         raise refuse(
-            "is no fixed version of a chart, so two clusters of one stack may run two programs",
-            "write one release whole, such as 1.2.3: no range, no 'latest', no branch",
+            "is not a fixed chart version, so clusters may run different versions",
+            "set one release, such as 1.2.3 (not a range, 'latest' or a branch)",
         )
     return text
 
@@ -32,58 +32,58 @@ def _pinned(text: str) -> str:
 ChartVersion: TypeAlias = Annotated[
     str, AfterValidator(_pinned), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE.pattern}$"})
 ]
-"""One release of a chart: a range or a branch would be two programs under one name."""
+"""One release of a chart; ranges and branches are not reproducible."""
 
 
 class Operator(Section):
-    """One operator. A word alone says who installs it."""
+    """One operator. A string sets `install`."""
 
     install: Install | None = None
-    """`here`: by this program; `installed`: by somebody else; `off`: not at all. Left out, what the stack needs is
-    installed here where its nodes are made here, and counts as installed in a cluster that exists."""
+    """`here`: installed by this program; `installed`: installed already; `off`: not installed. Default for an operator
+    that the stack needs: `here` if this program creates the nodes, `installed` in an existing cluster; else `off`."""
     version: ChartVersion | None = None
-    """Version of its chart; left out, the one of the catalogue (`gpu_tenancy/model/catalogue/releases.yaml`)."""
+    """Version of its chart; default: the catalogue's (`gpu_tenancy/model/catalogue/releases.yaml`)."""
     values: dict[str, Any] = {}
-    """Further values of its chart, merged over those that follow from the stack; each must be one of the chart's."""
+    """Helm values, merged over those derived from the stack; each key must exist in the chart."""
 
 
 OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), BeforeValidator(_off)]
-"""An operator: a word, or spelled out."""
+"""An operator: a string, or a mapping."""
 
 
 class Operators(Section):
-    """What the tenancy relies on, by name: a word (`here`, `installed`, `off`), or `{install, version, values}`."""
+    """Operators by name: `here`, `installed`, `off`, or `{install, version, values}`."""
 
     driver: Driver | None = None
-    """The pools' driver mode for which the GPU Operator is set up; left out, the cloud's usual one. A second word for
-    it, since a change takes the driver off nodes that run."""
+    """The pools' driver mode that the GPU Operator is configured for; default: the cloud's default mode. It must be set
+    here in addition to the pools, because a change removes the driver from running nodes."""
     prometheus: OperatorEntry = Operator()
-    """kube-prometheus-stack: Prometheus with Grafana, for all metrics and dashboards."""
+    """kube-prometheus-stack: Prometheus and Grafana, for metrics and dashboards."""
     cert_manager: OperatorEntry = Operator()
-    """cert-manager: certificates of other operators' webhooks. Left out, it is installed here where amdGpuOperator or
-    intelDevicePlugin is; in a cluster that has one, write `installed`."""
+    """cert-manager: certificates for other operators' webhooks. Default: `here` if amdGpuOperator or intelDevicePlugin
+    is installed here; set `installed` in a cluster that has it already."""
     gpu_operator: OperatorEntry = Operator()
-    """NVIDIA's GPU Operator: what the pools' drivers leave to it; needed where a pool has NVIDIA's GPUs."""
+    """NVIDIA GPU Operator: the parts that the pools' driver mode does not provide; needed for NVIDIA GPUs."""
     dra_driver: OperatorEntry = Operator()
-    """NVIDIA's driver for dynamic resource allocation, in place of the operator's device plugin; off if left out."""
+    """NVIDIA DRA driver (dynamic resource allocation), in place of the device plugin; default: `off`."""
     amd_gpu_operator: OperatorEntry = Operator()
-    """AMD's GPU Operator; needed where a pool has AMD's GPUs. It wants cert-manager."""
+    """AMD GPU Operator; needed for AMD GPUs. Requires cert-manager."""
     intel_device_plugin: OperatorEntry = Operator()
-    """Intel's device plugin for GPUs; needed where a pool has Intel's. It wants cert-manager."""
+    """Intel GPU device plugin; needed for Intel GPUs. Requires cert-manager."""
     kueue: OperatorEntry = Operator()
-    """Kueue: the teams' queues."""
+    """Kueue, for the teams' queues."""
     volcano: OperatorEntry = Operator()
-    """Volcano; needed where a team has gangs."""
+    """Volcano; needed if a team has gangs."""
     keda: OperatorEntry = Operator()
-    """KEDA, for servers that scale on latency; off where prometheusAdapter takes its place. Back from it to the
-    adapter, or to cpu alone, a server goes by way of fixed `replicas` in an update of their own: both autoscalers have
-    the server's name, and the new one would be made before KEDA's goes."""
+    """KEDA, for servers that scale on latency; `off` if prometheusAdapter is used. To move a server from KEDA to the
+    adapter or to CPU only, first deploy it with fixed `replicas`: both autoscalers have the server's name, and the new
+    one would be created before KEDA's is deleted."""
     prometheus_adapter: OperatorEntry = Operator()
-    """prometheus-adapter, in place of KEDA; off if left out."""
+    """prometheus-adapter, in place of KEDA; default: `off`."""
     trainer: OperatorEntry = Operator()
-    """Kubeflow Trainer with JobSet; needed where a job's framework is pytorch."""
+    """Kubeflow Trainer with JobSet; needed for jobs with `framework: pytorch`."""
     fluid: OperatorEntry = Operator()
-    """Fluid, which caches datasets; off if left out. Masters and workers of a cache in a team's namespace, and the jobs
-    that load it once, wait in no queue: the namespace's quota alone bounds them. FUSE pods would wait there, and want
-    more than pod security gives a team: keep the Dataset in a namespace of no team, and refer to it from the team's as
-    `dataset://<namespace>/<name>`."""
+    """Fluid, which caches datasets; default: `off`. Masters and workers of a cache in a team's namespace, and its
+    one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota limits them. FUSE pods are queued
+    and violate the team's pod security level: keep the Dataset in a namespace of no team, and refer to it from the
+    team's as `dataset://<namespace>/<name>`."""

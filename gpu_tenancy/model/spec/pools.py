@@ -1,4 +1,4 @@
-"""Node pools: machines, how many there may be, and how their GPUs are shared."""
+"""Node pools: machine type, number of nodes, and how GPUs are shared."""
 
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
@@ -21,112 +21,112 @@ from gpu_tenancy.model.spec.base import (
 
 
 class Nodes(Section):
-    """How many nodes a pool has: from `min`, always there, to `max`, with an autoscaler."""
+    """The number of nodes of a pool: `min` is always there; an autoscaler adds nodes up to `max`."""
 
     min: Count
-    """Nodes that are always there."""
+    """Minimum number of nodes; they are always there."""
     max: Count
-    """Nodes that an autoscaler may grow to."""
+    """Maximum number of nodes with an autoscaler."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.max < self.min:
-            raise refuse(f"max {self.max} is below min {self.min}", f"raise max to {self.min} or lower min")
+            raise refuse(f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min")
         return self
 
 
 class Taint(Section):
-    """A taint of the pool's nodes beside the GPU's own."""
+    """A taint of the pool's nodes, in addition to the GPU taint."""
 
     key: LabelKey
-    """Key, such as `example.com/reserved`."""
+    """Taint key, such as `example.com/reserved`."""
     value: LabelValue = ""
-    """Value; left out, none."""
+    """Taint value; default: empty."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
-    """What happens to pods that do not tolerate it."""
+    """Effect on pods that do not tolerate the taint."""
 
 
 class Mig(Section):
-    """Each GPU cut into equal partitions with memory and compute of their own."""
+    """Each GPU divided into equal MIG partitions with separate memory and compute."""
 
     profile: str = Field(pattern=r"^\d+g\.\d+gb$")
-    """Profile such as `1g.10gb`; partitions are asked for as `nvidia.com/mig-1g.10gb`."""
+    """MIG profile such as `1g.10gb`; pods request partitions as `nvidia.com/mig-1g.10gb`."""
     partitions: Positive | None = None
-    """Partitions of each GPU; left out, as many as the catalogue says the GPU holds."""
+    """Partitions per GPU; default: the catalogue's number for the GPU and profile."""
 
 
 class TimeSlicing(Section):
-    """Pods that take turns on a GPU, without any isolation of memory."""
+    """Time slicing: pods take turns on a GPU, without memory isolation."""
 
     turns: Annotated[int, Field(ge=2, le=48)]
-    """Pods that share one GPU."""
+    """Number of pods that share one GPU."""
     trusting: list[Name] = []
-    """Teams that trust each other with the GPU's memory; a flavor that takes turns is theirs alone, or one team's."""
+    """Teams that trust each other with the GPU's memory; only they, or a single team, may use the flavor."""
 
 
 class Sharing(Section):
-    """How one GPU serves several pods. Left out, a GPU belongs to one pod."""
+    """How several pods share one GPU; default: one pod per GPU."""
 
     mig: Mig | None = None
-    """Partitions with memory of their own."""
+    """MIG partitions, with separate memory."""
     time_slicing: Annotated[TimeSlicing, Shorthand(int, ("turns",))] | None = None
-    """Pods that take turns on one GPU: a number of them, or `{turns, trusting}`."""
+    """Time slicing: the number of pods per GPU, or `{turns, trusting}`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.mig is None) == (self.time_slicing is None):
-            raise refuse("names not exactly one way to share", "write either mig or timeSlicing")
+            raise refuse("must set exactly one of mig and timeSlicing", "set one of them, and remove the other")
         return self
 
 
 class OnDemand(Section):
-    """Machines by the hour, for as long as there are any."""
+    """On-demand machines, billed by the hour, if the cloud has capacity."""
 
     kind: Literal["on-demand"]
     """`on-demand`."""
 
 
 class Spot(Section):
-    """Machines that the cloud may take back at any moment, for a part of the price."""
+    """Spot machines, at a lower price, which the cloud can reclaim at any time."""
 
     kind: Literal["spot"]
     """`spot`."""
 
 
 class Reserved(Section):
-    """Machines that a reservation holds."""
+    """Machines of a capacity reservation."""
 
     kind: Literal["reserved"]
     """`reserved`."""
     reservation: str
-    """The reservation, in the cloud's own form."""
+    """The reservation, in the cloud's format."""
 
 
 class CapacityBlock(Section):
-    """GPUs that were bought for a span of days in the future."""
+    """GPUs that were purchased for a number of days in the future."""
 
     kind: Literal["capacity-block"]
     """`capacity-block`."""
     reservation: str
-    """The reservation that the purchase made."""
+    """The reservation that the purchase created."""
 
 
 class FlexStart(Section):
-    """Machines that come when there are enough of them, and go after a time."""
+    """Machines that are provisioned when the cloud has capacity, and removed after a time."""
 
     kind: Literal["flex-start"]
     """`flex-start`."""
     max_run: Seconds
-    """How long a node may live, such as `7d`."""
+    """Maximum lifetime of a node, such as `7d`."""
 
 
 class Queued(Section):
-    """Machines that the cloud brings all at once for a whole workload, which waits in its queue until then."""
+    """Machines that the cloud provisions all at once for a workload, which stays pending in its queue until then."""
 
     kind: Literal["queued"]
     """`queued`."""
     max_run: Seconds
-    """How long a node may live, such as `7d`."""
+    """Maximum lifetime of a node, such as `7d`."""
 
 
 Capacity: TypeAlias = Annotated[
@@ -134,71 +134,76 @@ Capacity: TypeAlias = Annotated[
 ]
 
 Driver: TypeAlias = Literal["image", "bottlerocket", "managed", "operator"]
-"""Who brings the GPU's driver, container toolkit and device plugin: `model/catalogue/clouds.yaml` says what each means
-in each cloud."""
+"""What installs the GPU driver, container toolkit and device plugin: `model/catalogue/clouds.yaml` describes each mode
+for each cloud."""
 
 _DISK: Final = 200 * 2**30
 
 
 class Disk(Section):
-    """The boot disk of a node, always encrypted."""
+    """The boot disk of a node; always encrypted."""
 
     size: Bytes = _DISK
-    """Size; images of training frameworks take tens of GiB each."""
+    """Disk size; images of training frameworks need tens of GiB each."""
     key: str | None = None
-    """A key of your own that encrypts it, in the cloud's own form; left out, the cloud's."""
+    """Your own encryption key, in the cloud's format; default: the cloud's key."""
 
 
 class Pool(Section):
-    """Nodes of one kind. Says a machine of the catalogue, or spells one out by cpu, memory and GPUs.
+    """Nodes of one kind: a machine type of the catalogue, or CPU, memory and GPUs of a node.
 
-    A GPU pool carries the taint `<GPU resource>=present:NoSchedule`, so that only pods that ask for a GPU land there.
+    GPU pools have the taint `<GPU resource>=present:NoSchedule`, so that only pods that request GPUs run there.
     """
 
     machine: str | None = None
-    """A machine type of the catalogue, such as `p5.48xlarge`; gives cpu, memory, GPUs and their model."""
+    """Machine type of the catalogue, such as `p5.48xlarge`; determines CPU, memory, GPUs and GPU model."""
     cpu: Cpu | None = None
-    """What pods can have of a node's cpu (its Allocatable), for a machine that is not in the catalogue."""
+    """Allocatable CPU of a node, for a machine that is not in the catalogue."""
     memory: Bytes | None = None
-    """What pods can have of a node's memory (its Allocatable)."""
+    """Allocatable memory of a node, for a machine that is not in the catalogue."""
     gpu: str | None = None
-    """Model: a name of the catalogue such as `h100-80gb`, or the value of the node label `nvidia.com/gpu.product`."""
+    """GPU model: a name of the catalogue, such as `h100-80gb`, or the node label `nvidia.com/gpu.product`."""
     gpus_per_node: Positive | None = None
-    """GPUs of one node."""
+    """GPUs per node."""
     resource: ResourceName | None = None
-    """The extended resource under which the vendor's device plugin offers a GPU, such as `amd.com/gpu`; left out, what
-    the catalogue says of its model, else `nvidia.com/gpu`."""
+    """Extended resource that the vendor's device plugin advertises for a GPU, such as `amd.com/gpu`; default: the
+    catalogue's for the model, else `nvidia.com/gpu`."""
     nodes: Annotated[Nodes, Shorthand(int, ("min", "max"))]
-    """A number of nodes, or `{min, max}`."""
+    """Number of nodes, or `{min, max}`."""
     flavor: Name | None = None
-    """Flavor under which teams ask for these nodes; left out, the pool's own name. Pools may share one."""
+    """Kueue ResourceFlavor of these nodes; default: the pool's name. Several pools can have the same flavor."""
     sharing: Sharing | None = None
-    """Partitions or turns, where one GPU serves several pods."""
+    """MIG or time slicing, if several pods share one GPU."""
     labels: dict[LabelKey, LabelValue] = {}
-    """Further labels of the nodes; a flavor selects its nodes by those that all its pools have. Worth having on a CPU
-    pool too: without one, work without GPUs that tolerates a GPU's taint may land on GPU nodes."""
+    """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Recommended for CPU
+    pools too: without a label, CPU workloads that tolerate a GPU taint can be scheduled on GPU nodes."""
     taints: list[Taint] = []
-    """Further taints of the nodes; the flavor tolerates them for its pods."""
+    """Additional node taints; the flavor adds tolerations for them to its pods."""
     capacity: Annotated[Capacity, Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
-    """How the machines are bought: `on-demand`, `spot`, or `{kind, …}` for what needs more words."""
+    """Purchase option: `on-demand`, `spot`, or `{kind, …}` for options with parameters."""
     zones: list[str] = []
-    """Zones of the nodes; left out, all of the cluster's."""
+    """Zones of the nodes; default: all zones of the cluster."""
     compact: bool = False
-    """Whether the nodes stand close to each other, for the sake of their network."""
+    """Whether the cloud places the nodes close together (placement group), for low network latency."""
     fabric: bool = False
-    """Whether the machine's network between GPUs is set up: EFA, GPUDirect or InfiniBand, whichever it has."""
+    """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand."""
     disk: Disk = Disk()
-    """Boot disk."""
+    """Boot disk of the nodes."""
     driver: Driver | None = None
-    """Who brings the GPU's driver, toolkit and device plugin; left out, the cloud's usual way."""
+    """What installs the GPU driver, container toolkit and device plugin; default: the cloud's default mode."""
 
     @model_validator(mode="after")
     def _one_description(self) -> Self:
         spelled = self.cpu is not None and self.memory is not None
         if self.machine is None and not spelled:
-            raise refuse("does not say its machine", "write machine, or cpu and memory (and gpu with gpusPerNode)")
+            raise refuse(
+                "has no machine type", "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
+            )
         if self.machine is not None and (self.gpu is not None or self.gpus_per_node is not None):
-            raise refuse("says its GPUs twice", "leave gpu and gpusPerNode out: the machine has them")
+            raise refuse(
+                "sets machine and also gpu or gpusPerNode",
+                "remove gpu and gpusPerNode: the machine type determines them",
+            )
         if self.machine is None and (self.gpu is None) != (self.gpus_per_node is None):
-            raise refuse("says half of its GPUs", "write both gpu and gpusPerNode, or neither for a pool of CPUs")
+            raise refuse("sets only one of gpu and gpusPerNode", "set both, or remove both for a CPU pool")
         return self

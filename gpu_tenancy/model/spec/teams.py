@@ -1,4 +1,4 @@
-"""A team: its namespace, what that may hold, its share of the GPUs, and what runs there."""
+"""A team: its namespace and budgets, its share of the GPUs, and its workloads."""
 
 from itertools import pairwise
 from typing import Literal, Self
@@ -11,54 +11,55 @@ from gpu_tenancy.model.spec.workloads import Server, Training
 
 
 class CpuMemory(Section):
-    """An amount of cpu and memory; what is left out stays unsaid."""
+    """An amount of CPU and memory; each is optional."""
 
     cpu: Cpu | None = None
-    """Cpus such as 4, 0.5 or 500m."""
+    """CPUs, such as 4, 0.5 or 500m."""
     memory: Bytes | None = None
-    """Bytes such as 512Mi or 64Gi."""
+    """Bytes, such as 512Mi or 64Gi."""
 
 
 class Resources(CpuMemory):
-    """An amount of cpu, memory and GPUs."""
+    """An amount of CPU, memory and GPUs."""
 
     gpu: Count | None = None
-    """GPUs under any of the flavors' resource names."""
+    """Number of GPUs, of any flavor."""
 
 
 class Compute(Section):
-    """The namespace's budget of cpu and memory. Left out, requests up to what the team's queues may admit."""
+    """CPU and memory in the namespace's ResourceQuota; default: requests up to what the team's queues can admit."""
 
     requests: CpuMemory = CpuMemory()
-    """All pods' requests together."""
+    """Sum of the requests of all pods."""
     limits: CpuMemory = CpuMemory()
-    """All pods' limits together. With both, no container's limit may exceed its request by more than this ratio, so
-    that what the queue admits by requests never fails by limits."""
+    """Sum of the limits of all pods. If requests are set too, a container's limit must not exceed its request by more
+    than the ratio of both, so that pods that the queue admits by requests are never rejected for their limits."""
     priorities: list[Name] = []
-    """Count only pods of these classes, and admit no others; left out, all pods count."""
+    """Priority classes that pods in the namespace may use; default: all. Others are rejected."""
 
     @model_validator(mode="after")
     def _limits_beside_requests(self) -> Self:
         for resource in ("cpu", "memory"):
             if getattr(self.limits, resource) is not None and getattr(self.requests, resource) is None:
                 raise refuse(
-                    f"bounds limits.{resource} alone, which could refuse pods that the queue admits by their requests",
-                    f"write requests.{resource} beside it, or leave it out",
+                    f"sets limits.{resource} without requests.{resource}, so the quota could reject pods that the queue"
+                    " admits by their requests",
+                    f"set requests.{resource} too, or remove limits.{resource}",
                 )
         return self
 
 
 class Containers(Section):
-    """What a container gets that says nothing, and the bounds for those that do."""
+    """LimitRange of the namespace: a container's defaults and bounds."""
 
     default: CpuMemory = Field(default_factory=lambda: CpuMemory.model_validate({"cpu": 2, "memory": "8Gi"}))
-    """Limits of a container that names none; left out, cpu 2 and memory 8Gi. GPUs are always 0 there."""
+    """Limits of a container without limits; default: cpu 2 and memory 8Gi. The default for GPUs is always 0."""
     default_request: CpuMemory = Field(default_factory=lambda: CpuMemory.model_validate({"cpu": 1, "memory": "4Gi"}))
-    """Requests of a container that names none; left out, cpu 1 and memory 4Gi."""
+    """Requests of a container without requests; default: cpu 1 and memory 4Gi."""
     min: CpuMemory = CpuMemory()
-    """Least of each."""
+    """Minimum per container."""
     max: Resources = Resources()
-    """Most of each; GPUs left out: as many as a node has."""
+    """Maximum per container; default for GPUs: all GPUs of a node."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -71,8 +72,8 @@ class Containers(Section):
             for (lower, least), (upper, most) in pairwise(ladder):
                 if least > most:
                     raise refuse(
-                        f"{_yaml(lower)}.{resource} is above {_yaml(upper)}.{resource}",
-                        f"lower {_yaml(lower)} or raise {_yaml(upper)} (where unsaid: cpu 1 to 2, memory 4Gi to 8Gi)",
+                        f"{_yaml(lower)}.{resource} is greater than {_yaml(upper)}.{resource}",
+                        f"lower {_yaml(lower)} or raise {_yaml(upper)} (defaults: cpu 1 to 2, memory 4Gi to 8Gi)",
                     )
         return self
 
@@ -82,115 +83,115 @@ def _yaml(field: str) -> str:
 
 
 class Claims(Section):
-    """Bounds for the size of one volume claim."""
+    """Bounds for the size of one PersistentVolumeClaim."""
 
     min: Bytes | None = None
-    """Least that a claim may ask for."""
+    """Minimum size that a claim may request."""
     max: Bytes | None = None
-    """Most that a claim may ask for."""
+    """Maximum size that a claim may request."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min is not None and self.max is not None and self.max < self.min:
-            raise refuse("has max below min", "raise max or lower min")
+            raise refuse("max is less than min", "raise max or lower min")
         return self
 
 
 class Objects(Section):
-    """How many objects the namespace may hold; what is left out is not bounded."""
+    """Object counts in the namespace's ResourceQuota; default: unlimited."""
 
     pods: Count | None = None
-    """Pods that have not ended."""
+    """Maximum number of pods that are not terminated."""
     services: Count | None = None
-    """Services."""
+    """Maximum number of Services."""
     secrets: Count | None = None
-    """Secrets."""
+    """Maximum number of Secrets."""
     configmaps: Count | None = None
-    """ConfigMaps, with the one of the cluster's certificate that every namespace has."""
+    """Maximum number of ConfigMaps, including `kube-root-ca.crt`, which every namespace has."""
     persistentvolumeclaims: Count | None = None
-    """Volume claims."""
+    """Maximum number of PersistentVolumeClaims."""
     storage: Bytes | None = None
-    """Requested by all volume claims together."""
+    """Maximum sum of the storage requests of all PersistentVolumeClaims."""
 
 
 class Gang(Gpus):
-    """GPUs that Volcano schedules for the team, taken off what the queues share: one GPU, one scheduler."""
+    """GPUs that Volcano schedules for the team; they are subtracted from what Kueue's queues share."""
 
     cpu: Cpu | None = None
-    """Cpus of all its gangs together; left out, what the GPUs bring of the machine."""
+    """CPUs of all its gangs; default: the GPUs' share of the machine."""
     memory: Bytes | None = None
-    """Memory of all its gangs together, likewise."""
+    """Memory of all its gangs; default: the GPUs' share of the machine."""
 
     @property
     def most(self) -> int:
-        """GPUs that its gangs may have together."""
+        """Maximum number of GPUs of all its gangs."""
         return self.guaranteed if self.limit is None else self.limit
 
 
 class Network(Section):
-    """Holes in the namespace's default-deny network policy, beside DNS, the team's own pods and its servers' ports."""
+    """Traffic allowed by the namespace's default-deny NetworkPolicy, besides DNS, own pods and servers' ports."""
 
     clients: Literal["cluster", "team"] = "cluster"
-    """Who may call the team's servers: every namespace of the cluster, or the team's own pods."""
+    """Clients of the team's servers: all namespaces of the cluster, or only the team's own pods."""
     egress: list[Cidr] = []
-    """CIDRs that the team's pods may reach over HTTPS, such as 0.0.0.0/0 to download from anywhere."""
+    """CIDRs that the team's pods may reach over HTTPS, such as 0.0.0.0/0 for the whole internet."""
 
 
 class Preemption(Section):
-    """When the team's queue takes GPUs back by ending others' pods. Kueue's own terms and values."""
+    """Preemption policy of the team's ClusterQueue, with Kueue's keys and values."""
 
     reclaim_within_cohort: Literal["Any", "LowerPriority", "Never"] = "Any"
-    """Whose pods end when the team wants its guarantee back from borrowers."""
+    """Workloads of borrowing queues that are preempted to reclaim the team's guarantee."""
     within_cluster_queue: Literal["LowerPriority", "LowerOrNewerEqualPriority", "Never"] = "LowerPriority"
-    """Which of the team's own pods end for another of its own."""
+    """Workloads of the team itself that are preempted for another workload of the team."""
     borrow_within_cohort: Literal["LowerPriority", "Never"] = "Never"
-    """Whose pods end so that the team may borrow."""
+    """Workloads of other queues that are preempted so that the team can borrow."""
 
     @model_validator(mode="after")
     def _borrowing_needs_reclaiming(self) -> Self:
         if self.borrow_within_cohort != "Never" and self.reclaim_within_cohort == "Never":
             raise refuse(
-                "preempts to borrow but never to reclaim, which Kueue rejects",
-                "set reclaimWithinCohort to LowerPriority or Any, or leave borrowWithinCohort out",
+                "borrowWithinCohort is set but reclaimWithinCohort is Never, which Kueue rejects",
+                "set reclaimWithinCohort to LowerPriority or Any, or remove borrowWithinCohort",
             )
         return self
 
 
 class Team(Shares):
-    """One namespace with its guarantee and limit of every flavor, its budgets, and its workloads."""
+    """A team: a namespace with its guarantee and limit for each flavor, its budgets, and its workloads."""
 
     owner: LabelValue
-    """Group of people that owns it, in label `owner`."""
+    """Owner of the team's namespace, in label `owner`."""
     cost_center: LabelValue
-    """Who pays, in label `cost-center`."""
+    """Cost center that pays, in label `cost-center`."""
     tier: LabelValue = "standard"
-    """Label `gpu-tier`, such as critical, high-priority, best-effort."""
+    """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     cohort: Name | None = None
-    """Group of the tree that it belongs to; left out, the root."""
+    """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None
-    """Another team whose queue and share this one uses, in place of a share of its own."""
+    """Another team whose queue and share this team uses, in place of its own."""
     priority: Name | None = None
-    """Priority class of its workloads that name none."""
+    """Default priority class of its workloads."""
     weight: Weight = 1.0
-    """Its part when teams compete under fair sharing."""
+    """Weight of the team under fair sharing."""
     lends: bool | None = None
-    """Whether others may borrow its guarantee while it is idle; left out: not where it serves, else yes."""
+    """Whether others may borrow its guarantee while it is idle; default: true if the team has no servers."""
     preemption: Preemption = Preemption()
-    """When it takes GPUs back."""
+    """Preemption policy of its ClusterQueue."""
     gangs: dict[Name, Gang] = {}
-    """GPUs by flavor for gangs that Volcano schedules."""
+    """GPUs for gangs that Volcano schedules, by flavor."""
     compute: Compute = Compute()
-    """Budget of cpu and memory."""
+    """Budget of CPU and memory (ResourceQuota)."""
     objects: Objects = Objects()
-    """Budget of objects and storage."""
+    """Budget of objects and storage (ResourceQuota)."""
     containers: Containers = Containers()
-    """Defaults and bounds of one container."""
+    """Defaults and bounds of one container (LimitRange)."""
     claims: Claims = Claims()
-    """Bounds of one volume claim."""
+    """Bounds of one PersistentVolumeClaim (LimitRange)."""
     network: Network = Network()
-    """Holes in the default-deny network policy."""
+    """Traffic allowed by the default-deny NetworkPolicy."""
     pod_security: Literal["privileged", "baseline", "restricted"] = "baseline"
-    """Pod security level that the namespace enforces."""
+    """Pod Security Standard that the namespace enforces."""
     serving: dict[WorkloadName, Server] = {}
     """Servers by name."""
     training: dict[WorkloadName, Training] = {}
@@ -200,7 +201,7 @@ class Team(Shares):
     def _one_share(self) -> Self:
         if self.queue is not None and (self.gpus or self.quota):
             raise refuse(
-                f"has a share of its own and uses the queue of {self.queue}",
-                "leave gpus and quota out, or leave queue out",
+                f"sets its own gpus or quota and also uses the queue of {self.queue}",
+                "remove gpus and quota, or remove queue",
             )
         return self

@@ -1,4 +1,4 @@
-"""Who shares the GPUs: priorities, the tree of cohorts, and what a node of that tree may use."""
+"""Priority classes, the cohort tree, and the quotas of its nodes."""
 
 from typing import Annotated, Self, TypeAlias
 
@@ -8,16 +8,16 @@ from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Name, Section, Shorth
 
 
 class Priority(Section):
-    """A priority class, for pods and for workloads in the queues. Written as a number, or spelled out."""
+    """A PriorityClass and WorkloadPriorityClass: a number, or a mapping."""
 
     value: Annotated[int, Field(ge=-2147483648, le=1000000000)]
-    """Higher goes first; above 1000000000 is the system's."""
+    """Priority; higher values are scheduled first. Values above 1000000000 are reserved for the system."""
     preempts: bool = True
-    """Whether its pods push lower ones off a full node (`PreemptLowerPriority`) or wait (`Never`)."""
+    """Whether its pods preempt pods of lower priority on a full node (`PreemptLowerPriority`) or not (`Never`)."""
     default: bool = False
-    """Whether pods that name no class get this one; at most one may."""
+    """Whether pods without a class get this one; at most one class can be the default."""
     description: str = ""
-    """Who it is for, shown by kubectl."""
+    """Description of its use, shown by kubectl."""
 
 
 PriorityEntry: TypeAlias = Annotated[Priority, Shorthand(int, ("value",))]
@@ -28,71 +28,70 @@ class _Ordered(Section):
     def _ordered(self) -> Self:
         guaranteed, limit = getattr(self, "guaranteed", None) or 0, getattr(self, "limit", None)
         if limit is not None and limit < guaranteed:
-            raise refuse("has a limit below its guarantee", "raise limit or lower guaranteed")
+            raise refuse("limit is less than guaranteed", "raise limit or lower guaranteed")
         return self
 
 
 class Gpus(_Ordered):
-    """A share of a flavor's GPUs (its partitions or turns, where they are shared)."""
+    """A share of a flavor's GPUs (of its MIG partitions or time slices, if GPUs are shared)."""
 
     guaranteed: Count = 0
-    """Always there, taken back from borrowers at once."""
+    """Number of guaranteed GPUs; lent while idle, and reclaimed from borrowers when needed."""
     limit: Count | None = None
-    """At most, the rest borrowed from what others leave. A team's is its guarantee where left out; a group's is
-    without bound."""
+    """Maximum number of GPUs, including borrowed ones. Default: the guarantee for a team, unlimited for a cohort."""
 
 
 class CpuShare(_Ordered):
-    """A share of a flavor's cpu."""
+    """A share of a flavor's CPUs."""
 
     guaranteed: Cpu = 0
-    """Always there."""
+    """Guaranteed CPUs."""
     limit: Cpu | None = None
-    """At most."""
+    """Maximum CPUs, including borrowed ones."""
 
 
 class MemoryShare(_Ordered):
     """A share of a flavor's memory."""
 
     guaranteed: Bytes = 0
-    """Always there."""
+    """Guaranteed memory."""
     limit: Bytes | None = None
-    """At most."""
+    """Maximum memory, including borrowed memory."""
 
 
 class FlavorQuota(Gpus):
-    """A share of any resource of a flavor: its GPUs, and the cpu and memory beside them.
+    """A share of a flavor's GPUs, CPUs and memory.
 
-    Cpu and memory of a GPU flavor left out follow the machine: each GPU brings its part of the node. Those of a CPU
-    pool left out are guaranteed to nobody, and each team may borrow what its budget allows.
+    Defaults for CPU and memory: in a GPU flavor, each GPU's share of the node; in a CPU flavor, no guarantee, and each
+    team can borrow as much as its budget allows.
     """
 
     cpu: CpuShare | None = None
-    """The flavor's cpu."""
+    """Share of the flavor's CPUs."""
     memory: MemoryShare | None = None
-    """The flavor's memory."""
+    """Share of the flavor's memory."""
 
 
 class Shares(Section):
-    """What a node of the tree, group or team, has of the flavors."""
+    """Quotas of a team or a cohort, by flavor."""
 
     gpus: dict[Name, Gpus] = {}
-    """GPUs by flavor."""
+    """GPU quota by flavor."""
     quota: dict[Name, FlavorQuota] = {}
-    """Any resource by flavor: for cpu and memory that differ from the machine's share, and for CPU pools."""
+    """Quota of all resources by flavor: for CPU and memory that differ from the GPUs' share, and for CPU pools."""
 
     @model_validator(mode="after")
     def _once(self) -> Self:
         for flavor in sorted(set(self.gpus) & set(self.quota)):
             if self.quota[flavor].model_fields_set & {"guaranteed", "limit"}:
-                raise refuse(f"says its GPUs of {flavor} twice", f"leave them in gpus.{flavor} alone")
+                raise refuse(f"sets GPUs of {flavor} under gpus and under quota", f"keep only gpus.{flavor}")
         return self
 
 
 class Cohort(Shares):
-    """A group of teams, or of groups. The one without a parent is the root and holds what nobody is guaranteed."""
+    """A cohort of teams or cohorts. The one without a parent is the root; it has all unguaranteed quota."""
 
     parent: Name | None = None
-    """The group above; left out for the root alone."""
+    """Parent cohort; required except for the root."""
     weight: Weight = 1.0
-    """Its part when groups compete under fair sharing."""
+    """Weight of the cohort under fair sharing."""

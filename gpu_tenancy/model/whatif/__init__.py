@@ -1,7 +1,6 @@
-"""What would happen in a stack's queues: everyone busy, one team alone, or workloads of your own over time.
+"""Simulates a stack's queues: everyone busy, one team alone, or workloads of your own over time.
 
-A stack's queues are handed to the simulation of Kueue as they will be deployed; what Volcano schedules is not in it,
-since its GPUs are taken off first.
+The simulation of Kueue gets the queues as they will be deployed, without the GPUs that are reserved for Volcano.
 """
 
 from gpu_tenancy.model.whatif.holdings import Held, holdings, supply

@@ -1,4 +1,4 @@
-"""What each team has of each flavor at a moment, beside what it is promised."""
+"""Usage of each team and flavor at a moment, with its guarantee and limit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Held:
     """A team's GPUs of one flavor (partitions or turns, where they are shared).
 
     Attributes:
-        runs: how many its jobs have.
-        waits: how many its waiting jobs ask for.
+        runs: used by its jobs.
+        waits: requested by its pending jobs.
     """
 
     team: str
@@ -25,22 +25,22 @@ class Held:
 
     @property
     def own(self) -> int:
-        """What is in use of the guarantee."""
+        """What is used of the guarantee."""
         return min(self.runs, self.guaranteed)
 
     @property
     def borrowed(self) -> int:
-        """What is in use beyond it."""
+        """What is used beyond the guarantee."""
         return self.runs - self.own
 
     @property
     def unused(self) -> int:
-        """What of the guarantee the team does not use: it is idle, or lent."""
+        """What the team does not use of its guarantee: idle or lent."""
         return self.guaranteed - self.own
 
 
 def holdings(tree: Tree, moment: Moment) -> tuple[Held, ...]:
-    """Every team with a queue and every GPU flavor that it has a share of, or that its jobs have or ask for."""
+    """Every team with a queue, and every GPU flavor of its share or of its jobs."""
     runs, waits = _sums(tree, moment.running), _sums(tree, moment.waiting)
     found: list[Held] = []
     for team, shares in tree.team_shares.items():
@@ -54,7 +54,7 @@ def holdings(tree: Tree, moment: Moment) -> tuple[Held, ...]:
 
 
 def supply(tree: Tree, flavor: str) -> int:
-    """How many GPUs of a flavor the queues share: the most that its pools can have, less Volcano's gangs."""
+    """GPUs of a flavor in the queues: the maximum of its pools, without those reserved for Volcano's gangs."""
     return tree.supply(flavor).get(tree.flavors[flavor].resource or "", 0)
 
 

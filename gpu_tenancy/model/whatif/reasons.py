@@ -1,20 +1,16 @@
-"""Kueue's words for an eviction, said so that whoever lost its GPUs understands them."""
+"""Kueue's reasons for a preemption, explained for the owner of the preempted job."""
 
 from typing import Final
 
 _MEANS: Final = {
-    "InClusterQueue": "a job of the same queue goes before it, by priority or, where the queue says so, by age",
-    "InCohortReclamation": (
-        "what it used was borrowed, and whoever it is guaranteed to, a team or its group, took it back"
-    ),
-    "InCohortFairSharing": "its team had more than its fair part by weight, and the other team less",
-    "InCohortReclaimWhileBorrowing": (
-        "what it used was borrowed, and a job of higher priority may take that even to borrow it itself"
-    ),
+    "InClusterQueue": "a job of the same queue has a higher priority or, if the queue allows it, is older",
+    "InCohortReclamation": "its quota was borrowed, and the team or group to which it is guaranteed reclaimed it",
+    "InCohortFairSharing": "its team used more than its fair share by weight, and the other team less",
+    "InCohortReclaimWhileBorrowing": "its quota was borrowed, and a job of higher priority may preempt it to borrow",
 }
 """By the reasons of the condition `Preempted` of Kueue 0.19 (apis/kueue/v1beta2/workload_types.go)."""
 
 
 def meaning(reason: str) -> str:
-    """What a reason means, as a part of a sentence about the workload that gave way; the reason where it is unknown."""
+    """The meaning of a reason for the preempted workload; an unknown reason as it is."""
     return _MEANS.get(reason, reason)

@@ -1,4 +1,4 @@
-"""Scenes that a stack tells by itself: everyone busy, and one team alone."""
+"""Scenarios that need no input: everyone busy, and one team alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Scene:
     """One simulated state.
 
     Attributes:
-        title: `everyone busy, ml-research came first`.
-        wanted: GPUs that each team asked for, by team and flavor.
-        moment: who runs and who waits.
+        title: `everyone busy, ml-research first`.
+        wanted: GPUs that each team requested, by team and flavor.
+        moment: running and pending jobs.
     """
 
     title: str
@@ -25,10 +25,9 @@ class Scene:
 
 
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Scene:
-    """Every queue wants all that it may have of every flavor, in jobs of one GPU.
+    """Every team requests its limit of every flavor, in jobs of one GPU.
 
-    Teams come in turns, one job each; `first` has all of its jobs there before anybody else comes, `last` comes when
-    all others are there.
+    Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them.
 
     Args:
         tree: of the stack.
@@ -42,17 +41,17 @@ def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Sc
         *_in_turns([jobs[name] for name in between]),
         *(jobs[last] if last else ()),
     ]
-    words = "".join(f", {name} came {when}" for name, when in ((first, "first"), (last, "last")) if name)
-    return _scene(tree, f"everyone busy{words}", order)
+    order_text = "".join(f", {name} {when}" for name, when in ((first, "first"), (last, "last")) if name)
+    return _scene(tree, f"everyone busy{order_text}", order)
 
 
 def alone(tree: Tree, team: str) -> Scene:
-    """Only one team wants anything, and that is all that it may have."""
+    """Only one team submits jobs, up to its limit."""
     return _scene(tree, f"{team} alone", list(_jobs(tree, team)))
 
 
 def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
-    """What of the stack the simulation leaves out."""
+    """What the stack uses and the simulation does not cover."""
     return (Unmodelled.ADMISSION_CHECKS,) if provisioning_checks(tree) else ()
 
 
@@ -66,7 +65,7 @@ def _scene(tree: Tree, title: str, workloads: list[Workload]) -> Scene:
 
 
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
-    """Jobs of one GPU each, as many as the team's limits allow; by GPUs alone, so that no cpu decides."""
+    """Jobs of one GPU each, up to the team's limits; without CPUs, so that only GPUs decide."""
     for name, shares in tree.team_shares[team].items():
         resource = tree.flavors[name].resource
         if resource is None or resource not in shares:
@@ -76,7 +75,7 @@ def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
             yield Workload(f"{team}-{name}-{number + 1}", team, (part,))
 
 
-def _in_turns(each: list[list[Workload]]) -> Iterator[Workload]:
-    for number in range(max((len(jobs) for jobs in each), default=0)):
-        for jobs in each:
+def _in_turns(teams: list[list[Workload]]) -> Iterator[Workload]:
+    for number in range(max((len(jobs) for jobs in teams), default=0)):
+        for jobs in teams:
             yield from jobs[number : number + 1]

@@ -1,4 +1,4 @@
-"""A stack's queues as the simulation of Kueue takes them, and what it says as a reader wants it."""
+"""A stack's queues as input of the simulation of Kueue, and its results by team."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from gpu_tenancy.model.spec import teams as spec
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A workload that runs, with what it has of one flavor's GPUs (partitions or turns, where they are shared)."""
+    """A running workload, with its GPUs of one flavor (partitions or time slices, where they are shared)."""
 
     workload: str
     team: str
@@ -39,7 +39,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A workload that waits, what it asks for, and why it waits, in words."""
+    """A pending workload, its request, and the reason as text."""
 
     workload: str
     team: str
@@ -50,12 +50,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class GaveWay:
-    """A workload that was evicted.
+    """A preempted workload.
 
     Attributes:
-        flavor: what it had, as `gpus`.
-        by: the workload that needed its room, of `by_team`.
-        reason: Kueue's own word for it, such as `InCohortReclamation`.
+        flavor: of its `gpus`.
+        by: the preempting workload, of `by_team`.
+        reason: Kueue's reason, such as `InCohortReclamation`.
     """
 
     workload: str
@@ -69,12 +69,12 @@ class GaveWay:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state after a step, when everything has come to rest. A team is the one whose queue a workload is in.
+    """The state after a step, when no more workloads are admitted or preempted. The team is that of the queue.
 
     Attributes:
-        label: what happened: `2. big comes`.
-        evicted: who had to give way since the moment before, in the order in which it happened; some may run again.
-        restless: queues whose workloads evict one another for ever, so that this is one state of many.
+        label: what happened: `2. submit big`.
+        evicted: workloads preempted since the moment before, in order; some may be running again.
+        restless: queues whose workloads preempt one another endlessly, so that this is one of several states.
     """
 
     label: str
@@ -84,7 +84,7 @@ class Moment:
     restless: tuple[str, ...]
 
     def gpus(self, team: str, flavor: str) -> int:
-        """What a team has of a flavor."""
+        """GPUs of a team and flavor."""
         return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
 
 
@@ -120,25 +120,25 @@ def _groups(quotas: Iterable[planned.FlavorQuota]) -> tuple[ResourceGroup, ...]:
     return (ResourceGroup(flavors),) if flavors else ()
 
 
-def _preemption(said: spec.Preemption) -> Preemption:
+def _preemption(preemption: spec.Preemption) -> Preemption:
     return Preemption(
-        within=Policy(said.within_cluster_queue),
-        reclaim=Policy(said.reclaim_within_cohort),
-        borrow=BorrowWithinCohort() if said.borrow_within_cohort == "LowerPriority" else None,
+        within=Policy(preemption.within_cluster_queue),
+        reclaim=Policy(preemption.reclaim_within_cohort),
+        borrow=BorrowWithinCohort() if preemption.borrow_within_cohort == "LowerPriority" else None,
     )
 
 
 def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
-    """Lets things happen, step after step, each with a label.
+    """Simulates steps, each with a label.
 
     Raises:
-        ValueError: the steps contradict themselves, or name a queue that is not there.
+        ValueError: the steps contradict themselves, or a queue does not exist.
     """
-    told = list(steps)
-    states = run(tenancy_of(tree), (step for _, step in told), format_amount)
+    labelled = list(steps)
+    states = run(tenancy_of(tree), (step for _, step in labelled), format_amount)
     known: dict[str, Workload] = {}
     found: list[Moment] = []
-    for (label, step), state in zip(told, states, strict=True):
+    for (label, step), state in zip(labelled, states, strict=True):
         known |= {each.name: each for each in step.submit}
         found.append(_moment(tree, label, state, known))
     return tuple(found)
@@ -150,10 +150,7 @@ def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Worklo
         for each in settled.admitted
         for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
     ]
-    waiting = [
-        Waiting(each.name, each.queue, *(asks := _asks(tree, known[each.name])), _plain(tree, each.why, asks[0]))
-        for each in settled.pending
-    ]
+    waiting = [Waiting(each.name, each.queue, *_asks(tree, known[each.name]), each.why) for each in settled.pending]
     evicted = [
         GaveWay(
             each.name,
@@ -175,21 +172,12 @@ def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Worklo
 
 
 def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
-    """The flavor for which a workload is, and how many of its GPUs it asks for; no flavor where several would do."""
+    """The flavor and the number of GPUs of a workload; no flavor where several suit it."""
     flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
     return (
         flavors.pop() if len(flavors) == 1 else "",
         sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
     )
-
-
-def _plain(tree: Tree, why: str, flavor: str) -> str:
-    """Why a workload waits, without the flavors that it did not ask for: one queue has them all."""
-    for name in tree.flavors if flavor else ():
-        if name != flavor:
-            why = why.replace(f"flavor {name} does not suit its pods; ", "")
-            why = why.replace(f"; flavor {name} does not suit its pods", "")
-    return why
 
 
 def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Workloads over time, as a person writes them in YAML."""
+"""Jobs over time, from a YAML file of the user."""
 
 from collections.abc import Iterable
 from pathlib import Path as FilePath
@@ -17,54 +17,54 @@ from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
 
 _NAMED: Final = 3
-"""Jobs that a step's label names; of more it says how many."""
+"""Names of jobs in the label of a step; for more jobs it has only their number."""
 
 
 class Submitted(Section):
-    """A job that comes."""
+    """A job to submit."""
 
     name: str = Field(min_length=1)
-    """What it is called from now on; no other job that is there may have the name."""
+    """Name of the job; must be unique among current jobs."""
     team: str
-    """Whose it is: it goes to the queue of this team."""
+    """Team whose queue gets the job."""
     flavor: str | None = None
-    """Flavor to run on; left out where the team has only one of GPUs."""
+    """Flavor to run on; may be omitted if the team has only one GPU flavor."""
     gpus: Count = 1
-    """GPUs of each pod; 0 for work on CPUs."""
+    """GPUs of each pod; 0 for CPU jobs."""
     pods: Positive = 1
-    """Pods that run side by side, admitted together or not at all."""
+    """Number of pods, which are admitted together."""
     cpu: Cpu | None = None
-    """Cpus of each pod; left out, what its GPUs bring of the machine, less a tenth."""
+    """CPUs of each pod; default: the share of its GPUs in the machine, less a tenth."""
     memory: Bytes | None = None
-    """Memory of each pod, likewise."""
+    """Memory of each pod; default: as for CPUs."""
     priority: str | None = None
-    """Priority class; left out, the team's."""
+    """Priority class; default: that of the team."""
 
 
 class StoryStep(Section):
-    """What happens next: jobs end, then jobs come, each after the one before has come to rest."""
+    """One step: jobs end, then jobs are submitted, one after the other."""
 
     label: str | None = None
-    """What the step is called; left out, what happens in it."""
+    """Title of the step; default: what happens in it."""
     finish: list[str] = Field(default_factory=list[str])
-    """Names of jobs that end, whether they run or wait."""
+    """Names of running or pending jobs that end."""
     submit: list[Any] = Field(default_factory=list[Any])
-    """Jobs that come, in this order."""
+    """Jobs to submit, in this order."""
 
 
 class Story(Section):
-    """Steps of a story; in `submit` of each are jobs as `Submitted` says.
+    """Steps; `submit` of each has jobs in the form of `Submitted`.
 
     Example:
         >>> Story.model_validate({"steps": [{"submit": [{"name": "big", "team": "a", "gpus": 8, "pods": 4}]}]})
     """
 
     steps: list[Any]
-    """What happens, step by step."""
+    """The steps, in order."""
 
 
 class StoryError(ValueError):
-    """A story that cannot be played, with everything that is wrong in it, a line each."""
+    """A file with problems, one line each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -72,18 +72,18 @@ class StoryError(ValueError):
 
 
 def read_story(file: FilePath, tree: Tree) -> list[tuple[str, Step]]:
-    """Reads workloads over time, and gives each the size and the flavor that the stack's own jobs would have.
+    """Reads jobs over time, with the defaults for size and flavor of the stack's own jobs.
 
     Raises:
-        StoryError: with all that is wrong in the file: place, value, rule and mend, a line each.
+        StoryError: all problems of the file: place, value, rule and fix, one line each.
     """
     try:
-        found = read_yaml(file, str(file), instead="name a file of steps")
+        found = read_yaml(file, str(file), instead="set --workloads to a YAML file with steps")
     except UnreadableError as error:
         line = f":{error.line}" if error.line else ""
         raise StoryError([f"{file}{line}: {error.rule}; {error.mend}"]) from error
     if not isinstance(found.data, dict):
-        raise StoryError([f"{file}: is no mapping of keys; write steps, each with submit and finish"])
+        raise StoryError([f"{file}: must be a mapping; add steps, each with submit and finish"])
     reader = _Reader(tree, Source(cast("Data", found.data), str(file), found.lines), list(found.problems))
     steps = reader.steps()
     if reader.problems:
@@ -96,7 +96,7 @@ _Shape = TypeVar("_Shape", bound=Section)
 
 
 class _Reader:
-    """Reads each part by itself, so that a mistake in one hides none in another."""
+    """Reads each part separately, so that a problem in one does not hide another."""
 
     def __init__(self, tree: Tree, source: Source, problems: list[Problem]) -> None:
         self.problems = problems
@@ -106,9 +106,9 @@ class _Reader:
 
     def steps(self) -> list[tuple[str, Step]]:
         self._shape(Story, self._source.sections, ())
-        said = self._source.sections.get("steps")
+        raw_steps = self._source.sections.get("steps")
         found: list[tuple[str, Step]] = []
-        for number, raw in enumerate(cast("list[Any]", said) if isinstance(said, list) else ()):
+        for number, raw in enumerate(cast("list[Any]", raw_steps) if isinstance(raw_steps, list) else ()):
             at = ("steps", number)
             step = self._shape(StoryStep, raw, at)
             if step:
@@ -120,7 +120,7 @@ class _Reader:
     def _step(self, number: int, step: StoryStep, at: Path) -> tuple[str, Step]:
         for index, name in enumerate(step.finish):
             if name not in self._there:
-                self._wrong((*at, "finish", index), name, "is no job that is there", nearest(name, self._there))
+                self._wrong((*at, "finish", index), name, "is not a running or pending job", nearest(name, self._there))
             self._there.discard(name)
         came: list[Workload] = []
         for index, raw in enumerate(step.submit):
@@ -133,28 +133,35 @@ class _Reader:
         return _label(number, step, came), Step(tuple(came), tuple(step.finish))
 
     def _came(self, raw: Any) -> None:
-        """Notes the names of what came, well formed or not: a later step may end it."""
+        """Records the names of submitted jobs, valid or not: a later step may end them."""
         if isinstance(raw, dict):
-            said = cast("dict[str, Any]", raw)
-            if isinstance(said.get("name"), str):
-                self._there.add(said["name"])
-            self._came(said.get("submit"))
+            keys = cast("dict[str, Any]", raw)
+            if isinstance(keys.get("name"), str):
+                self._there.add(keys["name"])
+            self._came(keys.get("submit"))
         elif isinstance(raw, list):
-            for each in cast("list[Any]", raw):
-                self._came(each)
+            for item in cast("list[Any]", raw):
+                self._came(item)
 
     def _workload(self, job: Submitted, at: Path) -> Workload | None:
-        """A job as the queue gets it; None where something is wrong with it."""
+        """A job as its queue gets it; None where it has problems."""
         before = len(self.problems)
         stack = self._tree.stack
         if job.name in self._there:
-            self._wrong((*at, "name"), job.name, "is there already", "finish it first, or take another name")
+            self._wrong(
+                (*at, "name"), job.name, "is already the name of a job", "finish that job first, or use another name"
+            )
         if job.team not in stack.teams:
-            self._wrong((*at, "team"), job.team, "is no team", nearest(job.team, stack.teams))
+            self._wrong((*at, "team"), job.team, "is not a known team", nearest(job.team, stack.teams))
         if job.flavor is not None and job.flavor not in self._tree.flavors:
-            self._wrong((*at, "flavor"), job.flavor, "is no flavor", nearest(job.flavor, self._tree.flavors))
+            self._wrong((*at, "flavor"), job.flavor, "is not a known flavor", nearest(job.flavor, self._tree.flavors))
         if job.priority is not None and job.priority not in stack.priorities:
-            self._wrong((*at, "priority"), job.priority, "is no class", nearest(job.priority, stack.priorities))
+            self._wrong(
+                (*at, "priority"),
+                job.priority,
+                "is not a known priority class",
+                nearest(job.priority, stack.priorities),
+            )
         return self._sized(job, at) if len(self.problems) == before else None
 
     def _sized(self, job: Submitted, at: Path) -> Workload | None:
@@ -167,11 +174,11 @@ class _Reader:
         if size is None:
             shares = tree.team_shares.get(tree.queue_of(job.team), {})
             known = [name for name in shares if tree.flavors[name].resource]
-            rule = f"is missing, and team {job.team} has {' and '.join(known) or 'no GPUs'}"
-            self._wrong((*at, "flavor"), None, rule, "write which")
+            rule = f"missing; team {job.team} has {' and '.join(known) or 'no GPUs'}"
+            self._wrong((*at, "flavor"), None, rule, "set one of them")
             return None
         if job.gpus and size.flavor.resource is None:
-            self._wrong((*at, "flavor"), job.flavor, f"has no GPUs, and the job asks for {job.gpus}", "write gpus: 0")
+            self._wrong((*at, "flavor"), job.flavor, f"has no GPUs, but the job requests {job.gpus}", "set gpus to 0")
             return None
         priority = job.priority or stack.teams[job.team].priority
         default = next((each.value for each in stack.priorities.values() if each.default), 0)
@@ -184,7 +191,7 @@ class _Reader:
             return shape.model_validate(raw)
         except ValidationError as error:
             for each in error.errors():
-                self._wrong((*at, *each["loc"]), *_said(each, shape))
+                self._wrong((*at, *each["loc"]), *_problem(each, shape))
             return None
 
     def _wrong(self, path: Path, value: str | None, rule: str, mend: str) -> None:
@@ -192,17 +199,17 @@ class _Reader:
 
 
 _TYPES: Final = {
-    "int_type": "is no whole number",
-    "string_type": "is no text",
-    "list_type": "is no list",
-    "model_type": "is no mapping of keys",
-    "model_attributes_type": "is no mapping of keys",
-    "string_too_short": "is empty",
+    "int_type": "must be an integer",
+    "string_type": "must be a string",
+    "list_type": "must be a list",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "string_too_short": "must not be empty",
 }
 
 
-def _said(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, str]:
-    """What a part's shape has wrong: value, rule and mend."""
+def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, str]:
+    """Value, rule and fix of a validation error."""
     context, value = detail.get("ctx", {}), detail["input"]
     written = None if isinstance(value, dict | list) else str(value)
     key = str(detail["loc"][0]) if detail["loc"] else ""
@@ -212,26 +219,23 @@ def _said(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, 
         case "stack":
             return written, context["rule"], context["mend"]
         case "extra_forbidden":
-            return None, "is no key here", nearest(key, shape.model_fields)
+            return None, "unknown key", nearest(key, shape.model_fields)
         case "missing":
-            return None, "is missing", f"write it: {means}"
+            return None, "missing", f"set it: {means}"
         case "greater_than_equal":
-            return written, f"is less than {context['ge']}", f"it says: {means}"
+            return written, f"must be at least {context['ge']}", f"{key}: {means}"
         case kind:
-            rule = _TYPES.get(kind) or f"is not right: {detail['msg'].lower()}"
-            return written, rule, f"it says: {means}"
+            rule = _TYPES.get(kind) or f"is not valid: {detail['msg'].lower()}"
+            return written, rule, f"{key}: {means}" if key else means
 
 
 def _label(number: int, step: StoryStep, came: list[Workload]) -> str:
     if step.label:
         return f"{number + 1}. {step.label}"
-    parts = [_happens(step.finish, "ends", "end")] if step.finish else []
-    parts += [_happens([job.name for job in came], "comes", "come")] if came else []
-    return f"{number + 1}. {'; '.join(parts) or 'nothing happens'}"
+    parts = [f"finish {_names(step.finish)}"] if step.finish else []
+    parts += [f"submit {_names([job.name for job in came])}"] if came else []
+    return f"{number + 1}. {'; '.join(parts) or 'no change'}"
 
 
-def _happens(names: list[str], one: str, several: str) -> str:
-    if len(names) > _NAMED:
-        return f"{len(names)} jobs {several}"
-    listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-    return f"{listed} {one if len(names) == 1 else several}"
+def _names(names: list[str]) -> str:
+    return f"{len(names)} jobs" if len(names) > _NAMED else ", ".join(names)

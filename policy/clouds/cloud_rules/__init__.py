@@ -1,4 +1,4 @@
-"""Rules for clusters and node pools on AWS, GCP and Azure, whoever wrote them and in whatever language."""
+"""Rules for clusters and node pools on AWS, GCP and Azure, for any Pulumi program in any language."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from judge import Pack
 PACK: Final = Pack(
     name="gpu-clouds",
     version="0.1.0",
-    description="What an organisation wants of clusters and GPU node pools on AWS, GCP and Azure.",
+    description="Rules for clusters and GPU node pools on AWS, GCP and Azure.",
     rules=(*gpu_pools.RULES, *sizes.RULES, *buying.RULES, *hardening.RULES, *access.RULES, *keeping.RULES),
     exemptions=exemptions,
 )

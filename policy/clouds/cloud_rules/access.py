@@ -15,7 +15,10 @@ class EndpointSettings(Settings):
     """How much of the internet an allow-list may hold."""
 
     prefix: int = Field(
-        8, ge=1, le=32, description="The shortest prefix of an IPv4 network in an allow-list; of IPv6, four times that."
+        8,
+        ge=1,
+        le=32,
+        description=("Shortest allowed prefix of an IPv4 network in an allow-list; for IPv6, four times this value."),
     )
 
 
@@ -24,31 +27,34 @@ def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
     if not endpoint.public:
         return
     if endpoint.networks is None:
-        yield f"its API server answers the whole internet; write {endpoint.write}"
+        yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
     for each in endpoint.networks:
         if _wide(each, settings.prefix):
-            yield f"its API server answers {each.text()}, which is no allow-list; write {endpoint.write}"
+            yield f"the API server accepts {each.text()}, which is too wide for an allow-list; set {endpoint.write}"
 
 
 def _wide(view: View, prefix: int) -> bool:
     try:
         found = ip_network(view.text(), strict=False)
     except ValueError as error:
-        raise CannotTellError(view.path, "is no network") from error
+        raise CannotTellError(view.path, "is not a network") from error
     return found.prefixlen < prefix * (1 if found.version == 4 else 4)  # noqa: PLR2004 - as in IPv4
 
 
 PRIVATE_ENDPOINT: Final = Rule(
     name="private-endpoint",
-    says="A cluster's API server is private, or answers named networks only.",
-    why="A stolen kubeconfig works from anywhere, and so does the next hole in the API server.",
-    mend="Close the public endpoint, or list the networks that need it.",
+    title="A cluster's API server must be private, or accept only listed networks.",
+    rationale=(
+        "Otherwise a stolen kubeconfig works from anywhere, and a vulnerability of the API server can be used from"
+        " anywhere."
+    ),
+    fix="Disable the public endpoint, or list the networks that need it.",
     link="https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html",
     severity=Severity.HIGH,
     level=ADVICE,
     on=CLUSTERS,
-    judge=_endpoint,
+    check=_endpoint,
     settings=EndpointSettings,
 )
 
@@ -59,14 +65,14 @@ def _identity(cluster: Cluster, _: Settings) -> Iterator[str]:
 
 WORKLOAD_IDENTITY: Final = Rule(
     name="workload-identity",
-    says="Pods have identities of their own in the cloud, on GKE and on AKS.",
-    why="Else they use keys that never end, or what their node may do.",
-    mend="GKE: workloadIdentityConfig. AKS: the OIDC issuer and workload identity.",
+    title="On GKE and AKS, pods must have their own cloud identities.",
+    rationale="Otherwise pods use keys that do not expire, or the permissions of their node.",
+    fix="GKE: set workloadIdentityConfig. AKS: enable the OIDC issuer and workload identity.",
     link="https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    judge=_identity,
+    check=_identity,
     settings=Settings,
 )
 
@@ -76,7 +82,7 @@ _SIGNS: Final = (
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
     _ADDON,
 )
-_IDENTITIES: Final[Subject[Resource]] = Subject("identities of pods on EKS", typed(*_SIGNS), lambda each: [each])
+_IDENTITIES: Final[Subject[Resource]] = Subject("EKS pod identities", typed(*_SIGNS), lambda each: [each])
 
 
 def _is_sign(resource: Resource) -> bool:
@@ -88,21 +94,21 @@ def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:
         return
     if stack.first(_IDENTITIES, _is_sign) is None:
         yield (
-            "the stack makes neither the add-on eks-pod-identity-agent nor an OpenID Connect provider of the cluster's,"
-            " so pods use the node's role; make one of them"
+            "the stack has neither the add-on eks-pod-identity-agent nor an OpenID Connect provider for the"
+            " cluster, so pods use the node's role; add one of them"
         )
 
 
 POD_IDENTITY: Final = Rule(
     name="pod-identity",
-    says="Pods have identities of their own in the cloud, on EKS: by Pod Identity, or by an OpenID Connect provider.",
-    why="Else they use keys that never end, or what their node may do.",
-    mend="Make the add-on eks-pod-identity-agent, or the provider for IAM roles of service accounts.",
+    title="On EKS, pods must have their own cloud identities: by Pod Identity, or by an OpenID Connect provider.",
+    rationale="Otherwise pods use keys that do not expire, or the permissions of their node.",
+    fix="Add the add-on eks-pod-identity-agent, or the provider for IAM roles for service accounts.",
     link="https://docs.aws.amazon.com/eks/latest/userguide/service-accounts.html",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    judge=_pod_identity,
+    check=_pod_identity,
     settings=Settings,
     whole=True,
 )
@@ -114,14 +120,14 @@ def _credentials(cluster: Cluster, _: Settings) -> Iterator[str]:
 
 NO_SHARED_CREDENTIALS: Final = Rule(
     name="no-shared-credentials",
-    says="People reach a cluster by their names in the cloud, by nothing that can be passed on.",
-    why="Nobody knows who used a shared certificate, and nobody can take it back from one person.",
-    mend="AKS: disableLocalAccounts. EKS: authenticationMode API. GKE: no client certificate.",
+    title="Users must access a cluster with their own cloud identity, not with shared credentials.",
+    rationale="Use of a shared certificate cannot be attributed to a person, nor revoked for one person.",
+    fix="AKS: set disableLocalAccounts. EKS: set authenticationMode API. GKE: issue no client certificate.",
     link="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    judge=_credentials,
+    check=_credentials,
     settings=Settings,
 )
 

@@ -23,9 +23,9 @@ from judge import CannotTellError, Resource, Stack, View, elsewhere
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
 _TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
-_ELSEWHERE: Final = "is none of this stack that names a machine, and neither does the group"
+_ELSEWHERE: Final = "is not in this stack or sets no instance type, and the group sets none"
 _DEFAULT_MACHINE: Final = "t3.medium"
-"""What a node of a managed group is where nobody says."""
+"""The default machine type of a managed node group."""
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 
@@ -96,7 +96,7 @@ class NodeGroup(NodePool):
 
 
 class AutoScalingGroup(NodePool):
-    """Nodes of a cluster that somebody manages by an Auto Scaling group."""
+    """Self-managed nodes of a cluster, in an Auto Scaling group."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
@@ -105,8 +105,10 @@ class AutoScalingGroup(NodePool):
         "minimum": "minSize",
         "machines": "instanceType of the launch template",
         "spot": "mixedInstancesPolicy.instancesDistribution.onDemandPercentageAboveBaseCapacity: 100",
-        "taint": "--register-with-taints=nvidia.com/gpu=present:NoSchedule to the kubelet in the template's user data,"
-        f" and the tag {_TAG_OF_TAINT}nvidia.com/gpu: present:NoSchedule",
+        "taint": (
+            "--register-with-taints=nvidia.com/gpu=present:NoSchedule for the kubelet in the template's user data,"
+            f" and the tag {_TAG_OF_TAINT}nvidia.com/gpu: present:NoSchedule"
+        ),
         "size": "desiredCapacity",
     }
 
@@ -139,7 +141,7 @@ class AutoScalingGroup(NodePool):
             return found
         template = self._template(stack)
         if template is None:
-            raise CannotTellError(("launchTemplate",), "is none of this stack, and the taints are in it")
+            raise CannotTellError(("launchTemplate",), "is not in this stack, and it sets the taints")
         with elsewhere(template):
             return [Taint(*_taint(each)) for each in _registered(template.view)]
 
@@ -179,7 +181,7 @@ class EksCluster(Cluster):
     def endpoint(self) -> Endpoint:
         public = self.view.flag("vpcConfig", "endpointPublicAccess", default=True)
         networks = self.view.items("vpcConfig", "publicAccessCidrs") if public else []
-        write = "vpcConfig.endpointPublicAccess: false, or the networks that need it under vpcConfig.publicAccessCidrs"
+        write = "vpcConfig.endpointPublicAccess: false, or list the required networks under vpcConfig.publicAccessCidrs"
         return Endpoint(public, networks or None, write)
 
     @property
@@ -200,8 +202,8 @@ class EksCluster(Cluster):
         mode = self.view.text("accessConfig", "authenticationMode", default="CONFIG_MAP")
         if mode != "API":
             yield (
-                f"authenticationMode is {mode}, so the ConfigMap aws-auth lets people in, and no log of IAM shows who"
-                " changes it; write accessConfig.authenticationMode: API"
+                f"authenticationMode is {mode}, so access is granted by the ConfigMap aws-auth, whose changes IAM"
+                " does not log; set accessConfig.authenticationMode: API"
             )
 
 
@@ -223,7 +225,7 @@ def _of_a_cluster(resource: Resource) -> bool:
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
     """The launch template that a group names, where the stack makes it.
 
-    By what the program says that the property comes from, which holds in a preview too; else by id or name.
+    By the dependency of the property, which a preview knows too; else by id or name.
     """
     keys = path.split(".")
     if not view.has(*keys):

@@ -44,7 +44,7 @@ class LaunchTemplate(Bought, Nodes):
     def addresses(self) -> Iterator[str]:
         for each in self.view.items("networkInterfaces"):
             if each.flag("associatePublicIpAddress"):
-                yield "gives nodes public addresses; write associatePublicIpAddress: false under networkInterfaces"
+                yield "assigns public addresses to nodes; set associatePublicIpAddress: false under networkInterfaces"
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
@@ -52,19 +52,19 @@ class LaunchTemplate(Bought, Nodes):
 
 
 class BareGroup(Nodes):
-    """A node group without a launch template: what its nodes are made of is said nowhere."""
+    """A node group without a launch template: its node configuration is the default."""
 
     __slots__ = ()
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
-        yield f"has no launch template, so nothing says IMDSv2; make one with {_WRITE.format(hops=hops)}"
+        yield f"has no launch template, so IMDSv2 is not enforced; add one with {_WRITE.format(hops=hops)}"
 
     @override
     def disks(self, asked: Disks) -> Iterator[str]:
         if asked.own or not asked.by_default:
             yield (
-                "has no launch template, so nothing says that its disks are encrypted; make one with"
+                "has no launch template, so disk encryption is not enforced; add one with"
                 " blockDeviceMappings.0.ebs.encrypted: true"
             )
 
@@ -94,7 +94,7 @@ class NodeClass(Nodes):
     @override
     def addresses(self) -> Iterator[str]:
         if self.view.flag("associatePublicIPAddress"):
-            yield "gives nodes public addresses; write associatePublicIPAddress: false"
+            yield "assigns public addresses to nodes; set associatePublicIPAddress: false"
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
@@ -106,27 +106,27 @@ def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
     if options.text("httpEndpoint") == "disabled":
         return
     if options.text("httpTokens", default=tokens_default) != "required":
-        yield f"lets IMDSv1 answer without a token; write {_WRITE.format(hops=hops)}"
+        yield f"allows IMDSv1 requests without a token; set {_WRITE.format(hops=hops)}"
     far = options.number("httpPutResponseHopLimit")
     if far is not None and far > hops:
         yield (
-            f"lets answers of the metadata service travel {far} hops, so into pods;"
-            f" write metadataOptions.httpPutResponseHopLimit: {hops}"
+            f"the metadata hop limit is {far}, so pods can reach the metadata service; set"
+            f" metadataOptions.httpPutResponseHopLimit: {hops}"
         )
 
 
 def _disks(view: View, asked: Disks, key: str, kms: str, *, others: bool) -> Iterator[str]:
-    """Disks that are not encrypted; `others`: whether those that nobody names are."""
+    """Disks that are not encrypted; `others`: whether unlisted disks are encrypted."""
     named = [each for each in view.items(key) if each.has("ebs")]
     for each in named:
         name = each.text("deviceName", default="a disk")
         if not each.flag("ebs", "encrypted", default=asked.by_default):
-            yield f"{name} is not encrypted; write ebs.encrypted: true for it under {key}"
+            yield f"{name} is not encrypted; set ebs.encrypted: true for it under {key}"
         elif asked.own and not each.has("ebs", kms):
-            yield f"{name} has no key of the organisation's; write ebs.{kms} for it under {key}"
+            yield f"{name} is not encrypted with a customer-managed key; set ebs.{kms} for it under {key}"
     if named or (others and not asked.own) or (asked.by_default and not asked.own):
         return
-    yield f"names no disk, so nothing says that its disks are encrypted; write ebs.encrypted: true for each under {key}"
+    yield f"lists no disk, so disk encryption is not enforced; set ebs.encrypted: true for each disk under {key}"
 
 
 def _templates(resource: Resource) -> Iterator[LaunchTemplate]:
@@ -134,7 +134,7 @@ def _templates(resource: Resource) -> Iterator[LaunchTemplate]:
 
 
 def nodes(resource: Resource) -> Iterator[Nodes]:
-    """What of a resource says how nodes on AWS are made."""
+    """The node configurations of an AWS resource."""
     if resource.kind == "NodeGroup":
         if not resource.props.has("launchTemplate"):
             yield BareGroup(resource, resource.props)

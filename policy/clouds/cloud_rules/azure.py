@@ -80,18 +80,18 @@ class AksPool(NodePool, Nodes):
     @override
     def disks(self, asked: Disks) -> Iterator[str]:
         if asked.host and not self.view.flag("enableEncryptionAtHost"):
-            yield "its host does not encrypt disks; write enableEncryptionAtHost: true"
+            yield "host encryption of disks is disabled; set enableEncryptionAtHost: true"
 
     @override
     def addresses(self) -> Iterator[str]:
         if self.view.flag("enableNodePublicIP"):
-            yield "gives nodes public addresses; write enableNodePublicIP: false"
+            yield "assigns public addresses to nodes; set enableNodePublicIP: false"
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
         for key in ("enableSecureBoot", "enableVTPM"):
             if boot and not self.view.flag("securityProfile", key):
-                yield f"does without {key}; write securityProfile.{key}: true"
+                yield f"{key} is disabled; set securityProfile.{key}: true"
 
     def _bound(self, key: str) -> str:
         return key if self._scaled else "count"
@@ -110,7 +110,7 @@ class AksCluster(Cluster):
         private = access.flag("enablePrivateCluster") or self.view.text("publicNetworkAccess") == "Disabled"
         networks = [] if private else access.items("authorizedIPRanges")
         write = (
-            "apiServerAccessProfile.enablePrivateCluster: true, or the networks that need it under"
+            "apiServerAccessProfile.enablePrivateCluster: true, or list the required networks under"
             " apiServerAccessProfile.authorizedIPRanges"
         )
         return Endpoint(not private, networks or None, write)
@@ -122,18 +122,18 @@ class AksCluster(Cluster):
     @override
     def identity(self) -> Iterator[str]:
         if not self.view.flag("oidcIssuerProfile", "enabled"):
-            yield "issues no tokens that Azure knows; write oidcIssuerProfile.enabled: true"
+            yield "the OIDC issuer is disabled; set oidcIssuerProfile.enabled: true"
         if not self.view.flag("securityProfile", "workloadIdentity", "enabled"):
-            yield "gives pods no identities of their own; write securityProfile.workloadIdentity.enabled: true"
+            yield "workload identity is disabled; set securityProfile.workloadIdentity.enabled: true"
 
     @override
     def credentials(self) -> Iterator[str]:
         if not self.view.flag("disableLocalAccounts"):
-            yield "has local accounts, whose certificates are nobody's; write disableLocalAccounts: true"
+            yield "local accounts are enabled, whose certificates identify no user; set disableLocalAccounts: true"
 
 
 def pools(resource: Resource) -> Iterator[AksPool]:
-    """Pools of a resource: it is one, or a cluster that says them inline."""
+    """The pools of a resource: a pool itself, or a cluster with inline pools."""
     if resource.kind == "AgentPool":
         yield AksPool(resource, resource.props)
         return

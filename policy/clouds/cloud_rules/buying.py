@@ -18,7 +18,7 @@ from judge import MUST, AnyRule, Rule, Settings, Severity, Stack
 class Allowed(Settings):
     """Machines of this environment."""
 
-    allowed: list[str] = Field(["*"], description="Types of machine that pools may have, as patterns (`g6.*`).")
+    allowed: list[str] = Field(["*"], description="Allowed machine types, as patterns (`g6.*`).")
 
 
 def _allowed(part: Bought, settings: Allowed) -> Iterator[str]:
@@ -26,44 +26,46 @@ def _allowed(part: Bought, settings: Allowed) -> Iterator[str]:
         return
     for machine in part.machines():
         if not any(fnmatchcase(machine.name, pattern) for pattern in settings.allowed):
-            yield f"{machine.name} is none of the machines of this environment ({', '.join(settings.allowed)})"
+            yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
 
 
 MACHINE_ALLOWED: Final = Rule(
     name="machine-allowed",
-    says="Nodes are of the types of machine that this environment has.",
-    why="A typing error, or a copied example, buys a machine of a hundred dollars an hour.",
-    mend="Choose a machine of the list, or have the list changed.",
+    title="Nodes must use a machine type that is allowed in this environment.",
+    rationale="A typing error or a copied example can buy a machine for a hundred dollars an hour.",
+    fix="Choose an allowed machine type, or add it to the list.",
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.HIGH,
     level=MUST,
     on=BOUGHT,
-    judge=_allowed,
+    check=_allowed,
     settings=Allowed,
 )
 
 
 class SpotSettings(Settings):
-    """Whether machines may be taken away."""
+    """Whether spot machines may be used."""
 
-    spot: Literal["allowed", "forbidden"] = Field("allowed", description="`forbidden` in production.")
+    spot: Literal["allowed", "forbidden"] = Field(
+        "allowed", description=("Whether spot machines are `allowed` or `forbidden`; set `forbidden` in production.")
+    )
 
 
 def _spot(part: Bought, settings: SpotSettings) -> Iterator[str]:
     if settings.spot == "forbidden" and part.spot:
-        yield f"may have spot machines, which this environment does not allow; write {part.writes['spot']}"
+        yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
 
 
 SPOT_OUTSIDE_PRODUCTION: Final = Rule(
     name="spot-outside-production",
-    says="Machines that the cloud may take away at any time are for environments that allow it.",
-    why="The cloud takes them when demand is high, which is when your users are many too.",
-    mend="Buy the machines on demand or by a reservation.",
+    title="Spot and preemptible machines must be used only in environments that allow them.",
+    rationale="The cloud reclaims them when demand is high, which is often when your own load is high.",
+    fix="Use on-demand machines or a reservation.",
     link="https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/",
     severity=Severity.MEDIUM,
     level=MUST,
     on=BOUGHT,
-    judge=_spot,
+    check=_spot,
     settings=SpotSettings,
 )
 
@@ -71,11 +73,13 @@ SPOT_OUTSIDE_PRODUCTION: Final = Rule(
 class Budget(Prices):
     """What node pools may cost."""
 
-    monthly: float = Field(0, ge=0, description="USD a month for all node pools of a stack; 0 is no cap.")
-    centers: dict[str, float] = Field({}, description="USD a month for the node pools of a cost center, by its name.")
+    monthly: float = Field(0, ge=0, description="Monthly cap in USD for all node pools of a stack; 0 means no cap.")
+    centers: dict[str, float] = Field(
+        {}, description=("Monthly caps in USD for the node pools of a cost center, by its name.")
+    )
     keys: list[str] = Field(
         ["cost-center"],
-        description="Tag or label that names the cost center; capitals, `-` and `_` do not matter.",
+        description="Tag or label that names the cost center; case, `-` and `_` are ignored.",
     )
 
 
@@ -86,8 +90,8 @@ def _budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
         return
     center = tag(pool.resource, settings.keys)
     if center in settings.centers:
-        words = f"node pools of cost center {center}"
-        cap = _Cap(words, settings.centers[center], lambda each: tag(each.resource, settings.keys) == center)
+        title = f"node pools of cost center {center}"
+        cap = _Cap(title, settings.centers[center], lambda each: tag(each.resource, settings.keys) == center)
         yield from _over(pool, stack, settings, cap)
 
 
@@ -95,13 +99,13 @@ def _budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
 class _Cap:
     """USD a month for some pools together."""
 
-    words: str
+    title: str
     most: float
     within: Callable[[NodePool], bool]
 
 
 def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[str]:
-    """What is over a cap, said of the first of its pools; a pool whose cost cannot be told says so itself."""
+    """The excess over a cap, reported on the first of its pools; pools with unknown cost report this themselves."""
     pool.monthly(prices, stack)
     asked = stack.told(POOLS, lambda each: each.monthly(prices, stack) if cap.within(each) else None)
     costs = ((each, cost) for each, cost in asked if cost is not None)
@@ -114,21 +118,21 @@ def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[s
         dearest = sorted(found, key=lambda each: -each[1])[:3]
         shown = ", ".join(f"{each.place} {cost:,.0f}" for each, cost in dearest)
         yield (
-            f"{cap.words} cost up to {total:,.0f} USD a month, and {cap.most:,.0f} are allowed; lower maximums"
-            f" (the dearest: {shown})"
+            f"{cap.title} cost up to {total:,.0f} USD a month, which exceeds the cap of {cap.most:,.0f} USD; lower"
+            f" maximums (most expensive: {shown})"
         )
 
 
 POOL_BUDGET: Final = Rule(
     name="pool-budget",
-    says=f"What node pools cost at their maximum, for {HOURS} hours, is within the cap of the month.",
-    why="Autoscalers buy up to their maximum: that is what a bad month costs.",
-    mend="Lower maximums, choose cheaper machines, or have the cap raised.",
+    title=f"The monthly cost of node pools at their maximum ({HOURS} hours) must not exceed the cap.",
+    rationale="Autoscalers can buy nodes up to the maximum, so the maximum is the cost of the worst month.",
+    fix="Lower maximums, choose cheaper machines, or raise the cap.",
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.HIGH,
     level=MUST,
     on=POOLS,
-    judge=_budget,
+    check=_budget,
     settings=Budget,
     whole=True,
 )

@@ -18,7 +18,7 @@ from judge import CannotTellError, Resource, Stack, View
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _ZONE: Final = re.compile(r".+-[a-z]")
 _DEFAULT_MACHINE: Final = "e2-medium"
-"""What a node is where nobody says: https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create."""
+"""The default machine type: https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create."""
 _TAKES_GPUS: Final = re.compile(r"(n1|custom)-")
 """Machines to which GPUs are attached; all others have theirs by their name."""
 
@@ -73,8 +73,8 @@ class GkePool(NodePool, Nodes):
     @override
     def fixed_size(self) -> str:
         path = self.writes["size"]
-        said = self.view.has("autoscaling") and self.view.has(path)
-        return path if said and not ignores(self.resource, path) else ""
+        fixed = self.view.has("autoscaling") and self.view.has(path)
+        return path if fixed and not ignores(self.resource, path) else ""
 
     @override
     def machines(self) -> list[Machine]:
@@ -100,26 +100,26 @@ class GkePool(NodePool, Nodes):
     def metadata(self, hops: int) -> Iterator[str]:
         mode = self._config.text("workloadMetadataConfig", "mode", default="GKE_METADATA")
         if mode != "GKE_METADATA":
-            yield f"lets pods ask for the node's metadata ({mode}); write workloadMetadataConfig.mode: GKE_METADATA"
+            yield f"allows pods to read the node's metadata ({mode}); set workloadMetadataConfig.mode: GKE_METADATA"
         if self._config.text("metadata", "disable-legacy-endpoints", default="true") != "true":
-            yield "serves the legacy metadata endpoints; write nodeConfig.metadata.disable-legacy-endpoints: 'true'"
+            yield "serves the legacy metadata endpoints; set nodeConfig.metadata.disable-legacy-endpoints: 'true'"
 
     @override
     def disks(self, asked: Disks) -> Iterator[str]:
         if asked.own and not self._config.has("bootDiskKmsKey"):
-            yield "its boot disk has no key of the organisation's; write nodeConfig.bootDiskKmsKey"
+            yield "the boot disk is not encrypted with a customer-managed key; set nodeConfig.bootDiskKmsKey"
 
     @override
     def addresses(self) -> Iterator[str]:
         if not self.view.flag("networkConfig", "enablePrivateNodes", default=True):
-            yield "gives nodes public addresses; write networkConfig.enablePrivateNodes: true"
+            yield "assigns public addresses to nodes; set networkConfig.enablePrivateNodes: true"
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
         shielded = self._config.at("shieldedInstanceConfig")
         for key, default in (("enableSecureBoot", not boot), ("enableIntegrityMonitoring", True)):
             if not shielded.flag(key, default=default):
-                yield f"does without {key}; write nodeConfig.shieldedInstanceConfig.{key}: true"
+                yield f"{key} is disabled; set nodeConfig.shieldedInstanceConfig.{key}: true"
 
     def _scaled(self, total: str, each_zone: str) -> Decimal | None:
         """A bound of the autoscaler, of all zones together; without one, the fixed number of nodes."""
@@ -139,7 +139,7 @@ class GkePool(NodePool, Nodes):
         return nodes * self._zones() if nodes else nodes
 
     def _zones(self) -> int:
-        """Zones, in each of which a number of nodes counts anew; a region has three where nobody says.
+        """Number of zones: node counts are per zone, and a region has three by default.
 
         https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
         """
@@ -151,7 +151,7 @@ class GkePool(NodePool, Nodes):
             own = {location} if self.resource.kind == "Cluster" and _ZONE.fullmatch(location) else set[str]()
             return len(zones | own)
         if not location:
-            raise CannotTellError((*self.view.path, "nodeLocations"), "is not said, and the numbers are for each zone")
+            raise CannotTellError((*self.view.path, "nodeLocations"), "is not set, and the node counts are per zone")
         return 1 if _ZONE.fullmatch(location) else 3
 
 
@@ -177,7 +177,7 @@ class GkeCluster(Cluster):
                 each.at("cidrBlock") for each in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
             ]
         write = (
-            "privateClusterConfig.enablePrivateEndpoint: true, or the networks that need it under"
+            "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
             " masterAuthorizedNetworksConfig.cidrBlocks"
         )
         return Endpoint(not private and by_address, networks, write)
@@ -195,23 +195,23 @@ class GkeCluster(Cluster):
     def identity(self) -> Iterator[str]:
         if not self.autopilot and not self.view.at("workloadIdentityConfig").has("workloadPool"):
             yield (
-                "has no workload identity, so pods use the node's account; write workloadIdentityConfig.workloadPool:"
-                " <project>.svc.id.goog"
+                "workload identity is disabled, so pods use the node's service account; set"
+                " workloadIdentityConfig.workloadPool: <project>.svc.id.goog"
             )
 
     @override
     def credentials(self) -> Iterator[str]:
         if self.view.flag("masterAuth", "clientCertificateConfig", "issueClientCertificate"):
             yield (
-                "issues a client certificate, which is nobody's and does not end; write"
+                "issues a client certificate, which identifies no user and does not expire; set"
                 " masterAuth.clientCertificateConfig.issueClientCertificate: false"
             )
         if self.view.flag("enableLegacyAbac"):
-            yield "lets attributes decide beside RBAC; write enableLegacyAbac: false"
+            yield "attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false"
 
 
 class GkeDefaults(Nodes):
-    """What a cluster says of the nodes of all its pools."""
+    """A cluster's defaults for the nodes of all its pools."""
 
     __slots__ = ()
 
@@ -228,18 +228,18 @@ class GkeDefaults(Nodes):
         private = self.view.flag("privateClusterConfig", "enablePrivateNodes")
         if not private and not self.view.flag("enableAutopilot"):
             yield (
-                "gives nodes public addresses where a pool says nothing else; write"
+                "assigns public addresses to nodes unless a pool disables them; set"
                 " privateClusterConfig.enablePrivateNodes: true"
             )
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
         if not self.view.flag("enableShieldedNodes", default=True):
-            yield "lets any machine say that it is a node; write enableShieldedNodes: true"
+            yield "shielded nodes are disabled, so any machine can register as a node; set enableShieldedNodes: true"
 
 
 def pools(resource: Resource) -> Iterator[GkePool]:
-    """Pools of a resource: it is one, or a cluster that says them inline, or has the default pool."""
+    """The pools of a resource: a pool itself, or a cluster with inline pools or the default pool."""
     props = resource.props
     if resource.kind == "NodePool":
         yield GkePool(resource, props)
@@ -254,7 +254,7 @@ def pools(resource: Resource) -> Iterator[GkePool]:
 
 
 def nodes(resource: Resource) -> Iterator[Nodes]:
-    """What of a resource says how nodes on GKE are made."""
+    """The node configurations of a GKE resource."""
     if resource.kind == "Cluster" and resource.props.value:
         yield GkeDefaults(resource, resource.props)
     yield from pools(resource)

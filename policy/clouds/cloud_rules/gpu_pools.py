@@ -17,7 +17,10 @@ class Taints(Machines):
 
     taints: list[str] = Field(
         ["*gpu*", "sku"],
-        description="Keys of taints that keep work without GPUs off, as patterns; `sku` is that of Azure's documents.",
+        description=(
+            "Keys of taints that keep workloads without GPUs off, as patterns; `sku` is the key in Azure's"
+            " documentation."
+        ),
     )
 
 
@@ -26,19 +29,19 @@ def _tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator[str]:
         return
     keys = [each.key for each in pool.all_taints(stack) if each.effect in KEEPS_OFF]
     if not any(fnmatchcase(key, pattern) for key in keys for pattern in settings.taints):
-        yield f"has GPUs and no taint that keeps other pods off; write {pool.writes['taint']}"
+        yield f"has GPUs and no taint that keeps other pods off; set {pool.writes['taint']}"
 
 
 GPU_POOL_TAINTED: Final = Rule(
     name="gpu-pool-tainted",
-    says="A node pool with GPUs has a taint that keeps pods without GPUs off.",
-    why="Pods that need no GPU fill the dearest nodes there are, and jobs wait for them.",
-    mend="Write a taint of the GPU's resource name with the effect NoSchedule.",
+    title="A GPU node pool must have a taint that keeps pods without GPUs off.",
+    rationale="Otherwise pods without GPUs fill the most expensive nodes, and GPU jobs wait for them.",
+    fix="Add a taint with the GPU's resource name and the effect NoSchedule.",
     link="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#example-use-cases",
     severity=Severity.HIGH,
     level=ADVICE,
     on=POOLS,
-    judge=_tainted,
+    check=_tainted,
     settings=Taints,
     whole=True,
 )
@@ -46,19 +49,19 @@ GPU_POOL_TAINTED: Final = Rule(
 
 def _system_off(pool: NodePool, settings: Machines, stack: Stack) -> Iterator[str]:
     if pool.for_system and pool.gpus(settings, stack) != 0:
-        yield "has GPUs, and AKS puts its own pods on it (mode System); write mode: User, beside one without GPUs"
+        yield "has GPUs and runs AKS system pods (mode System); set mode: User, and add a system pool without GPUs"
 
 
 SYSTEM_OFF_GPU_POOLS: Final = Rule(
     name="system-off-gpu-pools",
-    says="A node pool with GPUs is not the one for the cluster's own pods.",
-    why="Its nodes can never go, since DNS and metrics run there, and the system's pods share them with the work.",
-    mend="Give the cluster a pool without GPUs for its own pods.",
+    title="A GPU node pool must not run the cluster's system pods.",
+    rationale="DNS and metrics run there, so its nodes are never removed, and system pods use them too.",
+    fix="Add a pool without GPUs for the cluster's system pods.",
     link="https://learn.microsoft.com/azure/aks/use-system-pools",
     severity=Severity.MEDIUM,
     level=MUST,
     on=POOLS,
-    judge=_system_off,
+    check=_system_off,
     settings=Machines,
     whole=True,
 )
@@ -73,19 +76,19 @@ def _has_cpu_pool(cluster: Cluster, settings: Machines, stack: Stack) -> Iterato
     if not same:
         return  # they are made elsewhere
     if stack.first(POOLS, lambda pool: pool.cloud == cluster.cloud and pool.gpus(settings, stack) == 0) is None:
-        yield "all its node pools have GPUs; make one without, for the cluster's own pods"
+        yield "all node pools have GPUs; add one without GPUs for the cluster's system pods"
 
 
 CLUSTER_HAS_CPU_POOL: Final = Rule(
     name="cluster-has-cpu-pool",
-    says="A cluster whose node pools are made with it has one without GPUs.",
-    why="DNS, metrics and operators then run on GPU nodes, or, where these are tainted, nowhere.",
-    mend="Make a small node pool without GPUs and without taints.",
+    title="A cluster created together with node pools must have one without GPUs.",
+    rationale="Otherwise DNS, metrics and operators run on GPU nodes or, if these are tainted, stay pending.",
+    fix="Add a small node pool without GPUs and without taints.",
     link="https://cloud.google.com/kubernetes-engine/docs/how-to/gpus",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    judge=_has_cpu_pool,
+    check=_has_cpu_pool,
     settings=Machines,
     whole=True,
 )

@@ -14,7 +14,9 @@ from judge import ADVICE, AnyRule, Rule, Settings, Severity
 class Metadata(Settings):
     """How far the metadata service answers."""
 
-    hops: int = Field(1, ge=1, description="Hops that an answer may travel on AWS; pods are two away.")
+    hops: int = Field(
+        1, ge=1, description=("Maximum number of hops of a metadata response on AWS; pods are two hops away.")
+    )
 
 
 def _metadata(nodes: Nodes, settings: Metadata) -> Iterator[str]:
@@ -23,14 +25,20 @@ def _metadata(nodes: Nodes, settings: Metadata) -> Iterator[str]:
 
 IMDS_V2: Final = Rule(
     name="imds-v2",
-    says="Pods do not reach the credentials of their node through the cloud's metadata service.",
-    why="Whoever breaks into one pod has what its node may do: pull every image, ask the cloud in its name.",
-    mend="AWS: tokens required, a hop limit of 1. GKE: GKE_METADATA, no legacy endpoints. Azure has no such setting.",
+    title="Pods must not reach the credentials of their node through the cloud's metadata service.",
+    rationale=(
+        "An attacker in one pod gets the permissions of its node: to pull every image, and to call the cloud API as"
+        " the node."
+    ),
+    fix=(
+        "AWS: require tokens, and set a hop limit of 1. GKE: set GKE_METADATA, and disable legacy endpoints. Azure"
+        " has no such setting."
+    ),
     link="https://docs.aws.amazon.com/eks/latest/best-practices/identity-and-access-management.html",
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    judge=_metadata,
+    check=_metadata,
     settings=Metadata,
 )
 
@@ -39,11 +47,11 @@ class DiskSettings(Settings):
     """What is asked of disks."""
 
     keys: Literal["cloud", "own"] = Field(
-        "cloud", description="`own`: on AWS and GCP a key of the organisation's encrypts them, not the cloud's own."
+        "cloud", description="`own`: on AWS and GCP, disks must be encrypted with a customer-managed key."
     )
-    account: bool = Field(default=False, description="Whether all AWS accounts encrypt volumes that say nothing of it.")
+    account: bool = Field(default=False, description="Whether all AWS accounts encrypt volumes by default.")
     host: bool = Field(
-        default=False, description="Whether Azure's hosts encrypt as well, caches and temporary disks included."
+        default=False, description="Whether Azure hosts must encrypt too, including caches and temporary disks."
     )
 
 
@@ -53,14 +61,20 @@ def _disks(nodes: Nodes, settings: DiskSettings) -> Iterator[str]:
 
 DISKS_ENCRYPTED: Final = Rule(
     name="disks-encrypted",
-    says="Disks of nodes are encrypted. GCP and Azure always do; own keys, or the host's part, can be asked for.",
-    why="Images, caches of datasets and checkpoints are on them, and a snapshot of a disk travels.",
-    mend="AWS: encrypted: true for each disk of the launch template; or by the account, with the setting `account`.",
+    title=(
+        "Node disks must be encrypted. GCP and Azure always encrypt them; customer-managed keys and host encryption"
+        " can be required."
+    ),
+    rationale="Disks contain images, dataset caches and checkpoints, and snapshots of a disk can be copied.",
+    fix=(
+        "AWS: set encrypted: true for each disk of the launch template, or enable encryption for the account and"
+        " the setting `account`."
+    ),
     link="https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption.html",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=NODES,
-    judge=_disks,
+    check=_disks,
     settings=DiskSettings,
 )
 
@@ -71,14 +85,17 @@ def _addresses(nodes: Nodes, _: Settings) -> Iterator[str]:
 
 NO_PUBLIC_ADDRESSES: Final = Rule(
     name="no-public-addresses",
-    says="Nodes have no public addresses. Where a pool of GKE says nothing, its cluster must; on AWS, its subnets do.",
-    why="Each port that a pod opens on its node is then open to the internet.",
-    mend="Take the address away, and give the subnet a way out by NAT.",
+    title=(
+        "Nodes must not have public addresses. If a GKE pool does not set this, its cluster must; on AWS, subnets"
+        " can set it."
+    ),
+    rationale="Otherwise each port that a pod opens on its node is reachable from the internet.",
+    fix="Remove the public address, and give the subnet outbound access through NAT.",
     link="https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation",
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    judge=_addresses,
+    check=_addresses,
     settings=Settings,
 )
 
@@ -86,10 +103,13 @@ NO_PUBLIC_ADDRESSES: Final = Rule(
 class Integrity(Settings):
     """What nodes prove when they start."""
 
-    boot: bool = Field(default=False, description="Whether nodes start by secure boot (on Azure with a vTPM too).")
+    boot: bool = Field(default=False, description="Whether nodes must use secure boot (on Azure with a vTPM too).")
     without: list[str] = Field(
         ["Standard_N*"],
-        description="Machines that do not start so, as patterns: those of Azure with GPUs, whose driver it refuses.",
+        description=(
+            "Machines that cannot use secure boot, as patterns: Azure machines with GPUs, whose driver does not"
+            " support it."
+        ),
     )
 
 
@@ -101,14 +121,17 @@ def _integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
 
 NODE_INTEGRITY: Final = Rule(
     name="node-integrity",
-    says="Only whole machines become nodes: shielded on GKE; by secure boot there and on AKS where it is asked for.",
-    why="A changed kernel or driver sees every pod's memory, and a stolen token makes any machine a node.",
-    mend="GKE: enableShieldedNodes, shieldedInstanceConfig. AKS: securityProfile. EKS has no such setting.",
+    title="Only verified machines may become nodes: shielded nodes on GKE; secure boot on GKE and AKS if required.",
+    rationale=(
+        "A modified kernel or driver can read every pod's memory, and a stolen token can register any machine as a"
+        " node."
+    ),
+    fix="GKE: set enableShieldedNodes and shieldedInstanceConfig. AKS: set securityProfile. EKS has no such setting.",
     link="https://cloud.google.com/kubernetes-engine/docs/how-to/shielded-gke-nodes",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=NODES,
-    judge=_integrity,
+    check=_integrity,
     settings=Integrity,
 )
 

@@ -108,15 +108,15 @@ class KarpenterPool(NodePool):
         if self.maximum is not None:
             return NodePool.monthly(self, prices, stack)
         if limit is None:
-            raise CannotTellError(("spec", "limits"), "bound neither nodes nor GPUs")
+            raise CannotTellError(("spec", "limits"), "limit neither nodes nor GPUs")
         costs: list[Decimal] = []
         for each in self.machines():
             gpus = prices.gpus_of(each.name)
             if not gpus:
-                raise CannotTellError(each.path, f"is {each.name}, whose number of GPUs is not known to be any")
+                raise CannotTellError(each.path, f"is {each.name}, which has no known number of GPUs")
             costs.append((limit / gpus).to_integral_value(ROUND_CEILING) * dearest([each], prices))
         if not costs:
-            raise CannotTellError(("spec", "template", "spec", "requirements"), "name no machine")
+            raise CannotTellError(("spec", "template", "spec", "requirements"), "select no machine type")
         return max(costs) * HOURS
 
     def _limit(self) -> Decimal | None:

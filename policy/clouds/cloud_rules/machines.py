@@ -39,7 +39,7 @@ def _flat(blocks: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Any]]:
                 yield f"{family}{size}", value
 
 
-def _said(by_pattern: Mapping[str, T], name: str) -> T | None:
+def _configured(by_pattern: Mapping[str, T], name: str) -> T | None:
     return next((value for pattern, value in by_pattern.items() if fnmatchcase(name, pattern)), None)
 
 
@@ -47,18 +47,18 @@ class Machines(Settings):
     """What organisations know of machines beside the pack's own table."""
 
     machines: dict[str, int] = Field(
-        default={}, description="GPUs of a machine, by its name or a pattern (`p7.*`), before the pack's own table."
+        default={}, description="GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."
     )
 
     def gpus_of(self, name: str) -> int | None:
-        """GPUs of one machine; 0 where it has none, None where it has some and nobody knows how many.
+        """GPUs of one machine; 0 if it has none, None if it has an unknown number.
 
         Args:
             name: a machine's type, or a family as a pattern (`p5.*`).
         """
-        said = _said(self.machines, name)
-        if said is not None:
-            return said
+        configured = _configured(self.machines, name)
+        if configured is not None:
+            return configured
         gpus, _, patterns = _table()
         if name in gpus:
             return gpus[name]
@@ -70,15 +70,17 @@ class Prices(Machines):
 
     prices: dict[str, float] = Field(
         default={},
-        description="USD for an hour of a machine, by its name or a pattern, before the pack's own table, which has the"
-        " prices on demand of one region of each cloud.",
+        description=(
+            "USD per hour of a machine, by name or pattern; overrides the pack's table, which has the on-demand"
+            " prices of one region of each cloud."
+        ),
     )
 
     def price_of(self, name: str) -> Decimal | None:
-        """USD an hour of one machine; of a family, the dearest of it; None where nobody knows."""
-        said = _said(self.prices, name)
-        if said is not None:
-            return Decimal(str(said))
+        """USD per hour of a machine; for a family, of its most expensive machine; None if unknown."""
+        configured = _configured(self.prices, name)
+        if configured is not None:
+            return Decimal(str(configured))
         _, prices, _ = _table()
         if "*" in name:
             return max((price for each, price in prices.items() if fnmatchcase(each, name)), default=None)

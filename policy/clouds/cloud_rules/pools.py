@@ -1,6 +1,6 @@
 """Node pools and clusters as rules see them, whatever the cloud.
 
-A reader of each cloud (`aws`, `karpenter`, `gcp`, `azure`) says what its resources mean in these words. Each value is
+A reader of each cloud (`aws`, `karpenter`, `gcp`, `azure`) maps its resources to these terms. Each value is
 read when a rule asks for it, so that one which a preview does not know keeps no other rule from judging.
 """
 
@@ -20,7 +20,7 @@ KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint, its effect in Kubernetes' own words (`NoSchedule`)."""
+    """A taint, its effect in Kubernetes' terms (`NoSchedule`)."""
 
     key: str
     effect: str
@@ -28,7 +28,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A type of machine that a pool may have, and where it says so.
+    """A machine type that a pool can have, and its property path.
 
     Attributes:
         name: the cloud's name, or a family as a pattern (`p5.*`).
@@ -61,7 +61,7 @@ class Bought(Part, ABC):
     """What names machines and how they are bought: a node pool or a launch template.
 
     Attributes:
-        writes: what to write, by what is asked for, in the words of its API.
+        writes: the properties to set for each fix, in the terms of its API.
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class NodePool(Bought):
         """Taints that its nodes have from their first moment."""
 
     def all_taints(self, stack: Stack) -> Sequence[Taint]:  # noqa: ARG002 - others look there
-        """Taints, those that another resource of the stack says included."""
+        """Taints, including those set by another resource of the stack."""
         return self.taints
 
     @property
@@ -118,18 +118,18 @@ class NodePool(Bought):
         return ""
 
     def all_machines(self, stack: Stack) -> Sequence[Machine]:  # noqa: ARG002 - others look there
-        """Types of machine, those that another resource of the stack says included."""
+        """Machine types, including those set by another resource of the stack."""
         return self.machines()
 
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        """GPUs of a node, the most of its machines; 0 without any, None with a number that nobody knows."""
+        """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
         return most(known.gpus_of(each.name) for each in self.all_machines(stack))
 
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
         """GPUs that there are at most; None where nothing bounds them.
 
         Raises:
-            CannotTellError: nobody knows how many GPUs its machines have.
+            CannotTellError: the number of GPUs of its machines is unknown.
         """
         each, nodes = self.gpus(known, stack), self.maximum
         if each == 0:
@@ -154,12 +154,12 @@ class NodePool(Bought):
         """
         nodes = self.maximum
         if nodes is None:
-            raise CannotTellError((*self.view.path, *self.writes["maximum"].split(".")), "is not said")
+            raise CannotTellError((*self.view.path, *self.writes["maximum"].split(".")), "is not set")
         return nodes * hourly * HOURS
 
 
 class Nodes(Part, ABC):
-    """What nodes are made of: a launch template, or the pool itself where the cloud says it there."""
+    """The node configuration: a launch template, or the pool itself if the cloud has it there."""
 
     __slots__ = ()
 
@@ -194,7 +194,7 @@ class Disks:
 
     Attributes:
         own: whether they are encrypted by a key of the organisation's.
-        by_default: whether all AWS accounts encrypt what says nothing.
+        by_default: whether all AWS accounts encrypt volumes by default.
         host: whether Azure's hosts encrypt too.
     """
 
@@ -244,7 +244,7 @@ class Cluster(Part, ABC):
 
     @abstractmethod
     def credentials(self) -> Iterator[str]:
-        """Ways in that belong to nobody by name."""
+        """Shared credentials, which identify no user."""
 
 
 def most(counts: Iterator[int | None]) -> int | None:
@@ -268,8 +268,6 @@ def dearest(machines: Sequence[Machine], prices: Prices) -> Decimal:
 def _unsaid(machines: Sequence[Machine], what: str, setting: str) -> CannotTellError:
     """A fact about a machine that is in no table."""
     if not machines:
-        return CannotTellError(("its type of machine",), "is said nowhere")
+        return CannotTellError(("the machine type",), "is not set")
     name = machines[0].name
-    return CannotTellError(
-        machines[0].path, f"is {name}, whose {what} is in no table (the setting `{setting}` takes it)"
-    )
+    return CannotTellError(machines[0].path, f"is {name}, whose {what} is unknown (add it to the setting `{setting}`)")

@@ -16,37 +16,43 @@ _DOCS: Final = "https://kubernetes.io/docs/concepts/cluster-administration/node-
 class Caps(Machines):
     """What a pool may reach in this environment."""
 
-    nodes: int = Field(0, ge=0, description="Nodes that a pool may have at most; 0 is no bound.")
-    gpus: int = Field(0, ge=0, description="GPUs that a pool may have at most; 0 is no bound.")
+    nodes: int = Field(0, ge=0, description="Maximum number of nodes of a pool; 0 means no limit.")
+    gpus: int = Field(0, ge=0, description="Maximum number of GPUs of a pool; 0 means no limit.")
 
 
 def _maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
     where = pool.writes["maximum"]
     if not pool.bounded:
-        yield f"nothing bounds its nodes; write {where}"
+        yield f"has no maximum number of nodes; set {where}"
         return
     nodes = pool.maximum if settings.nodes else None
     if nodes is not None and nodes > settings.nodes:
-        yield f"may have {shown(nodes)} nodes, and a pool has at most {settings.nodes} here; lower {where}"
+        yield (
+            f"maximum of {shown(nodes)} nodes exceeds the limit of {settings.nodes} nodes for a pool in this"
+            f" environment; lower {where}"
+        )
     if not settings.gpus:
         return
     gpus = pool.maximum_gpus(settings, stack)
     if gpus is None:
-        yield f"nothing bounds its GPUs; write {where}"
+        yield f"has no maximum number of GPUs; set {where}"
     elif gpus > settings.gpus:
-        yield f"may have {shown(gpus)} GPUs, and a pool has at most {settings.gpus} here; lower {where}"
+        yield (
+            f"maximum of {shown(gpus)} GPUs exceeds the limit of {settings.gpus} GPUs for a pool in this"
+            f" environment; lower {where}"
+        )
 
 
 POOL_MAXIMUM: Final = Rule(
     name="pool-maximum",
-    says="A node pool has a maximum, of nodes or of what they bring, within this environment's bounds.",
-    why="A mistake in one job buys nodes until the account's quota ends it.",
-    mend="Write the maximum that the work needs.",
+    title="A node pool must have a maximum number of nodes or resources, within this environment's limits.",
+    rationale="Without a maximum, a mistake in one job can buy nodes up to the account's quota.",
+    fix="Set the maximum that the workloads need.",
     link=_DOCS,
     severity=Severity.HIGH,
     level=MUST,
     on=POOLS,
-    judge=_maximum,
+    check=_maximum,
     settings=Caps,
     whole=True,
 )
@@ -55,7 +61,7 @@ POOL_MAXIMUM: Final = Rule(
 class MinimumSettings(Machines):
     """Whether GPU nodes may be kept."""
 
-    asked: bool = Field(default=False, description="Whether it must be so; outside production.")
+    asked: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
 
 
 def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
@@ -63,39 +69,39 @@ def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterato
         return
     if least := pool.minimum:
         where = pool.writes["minimum"]
-        yield f"keeps {shown(least)} of its nodes while nobody asks; write {where}: 0, with an autoscaler"
+        yield f"minimum node count is {shown(least)}, so idle nodes are kept; set {where}: 0, with an autoscaler"
 
 
 POOL_MINIMUM_ZERO: Final = Rule(
     name="pool-minimum-zero",
-    says="A node pool with GPUs is empty while nobody asks for them.",
-    why="GPUs that nobody uses cost what used ones do, by night and at weekends too.",
-    mend="Let an autoscaler own the pool, from zero.",
+    title="A GPU node pool must scale to zero when it is idle.",
+    rationale="Idle GPU nodes cost as much as busy ones, at night and on weekends too.",
+    fix="Let an autoscaler manage the pool, with a minimum of zero.",
     link=_DOCS,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=POOLS,
-    judge=_minimum,
+    check=_minimum,
     settings=MinimumSettings,
     whole=True,
 )
 
 
 def _left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
-    if said := pool.fixed_size:
-        yield f"{said} sets its nodes against the autoscaler at each deployment; leave it out, or ignore changes of it"
+    if path := pool.fixed_size:
+        yield f"{path} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"
 
 
 SIZE_LEFT_TO_AUTOSCALER: Final = Rule(
     name="size-left-to-autoscaler",
-    says="Where an autoscaler owns the number of nodes, no deployment sets it.",
-    why="A deployment then ends nodes that run jobs, or buys nodes that nobody asked for.",
-    mend="Leave the number out, or name it under `ignoreChanges`.",
+    title="If an autoscaler manages the number of nodes, a deployment must not set it.",
+    rationale="Otherwise a deployment removes nodes that run jobs, or adds nodes that are not needed.",
+    fix="Remove the number, or add it to `ignoreChanges`.",
     link="https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/",
     severity=Severity.HIGH,
     level=ADVICE,
     on=POOLS,
-    judge=_left_to_autoscaler,
+    check=_left_to_autoscaler,
     settings=Settings,
 )
 

@@ -82,7 +82,7 @@ def _whole(resource: Resource) -> Iterator[Whole]:
 
 POOLS: Final = Subject("node pools", tokens(*_POOLS), _pools)
 BOUGHT: Final = Subject("node pools and launch templates", tokens(*_POOLS, LAUNCH_TEMPLATE), _bought)
-NODES: Final = Subject("what nodes are made of", tokens(*_NODES), _nodes)
+NODES: Final = Subject("node configurations", tokens(*_NODES), _nodes)
 CLUSTERS: Final = Subject("clusters", tokens(*_CLUSTERS), _clusters)
 KEPT: Final = Subject("clusters and node pools", tokens(*_KEPT), _whole)
 TAGGED: Final = Subject("clusters, node pools and node classes", tokens(*_TAGGED), _whole)

@@ -63,7 +63,7 @@ def plain(key: str) -> str:
 
 
 def exemptions(resource: Resource) -> dict[str, str]:
-    """What a resource says of exemptions, by the name of the rule."""
+    """The exemptions of a resource, keyed by rule name."""
     found: dict[str, str] = {}
     if resource.group:
         found |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)

@@ -1,4 +1,4 @@
-"""Rules for GPU workloads on Kubernetes, whoever wrote them and in whatever language."""
+"""Rules for GPU workloads on Kubernetes, for any Pulumi program in any language."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ ANNOTATION: Final = "exempt.gpu-rules/"
 
 
 def exemptions(resource: Resource) -> dict[str, str]:
-    """What an object's annotations say of exemptions, by the name of the rule."""
+    """The exemptions in an object's annotations, keyed by rule name."""
     annotations = resource.props.entries("metadata", "annotations")
     return {
         key.removeprefix(ANNOTATION): each.text() for key, each in annotations.items() if key.startswith(ANNOTATION)
@@ -34,7 +34,7 @@ def exemptions(resource: Resource) -> dict[str, str]:
 PACK: Final = Pack(
     name="gpu-workloads",
     version="0.1.0",
-    description="What an organisation wants of GPU workloads on Kubernetes.",
+    description="Rules for GPU workloads on Kubernetes.",
     rules=(
         *gpus.RULES,
         *placement.RULES,

@@ -14,7 +14,7 @@ from workload_rules.queues import cohort_of
 
 _CLUSTER_QUEUE: Final = "https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/"
 _BORROWERS: Final = kubernetes("kueue.x-k8s.io:ClusterQueue", "kueue.x-k8s.io:Cohort")
-BORROWERS: Final = Subject("cluster queues and cohorts", _BORROWERS, lambda resource: (resource,))
+BORROWERS: Final = Subject("ClusterQueues and Cohorts", _BORROWERS, lambda resource: (resource,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,14 +43,14 @@ def _quotas(resource: Resource) -> Iterator[Quota]:
                 yield Quota(resource, flavor, each)
 
 
-QUEUE_QUOTAS: Final = Subject("quotas of queues", _BORROWERS, _quotas)
+QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", _BORROWERS, _quotas)
 
 
 class BorrowSettings(Gpus):
     """How much may be borrowed."""
 
     most: dict[str, int] = Field(
-        {}, description="The highest borrowingLimit of one flavor, by resource name or pattern (`nvidia.com/*`)."
+        {}, description="Maximum borrowingLimit per flavor, keyed by resource name or pattern (`nvidia.com/*`)."
     )
 
 
@@ -60,23 +60,25 @@ def _bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
         return
     limit = quota.view.number("borrowingLimit")
     if limit is None:
-        yield f"may borrow {resource} without bound; write a borrowingLimit, 0 included"
+        yield (
+            f"no borrowingLimit for {resource}, so borrowing is unlimited; set borrowingLimit (0 disables borrowing)"
+        )
         return
     caps = [most for pattern, most in settings.most.items() if fnmatchcase(resource, pattern)]
     if caps and limit > max(caps):
-        yield f"may borrow {shown(limit)} {resource}, and {max(caps)} is the most; lower borrowingLimit"
+        yield f"borrowingLimit {shown(limit)} for {resource} exceeds the maximum ({max(caps)}); lower borrowingLimit"
 
 
 BOUNDED: Final = Rule(
     name="borrowing-bounded",
-    says="A queue or a cohort that can borrow GPUs has a limit for it.",
-    why="Without one, a single team can hold every GPU that others leave, for as long as its jobs run.",
-    mend="Write `borrowingLimit` for each GPU resource of each flavor; 0 borrows nothing.",
+    title="A ClusterQueue or Cohort that can borrow GPUs must set a borrowingLimit.",
+    rationale="Without a limit, one team can borrow all unused GPUs of the cohort for as long as its jobs run.",
+    fix="Set `borrowingLimit` for each GPU resource of each flavor; 0 disables borrowing.",
     link=f"{_CLUSTER_QUEUE}#borrowinglimit",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=QUEUE_QUOTAS,
-    judge=_bounded,
+    check=_bounded,
     settings=BorrowSettings,
 )
 
@@ -84,11 +86,11 @@ BOUNDED: Final = Rule(
 def _cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
     if cohort_of(resource):
         return
-    mend = "write parentName" if resource.kind == "Cohort" else "write cohortName"
+    fix = "set parentName" if resource.kind == "Cohort" else "set cohortName"
     quotas = resource.parts(QUEUE_QUOTAS)
     for key in ("borrowingLimit", "lendingLimit"):
         if any(each.view.has(key) for each in quotas):
-            yield f"has a {key} and no cohort to share with; {mend}, or take it out"
+            yield f"{key} is set without a cohort; {fix}, or remove {key}"
     preemption = resource.props.at("spec", "preemption")
     policies = {
         "reclaimWithinCohort": preemption.text("reclaimWithinCohort"),
@@ -96,38 +98,41 @@ def _cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
     }
     for key, policy in policies.items():
         if policy not in {"", "Never"}:
-            yield f"has {key} {policy} and no cohort to share with; {mend}, or Never"
+            yield f"{key} is {policy} without a cohort; {fix}, or set {key} to Never"
 
 
 COHORT_NAMED: Final = Rule(
     name="cohort-named",
-    says="A queue that borrows, lends or reclaims names its cohort.",
-    why="Without one the limits are refused, and reclaiming does nothing: the queue stands alone.",
-    mend="Write `cohortName` in a ClusterQueue, `parentName` in a Cohort, or take the limits out.",
+    title="A queue that borrows, lends or reclaims must belong to a cohort.",
+    rationale="Without a cohort, Kueue rejects the limits, and reclaiming has no effect.",
+    fix="Set `cohortName` (ClusterQueue) or `parentName` (Cohort), or remove the limits.",
     link="https://kueue.sigs.k8s.io/docs/concepts/cohort/",
     severity=Severity.MEDIUM,
     level=MUST,
     on=BORROWERS,
-    judge=_cohort_named,
+    check=_cohort_named,
     settings=Gpus,
 )
 
 
 def _selects(queue: Resource, _: Gpus) -> Iterator[str]:
     if queue.props.at("spec", "namespaceSelector").value is None:
-        yield "selects no namespace, so it admits nothing; write namespaceSelector: {} for all, or labels of some"
+        yield (
+            "namespaceSelector is not set, so no workload is admitted; set namespaceSelector: {} for all"
+            " namespaces, or select namespaces by label"
+        )
 
 
 SELECTS: Final = Rule(
     name="cluster-queue-selects",
-    says="A ClusterQueue says from which namespaces it takes work.",
-    why="One without a selector is active, and every workload waits: the namespace does not match.",
-    mend="Write `namespaceSelector`; `{}` takes work of all namespaces.",
+    title="A ClusterQueue must set a namespaceSelector.",
+    rationale="Without a selector the ClusterQueue is active, but matches no namespace: all workloads stay pending.",
+    fix="Set `namespaceSelector`; `{}` matches all namespaces.",
     link=f"{_CLUSTER_QUEUE}#namespace-selector",
     severity=Severity.HIGH,
     level=MUST,
     on=CLUSTER_QUEUES,
-    judge=_selects,
+    check=_selects,
     settings=Gpus,
 )
 
@@ -135,25 +140,28 @@ SELECTS: Final = Rule(
 class VersionSettings(Settings):
     """Versions of Kueue's API."""
 
-    versions: list[str] = Field(["v1beta2"], description="Versions of `kueue.x-k8s.io` in which objects are written.")
+    versions: list[str] = Field(["v1beta2"], description="Allowed versions of the `kueue.x-k8s.io` API.")
 
 
 def _version(resource: Resource, settings: VersionSettings) -> Iterator[str]:
     written = resource.props.text("apiVersion", default=resource.type.split(":")[1])
     if written.rpartition("/")[2] not in settings.versions:
-        yield f"is written in {written}; write it in {', '.join(settings.versions)}"
+        yield f"apiVersion is {written}; use {', '.join(settings.versions)}"
 
 
 VERSION: Final = Rule(
     name="kueue-version",
-    says="Kueue's objects are written in a version of its API that stays.",
-    why="Older versions name fields otherwise and go with the next releases, and the objects with them.",
-    mend="Write v1beta2: `cohort` is `cohortName` there, `admissionChecks` is `admissionChecksStrategy`.",
+    title="Kueue objects must use a supported version of the Kueue API.",
+    rationale=(
+        "Older versions have different field names and are removed in upcoming Kueue releases, together with their"
+        " objects."
+    ),
+    fix="Use v1beta2: `cohort` is renamed to `cohortName`, and `admissionChecks` to `admissionChecksStrategy`.",
     link="https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/",
     severity=Severity.MEDIUM,
     level=MUST,
-    on=Subject("Kueue's objects", lambda resource: resource.group == "kueue.x-k8s.io", lambda resource: (resource,)),
-    judge=_version,
+    on=Subject("Kueue objects", lambda resource: resource.group == "kueue.x-k8s.io", lambda resource: (resource,)),
+    check=_version,
     settings=VersionSettings,
 )
 

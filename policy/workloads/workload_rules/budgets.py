@@ -73,28 +73,28 @@ def _maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterat
             parts.append(f"{name(pod.resource)} {shown(count)} pods of {shown(each)}")
         if total > hard:
             yield (
-                f"admits {shown(hard)} {resource}, and servers need {shown(total)} at their most"
-                f" ({', '.join(parts)}); raise requests.{resource}, or lower what their autoscalers may make"
+                f"quota is {shown(hard)} {resource}, but serving workloads need up to {shown(total)}"
+                f" ({', '.join(parts)}); raise requests.{resource}, or lower the autoscaler maximums"
             )
 
 
 FITS: Final = Rule(
     name="autoscaler-maximum-fits",
-    says="A namespace's quota admits all of its servers at their most.",
-    why="The autoscaler asks for pods that the API server refuses, just when the load is highest.",
-    mend="Raise the quota, or lower the autoscalers' maximum.",
+    title="A namespace's quota must cover its serving workloads at their maximum replicas.",
+    rationale="Otherwise the API server rejects pods that the autoscaler creates at peak load.",
+    fix="Raise the quota, or lower the autoscaler maximums.",
     link=_QUOTAS,
     severity=Severity.HIGH,
     level=MUST,
     on=QUOTAS,
-    judge=_maximum_fits,
+    check=_maximum_fits,
     settings=TenantGpus,
     whole=True,
 )
 
 
 def _surge(workload: Resource, count: Decimal) -> Decimal:
-    """Pods that a rollout may add to `count`: those of `maxSurge`, 25 % if it is not said; none but for Deployments."""
+    """Pods that a rollout adds to `count`: `maxSurge` (default 25 %) for Deployments and Rollouts, else 0."""
     if workload.kind == "Rollout":
         canary = workload.props.at("spec", "strategy", "canary")
         if not canary.has():
@@ -128,22 +128,22 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
             )
             if total <= hard < total + surge * each:
                 yield (
-                    f"at its most a rollout adds {shown(surge)} pods of {shown(each)} {resource} to the {shown(total)}"
-                    f" that run, and {quota.place} admits {shown(hard)}; write maxSurge: 0 and maxUnavailable: 1, or"
-                    f" raise the quota to {shown(total + surge * each)}"
+                    f"a rollout at maximum replicas adds {shown(surge)} pods of {shown(each)} {resource} to the"
+                    f" {shown(total)} in use, but {quota.place} allows {shown(hard)}; set maxSurge: 0 and"
+                    f" maxUnavailable: 1, or raise the quota to {shown(total + surge * each)}"
                 )
 
 
 SURGE: Final = Rule(
     name="surge-fits",
-    says="A namespace's quota admits the pods that a rollout adds.",
-    why="The rollout waits for pods that the API server refuses, and never ends.",
-    mend="Write `maxSurge: 0` and `maxUnavailable: 1`, or raise the quota by the pods that are added.",
+    title="A namespace's quota must cover the pods that a rollout adds.",
+    rationale="Otherwise the API server rejects the new pods, and the rollout does not complete.",
+    fix="Set `maxSurge: 0` and `maxUnavailable: 1`, or raise the quota for the additional pods.",
     link=_ROLLOUT,
     severity=Severity.MEDIUM,
     level=MUST,
     on=SERVERS,
-    judge=_surge_fits,
+    check=_surge_fits,
     settings=TenantGpus,
     whole=True,
 )
@@ -152,7 +152,7 @@ SURGE: Final = Rule(
 class PresentSettings(TenantGpus):
     """Which servers have a disruption budget."""
 
-    least: int = Field(2, ge=1, description="Servers with at least so many pods, at their fewest, have one.")
+    least: int = Field(2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required.")
 
 
 def _covers(budget: Resource, pod: Pod) -> bool:
@@ -166,21 +166,21 @@ def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]
     here = (namespace, pod.namespace)
     if fewest >= settings.least and stack.first(BUDGETS, lambda each: _covers(each, pod), here) is None:
         yield (
-            f"has {shown(fewest)} pods or more and no PodDisruptionBudget that selects them; write one with"
-            " maxUnavailable 1"
+            f"has at least {shown(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
+            " maxUnavailable: 1"
         )
 
 
 PRESENT: Final = Rule(
     name="disruption-budget-present",
-    says="Servers with several pods have a disruption budget.",
-    why="An upgrade of the nodes may take all of them at once.",
-    mend="Write a PodDisruptionBudget that selects the pods' labels, with `maxUnavailable: 1`.",
+    title="Serving workloads with several replicas must have a PodDisruptionBudget.",
+    rationale="Without one, a node upgrade can evict all replicas at once.",
+    fix="Add a PodDisruptionBudget that selects the pods' labels, with `maxUnavailable: 1`.",
     link=_BUDGET,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=SERVERS,
-    judge=_present,
+    check=_present,
     settings=PresentSettings,
     whole=True,
 )
@@ -192,34 +192,37 @@ def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator
     spec = budget.props.at("spec")
     if spec.has("maxUnavailable"):
         if not share(spec.at("maxUnavailable"), Decimal(100)):
-            yield f"lets nothing go: maxUnavailable is {spec.text('maxUnavailable')}; write 1"
+            yield f"maxUnavailable is {spec.text('maxUnavailable')}, so no pod can be evicted; set it to 1"
         return
     if not spec.has("minAvailable"):
         return
     kept = spec.text("minAvailable")
     if kept.endswith("%") and share(spec.at("minAvailable"), Decimal(100)) == Decimal(100):
-        yield f"lets nothing go: minAvailable is {kept}; write maxUnavailable: 1 instead"
+        yield f"minAvailable is {kept}, so no pod can be evicted; set maxUnavailable: 1 instead"
         return
     for pod in stack.matching(SERVERS, lambda each: _covers(budget, each), (_space, namespace(budget))):
         fewest, _ = pods_of(pod.resource, stack)
         keeps = share(spec.at("minAvailable"), fewest)
         if fewest and keeps is not None and keeps >= fewest:
             yield (
-                f"lets nothing go while {pod.place} has {shown(fewest)} pods: minAvailable is {kept}; write"
-                " maxUnavailable: 1 instead"
+                f"minAvailable is {kept} and the minimum number of pods of {pod.place} is {shown(fewest)}, so no"
+                " pod can be evicted; set maxUnavailable: 1 instead"
             )
 
 
 NOT_BLOCKING: Final = Rule(
     name="disruption-budget-lets-go",
-    says="A disruption budget lets at least one pod go.",
-    why="Nodes that hold such pods can neither be drained nor upgraded, and a cloud ends them by force at last.",
-    mend="Write `maxUnavailable: 1`.",
+    title="A PodDisruptionBudget must allow at least one pod to be evicted.",
+    rationale=(
+        "Otherwise nodes that run these pods cannot be drained or upgraded, and the cloud eventually terminates"
+        " them by force."
+    ),
+    fix="Set `maxUnavailable: 1`.",
     link=_BUDGET,
     severity=Severity.MEDIUM,
     level=MUST,
     on=BUDGETS,
-    judge=_not_blocking,
+    check=_not_blocking,
     settings=Tenants,
     whole=True,
 )

@@ -25,24 +25,27 @@ def _request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]
         if limit is None:
             if request:
                 count = shown(request)
-                yield f"requests {count} {name} without a limit; write limits.{name}: {count} too"
+                yield f"requests {count} {name} without a limit; set limits.{name}: {count}"
         elif request != limit:
             asked = shown(request or Decimal(0))
-            yield f"requests {asked} {name} with a limit of {shown(limit)}; write the same number"
+            yield f"requests {asked} {name}, but the limit is {shown(limit)}; set both to the same number"
         elif limit != limit.to_integral_value():
-            yield f"asks for {shown(limit)} {name}; a GPU is whole: write a whole number, or ask for a partition"
+            yield (
+                f"requests {shown(limit)} {name}, which is not a whole number; set a whole number, or request a"
+                " partition"
+            )
 
 
 GPU_REQUEST: Final = Rule(
     name="gpu-request-equals-limit",
-    says="A container's GPUs are a whole number, the same as request and as limit.",
-    why="The API server refuses the pod otherwise, and a Deployment or Job then never has any.",
-    mend="Write the number of GPUs under `limits`, and the same under `requests` or nothing there.",
+    title="A container's GPU count must be a whole number, and its request must equal its limit.",
+    rationale="Otherwise the API server rejects the pod, and its Deployment or Job has no pods.",
+    fix="Set the number of GPUs under `limits`; omit `requests`, or set the same number there.",
     link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
     severity=Severity.HIGH,
     level=MUST,
     on=CONTAINERS,
-    judge=_request_equals_limit,
+    check=_request_equals_limit,
     settings=Gpus,
 )
 
@@ -52,12 +55,14 @@ class LargestNode(TenantGpus):
 
     largest: dict[str, int] = Field(
         {"nvidia.com/gpu": 8, "amd.com/gpu": 8},
-        description="GPUs of the largest node by resource name, also as a pattern (`nvidia.com/mig-*`); the longest"
-        " that fits counts, and what none fits is not judged.",
+        description=(
+            "GPUs of the largest node, keyed by resource name or pattern (`nvidia.com/mig-*`). The longest matching"
+            " pattern applies; resources without a match are not checked."
+        ),
     )
 
     def most(self, resource: str) -> int | None:
-        """GPUs of the largest node; None where nobody says."""
+        """GPUs of the largest node; None if no pattern matches."""
         fitting = [pattern for pattern in self.largest if fnmatchcase(resource, pattern)]
         return self.largest[max(fitting, key=lambda each: (each == resource, len(each), each))] if fitting else None
 
@@ -67,21 +72,21 @@ def _per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
         most = settings.most(name)
         if most is not None and count > most:
             yield (
-                f"asks for {shown(count)} {name}, and the largest node has {most}; divide the work between pods of"
-                f" {most} or less"
+                f"requests {shown(count)} {name}, but the largest node has {most}; split the work into pods of at"
+                f" most {most}"
             )
 
 
 GPU_PER_NODE: Final = Rule(
     name="gpu-per-node",
-    says="A pod asks for no more GPUs than the largest node has.",
-    why="It would wait for ever, and an autoscaler adds nothing for it.",
-    mend="Divide the work between several pods, or name the larger node in the rule's settings.",
+    title="A pod must not request more GPUs than the largest node has.",
+    rationale="Otherwise the pod stays pending, and the autoscaler adds no node for it.",
+    fix="Split the work into several pods, or add the larger node to the rule's settings.",
     link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
     severity=Severity.HIGH,
     level=MUST,
     on=ASKING,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _per_node(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _per_node(pod, settings)),
     settings=LargestNode,
 )
 
@@ -96,7 +101,7 @@ class VisibleDevices(Tenants):
             "NVIDIA_MIG_MONITOR_DEVICES",
             "AMD_VISIBLE_DEVICES",
         ],
-        description="Environment variables that the container runtime takes for a demand of GPUs.",
+        description="Environment variables that the container runtime treats as GPU requests.",
     )
 
 
@@ -106,22 +111,24 @@ def _visible_devices(container: Container, settings: VisibleDevices) -> Iterator
         if name not in settings.variables:
             continue
         if variable.has("valueFrom"):
-            yield f"takes {name} from elsewhere; take it out, the device plugin sets it"
+            yield f"sets {name} from a reference; remove it (the device plugin sets it)"
         elif variable.text("value") not in {"", "none", "void"}:
-            yield f"sets {name} itself, to GPUs that nobody gave it; take it out, or write none"
+            yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
 
 
 VISIBLE_DEVICES: Final = Rule(
     name="gpu-visible-devices",
-    says="No container chooses its own GPUs by an environment variable.",
-    why="Where the container runtime obeys it, the container gets GPUs that are counted for another team, or all of a"
-    " node's.",
-    mend="Ask for GPUs under `limits`, and take the variable out; `none` and `void` are fine.",
+    title="A container must not select GPUs by an environment variable.",
+    rationale=(
+        "If the container runtime honors the variable, the container uses GPUs that are allocated to another team,"
+        " or all GPUs of the node."
+    ),
+    fix="Request GPUs under `limits` and remove the variable; the values `none` and `void` are allowed.",
     link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
     severity=Severity.CRITICAL,
     level=MUST,
     on=CONTAINERS,
-    judge=lambda container, settings: settings.of_tenant(container.pod.resource, _visible_devices(container, settings)),
+    check=lambda container, settings: settings.of_tenant(container.pod.resource, _visible_devices(container, settings)),
     settings=VisibleDevices,
 )
 
@@ -131,15 +138,17 @@ class SharedMemory(TenantGpus):
 
     gpus: list[str] = Field(
         ["nvidia.com/gpu", "amd.com/gpu"],
-        description="Resource names of whole GPUs, as patterns; partitions do not exchange data.",
+        description=(
+            "Resource names of whole GPUs, as patterns. Partitions are not checked: they do not exchange data."
+        ),
     )
     least: str = Field(
         "1Gi",
         pattern=r"^[0-9]+(\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?$",
-        description="The smallest sizeLimit of /dev/shm, a Kubernetes quantity.",
+        description="Minimum sizeLimit of /dev/shm, as a Kubernetes quantity.",
     )
     jobs: bool = Field(
-        default=True, description="Whether pods with one GPU are judged too, where a job has several of them."
+        default=True, description="Whether pods with one GPU are checked too, if their job has several of them."
     )
 
 
@@ -183,37 +192,42 @@ def _shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
 
 def _too_small(pod: Pod, container: Container, least: str) -> str:
     """What is wrong with a container's /dev/shm; empty where nothing is."""
-    write = f"an emptyDir of medium Memory there, with a sizeLimit of {least} or more"
+    write = f"an emptyDir with medium Memory and a sizeLimit of at least {least} there"
     mounts = [each for each in container.view.items("volumeMounts") if _is_shm(each)]
     if not mounts:
-        return f"shares GPUs' data through the 64Mi that /dev/shm has by itself; mount {write}"
+        return f"has only the default 64Mi of /dev/shm for GPU communication; mount {write}"
     name = mounts[-1].text("name")
     volume = next((each for each in pod.spec.items("volumes") if each.text("name") == name), View(None))
     if volume.text("emptyDir", "medium") != "Memory":
-        return f"has volume {name} at /dev/shm, which is not in memory; mount {write}"
+        return f"mounts volume {name} at /dev/shm, which is not in memory; mount {write}"
     size = volume.number("emptyDir", "sizeLimit")
     if size is None:
-        return f"has volume {name} at /dev/shm without a sizeLimit; write {least} or more, within the memory limit"
+        return f"mounts volume {name} at /dev/shm without a sizeLimit; set {least} or more, within the memory limit"
     if size < (quantity(least) or 0):
-        return f"has {volume.text('emptyDir', 'sizeLimit')} at /dev/shm, of volume {name}; write {least} or more"
+        return (
+            f"mounts volume {name} at /dev/shm with a sizeLimit of {volume.text('emptyDir', 'sizeLimit')}; set"
+            f" {least} or more"
+        )
     return ""
 
 
 def _is_shm(mount: View) -> bool:
-    return mount.text("mountPath").rstrip("/") == "/dev/shm"  # noqa: S108 - the mount that is judged
+    return mount.text("mountPath").rstrip("/") == "/dev/shm"  # noqa: S108 - the mount that is checked
 
 
 SHARED_MEMORY: Final = Rule(
     name="shared-memory",
-    says="Pods whose GPUs work together have enough shared memory.",
-    why="NCCL and data loaders exchange data through /dev/shm, which has 64Mi unless a pod says otherwise: they fail in"
-    " the midst of a run, or take slower ways.",
-    mend="Mount an emptyDir with `medium: Memory` and a `sizeLimit` at /dev/shm; it counts as the pod's memory.",
+    title="Pods whose GPUs communicate must have enough shared memory.",
+    rationale=(
+        "NCCL and data loaders exchange data through /dev/shm, which is 64Mi by default: jobs fail during the run,"
+        " or use slower transports."
+    ),
+    fix="Mount an emptyDir with `medium: Memory` and a `sizeLimit` at /dev/shm; it counts as memory of the pod.",
     link="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _shared_memory(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _shared_memory(pod, settings)),
     settings=SharedMemory,
 )
 
@@ -222,18 +236,19 @@ class Sharing(TenantGpus):
     """Whose pods may take turns on one GPU."""
 
     trusting: dict[str, list[str]] = Field(
-        {}, description="Namespaces that trust one another, as patterns, by a name of your own for each group."
+        {},
+        description=(
+            "Groups of namespaces that trust one another: patterns of namespaces, keyed by a group name of your choice."
+        ),
     )
-    resources: list[str] = Field(
-        ["*.shared"], description="Resource names of GPUs on which pods take turns, as patterns."
-    )
+    resources: list[str] = Field(["*.shared"], description="Resource names of time-sliced GPUs, as patterns.")
     labels: dict[str, list[str]] = Field(
         {
             "nvidia.com/gpu.sharing-strategy": ["time-slicing", "mps"],
             "nvidia.com/gpu.product": ["*-SHARED"],
             "cloud.google.com/gke-gpu-sharing-strategy": ["time-sharing", "mps"],
         },
-        description="Labels of nodes on whose GPUs pods take turns, each with its values as patterns.",
+        description="Labels of nodes with time-sliced GPUs, each with its values as patterns.",
     )
 
     def trust(self, one: str, other: str) -> bool:
@@ -272,21 +287,21 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
     other = stack.first(ASKING, stranger)
     if other is not None:
         yield (
-            f"takes turns on {', '.join(sorted(names))} with {other.place}, and nothing keeps their memory apart; cut"
-            " the GPUs by MIG, choose other nodes, or say that both namespaces trust one another"
+            f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"
+            " the GPUs with MIG, select other nodes, or list both namespaces under `trusting`"
         )
 
 
 SHARING: Final = Rule(
     name="time-slicing-trust",
-    says="Pods of different namespaces take turns on a GPU only where these trust one another.",
-    why="Time-slicing keeps neither memory nor faults apart: one pod can starve the other or end its work.",
-    mend="Cut GPUs by MIG, give each team nodes of its own, or list the namespaces under `trusting`.",
+    title="Pods of different namespaces may share time-sliced GPUs only if the namespaces trust one another.",
+    rationale="Time-slicing isolates neither memory nor faults: one pod can starve or terminate the other.",
+    fix="Partition GPUs with MIG, give each team its own nodes, or list the namespaces under `trusting`.",
     link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     severity=Severity.HIGH,
     level=ADVICE,
     on=ASKING,
-    judge=lambda pod, settings, stack: settings.of_tenant(pod.resource, _trust(pod, settings, stack)),
+    check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _trust(pod, settings, stack)),
     settings=Sharing,
     whole=True,
 )

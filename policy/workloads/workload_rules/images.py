@@ -93,35 +93,35 @@ def _name(image: Image) -> str:
 class Pins(Tenants):
     """How exactly an image is named."""
 
-    digests: bool = Field(default=False, description="Whether each image has a digest (`@sha256:…`).")
-    moving: list[str] = Field(["latest"], description="Tags that move from image to image, as patterns.")
+    digests: bool = Field(default=False, description="Whether each image must have a digest (`@sha256:…`).")
+    moving: list[str] = Field(["latest"], description="Mutable tags, as patterns.")
 
 
 def _pinned(image: Image, settings: Pins) -> Iterator[str]:
     name = _name(image)
     found = Reference.of(name)
     if found is None:
-        yield f"{name} is no name of an image; write registry/path:tag"
+        yield f"{name} is not a valid image name; use registry/path:tag"
     elif found.digest:
         return
     elif not found.tag:
-        yield f"{name} has no tag, so it is whatever is newest; write one, or a digest"
+        yield f"{name} has no tag, so the latest image is used; set a version tag or a digest"
     elif like(found.tag, settings.moving):
-        yield f"{name} has a tag that moves; write a version, or a digest"
+        yield f"{name} has a mutable tag; set a version tag or a digest"
     elif settings.digests:
-        yield f"{name} has no digest; add the one that its registry says (@sha256:…)"
+        yield f"{name} has no digest; add the digest from the registry (@sha256:…)"
 
 
 PINNED: Final = Rule(
     name="image-pinned",
-    says="Each image is one version.",
-    why="A tag that moves gives pods of one job different programs, and nobody can go back to the one before.",
-    mend="Write a tag that never moves; in production the digest as well.",
+    title="Each image must be pinned to one version.",
+    rationale="With a mutable tag, pods of one job can run different images, and a rollback is not possible.",
+    fix="Use an immutable tag; in production, add a digest.",
     link="https://kubernetes.io/docs/concepts/containers/images/#image-names",
     severity=Severity.MEDIUM,
     level=MUST,
     on=IMAGES,
-    judge=lambda image, settings: settings.of_tenant(image.resource, _pinned(image, settings)),
+    check=lambda image, settings: settings.of_tenant(image.resource, _pinned(image, settings)),
     settings=Pins,
 )
 
@@ -131,8 +131,10 @@ class Registries(Tenants):
 
     registries: list[str] = Field(
         [],
-        description="Approved registries, as patterns, each with as much of the path as is meant:"
-        " `registry.example.com`, `*.pkg.dev/ml-prod`, `docker.io/library`. Empty: images are not judged.",
+        description=(
+            "Approved registries, as patterns, each with the required part of the path: `registry.example.com`,"
+            " `*.pkg.dev/ml-prod`, `docker.io/library`. If empty, images are not checked."
+        ),
     )
 
     def approved(self, reference: Reference) -> bool:
@@ -151,21 +153,21 @@ def _approved(image: Image, settings: Registries) -> Iterator[str]:
     name = _name(image)
     found = Reference.of(name)
     if found is None:
-        yield f"{name} is no name of an image; write registry/path:tag"
+        yield f"{name} is not a valid image name; use registry/path:tag"
     elif not settings.approved(found):
-        yield f"{name} is of {found.registry}; use one of {', '.join(settings.registries)}"
+        yield f"{name} is from {found.registry}, which is not approved; use one of {', '.join(settings.registries)}"
 
 
 REGISTRIES: Final = Rule(
     name="image-registries",
-    says="Images come from approved registries.",
-    why="What anybody may push anywhere runs with a team's data and GPUs.",
-    mend="Copy the image to an approved registry, and use it from there.",
+    title="Images must come from approved registries.",
+    rationale="Images from other registries run unreviewed code with access to a team's data and GPUs.",
+    fix="Copy the image to an approved registry, and use that copy.",
     link="https://kubernetes.io/docs/concepts/containers/images/",
     severity=Severity.HIGH,
     level=MUST,
     on=IMAGES,
-    judge=lambda image, settings: settings.of_tenant(image.resource, _approved(image, settings)),
+    check=lambda image, settings: settings.of_tenant(image.resource, _approved(image, settings)),
     settings=Registries,
 )
 

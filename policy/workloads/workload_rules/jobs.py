@@ -71,13 +71,13 @@ class Work:
 
 _BATCH: Final = Subject("batch work", kubernetes(*BATCH), lambda resource: (Work(resource),))
 _WORK: Final = Subject("work", kubernetes(*PODS_IN, TRAIN_JOB), lambda resource: (Work(resource),))
-_BATCH_PODS: Final = Subject("pods of batch work", kubernetes(*BATCH), lambda resource: resource.parts(ASKING))
+_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(ASKING))
 
 
 class LongestSettings(TenantGpus):
     """How long work with GPUs may last."""
 
-    hours: float = Field(168, gt=0, description="The longest that work with GPUs may last, in hours.")
+    hours: float = Field(168, gt=0, description="Maximum run time of batch work with GPUs, in hours.")
 
 
 def _deadline(kind: str) -> str:
@@ -105,25 +105,25 @@ def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     job = jobs.get(pod.label, jobs.get("", View(None)))
     label = Work(pod.resource).meta.number("labels", _LONGEST)
     ends = [job.number("activeDeadlineSeconds"), pod.spec.number("activeDeadlineSeconds"), label]
-    said = [each for each in ends if each is not None]
+    limits = [end for end in ends if end is not None]
     most = Decimal(str(settings.hours)) * _HOUR
     where = f"{path}.activeDeadlineSeconds" if path else f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
-    if not said:
-        yield f"asks for {', '.join(gpus)} and has no end; write {where}: {shown(most)} or less"
-    elif min(said) > most:
-        yield f"may last {shown(min(said))} seconds; write {shown(most)} or less"
+    if not limits:
+        yield f"requests {', '.join(gpus)} without a time limit; set {where}: {shown(most)} or less"
+    elif min(limits) > most:
+        yield f"time limit of {shown(min(limits))} seconds exceeds the maximum; set {shown(most)} or less"
 
 
 JOBS_END: Final = Rule(
     name="gpu-jobs-end",
-    says="Batch work with GPUs has an end.",
-    why="A job that hangs keeps its GPUs, and is paid for, until somebody looks.",
-    mend="Write `activeDeadlineSeconds` for the job or its pods, or Kueue's label for the longest time.",
+    title="Batch work with GPUs must have a time limit.",
+    rationale="A job that hangs keeps its GPUs, at full cost, until someone stops it.",
+    fix="Set `activeDeadlineSeconds` on the job or its pods, or Kueue's label for the maximum execution time.",
     link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=_BATCH_PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _ends(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _ends(pod, settings)),
     settings=LongestSettings,
 )
 
@@ -133,8 +133,10 @@ class QueueSettings(TenantGpus):
 
     names: list[str] = Field(
         [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"],
-        description="Labels or annotations that name a queue. Kueue's counts on the work itself, the others on its"
-        " pods too.",
+        description=(
+            "Labels or annotations that name a queue. Kueue's label is read from the workload itself, the others"
+            " from its pods too."
+        ),
     )
 
 
@@ -156,19 +158,19 @@ def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
         return
     gpus = sorted({name for pod in pods for name in pod.gpus(settings)})
     write = "spec.queue" if work.resource.group == "batch.volcano.sh" else f"label {QUEUE_NAME}"
-    yield f"asks for {', '.join(gpus)} and names no queue; write {write}"
+    yield f"requests {', '.join(gpus)} and has no queue; set {write}"
 
 
 NAMES_QUEUE: Final = Rule(
     name="batch-names-queue",
-    says="Batch work with GPUs names its queue.",
-    why="Without one it starts beside all quotas of queues, and takes GPUs that another team is promised.",
-    mend="Write the label of the team's LocalQueue, or the queue of a Volcano Job.",
+    title="Batch work with GPUs must name its queue.",
+    rationale="Without a queue it bypasses all queue quotas, and uses GPUs that are guaranteed to another team.",
+    fix="Set the label of the team's LocalQueue, or the queue of a Volcano Job.",
     link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
     severity=Severity.HIGH,
     level=ADVICE,
     on=_BATCH,
-    judge=lambda work, settings: settings.of_tenant(work.resource, _names_queue(work, settings)),
+    check=lambda work, settings: settings.of_tenant(work.resource, _names_queue(work, settings)),
     settings=QueueSettings,
 )
 
@@ -178,8 +180,10 @@ class SchedulerSettings(TenantGpus):
 
     both: list[str] = Field(
         [],
-        description="Namespaces, as patterns, whose quota holds Kueue's and Volcano's GPUs together, and whose Volcano"
-        " queue's are taken off what Kueue gives.",
+        description=(
+            "Namespaces, as patterns, whose quota covers the GPUs of both Kueue and Volcano, and whose Volcano"
+            " queue's GPUs are deducted from Kueue's."
+        ),
     )
 
 
@@ -196,8 +200,8 @@ def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Ite
     other = stack.first(_WORK, competes)
     if other is not None:
         yield (
-            f"is Volcano's, and {other.place} of queue {other.queue} is Kueue's, and both may take the same GPUs; give"
-            " both to one scheduler, let them select different nodes, or list the namespace under `both`"
+            f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"
+            " GPUs; use one scheduler for both, select different nodes, or list the namespace under `both`"
         )
 
 
@@ -212,15 +216,17 @@ def _same_gpus(ones: list[Pod], others: list[Pod], settings: Gpus) -> bool:
 
 ONE_SCHEDULER: Final = Rule(
     name="one-batch-scheduler",
-    says="In one namespace, Kueue and Volcano do not give out the same GPUs.",
-    why="Each counts only what it gave itself: both promise a GPU that there is once, and work of one waits half"
-    " started.",
-    mend="Queue all batch work of the namespace by one of them, or keep them to different nodes.",
+    title="In one namespace, Kueue and Volcano must not allocate the same GPUs.",
+    rationale=(
+        "Each scheduler counts only its own allocations: both can allocate the same GPU, and one of the workloads"
+        " waits half started."
+    ),
+    fix="Use one of them for all batch work of the namespace, or restrict them to different nodes.",
     link="https://kueue.sigs.k8s.io/docs/concepts/",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=_WORK,
-    judge=lambda work, settings, stack: settings.of_tenant(work.resource, _one_scheduler(work, settings, stack)),
+    check=lambda work, settings, stack: settings.of_tenant(work.resource, _one_scheduler(work, settings, stack)),
     settings=SchedulerSettings,
     whole=True,
 )

@@ -21,15 +21,15 @@ def objects(name: str, *kinds: str) -> Subject[Resource]:
     return Subject(name, kubernetes(*kinds), lambda resource: (resource,))
 
 
-QUOTAS: Final = objects("resource quotas", "core:ResourceQuota")
-LIMIT_RANGES: Final = objects("limit ranges", "core:LimitRange")
-CLASSES: Final = objects("priority classes", "scheduling.k8s.io:PriorityClass")
-QUEUE_CLASSES: Final = objects("workload priority classes", "kueue.x-k8s.io:WorkloadPriorityClass")
-CLUSTER_QUEUES: Final = objects("cluster queues", "kueue.x-k8s.io:ClusterQueue")
-LOCAL_QUEUES: Final = objects("local queues", "kueue.x-k8s.io:LocalQueue")
+QUOTAS: Final = objects("ResourceQuotas", "core:ResourceQuota")
+LIMIT_RANGES: Final = objects("LimitRanges", "core:LimitRange")
+CLASSES: Final = objects("PriorityClasses", "scheduling.k8s.io:PriorityClass")
+QUEUE_CLASSES: Final = objects("WorkloadPriorityClasses", "kueue.x-k8s.io:WorkloadPriorityClass")
+CLUSTER_QUEUES: Final = objects("ClusterQueues", "kueue.x-k8s.io:ClusterQueue")
+LOCAL_QUEUES: Final = objects("LocalQueues", "kueue.x-k8s.io:LocalQueue")
 COHORTS: Final = objects("cohorts", "kueue.x-k8s.io:Cohort")
-FLAVORS: Final = objects("resource flavors", "kueue.x-k8s.io:ResourceFlavor")
-BUDGETS: Final = objects("disruption budgets", "policy:PodDisruptionBudget")
+FLAVORS: Final = objects("ResourceFlavors", "kueue.x-k8s.io:ResourceFlavor")
+BUDGETS: Final = objects("PodDisruptionBudgets", "policy:PodDisruptionBudget")
 
 
 def name(resource: Resource) -> str:
@@ -50,15 +50,15 @@ def like(text: str, patterns: Iterable[str]) -> bool:
 def missing(
     stack: Stack, subject: Subject[Resource], key: tuple[Callable[[Resource], str], str], elsewhere: Iterable[str]
 ) -> bool:
-    """Whether an object is neither made in the stack nor known to be made elsewhere.
+    """Whether an object is neither in the stack nor listed as created outside it.
 
-    Where the stack makes none of its sort and the settings name none, nobody can say, and nothing is missing.
+    If the stack has no object of this kind and the settings list none, this is unknown, and nothing is missing.
 
     Args:
         stack: the stack.
         subject: its sort.
         key: what gives an object's name, and the name that is looked for.
-        elsewhere: patterns of those that are made elsewhere.
+        elsewhere: patterns of objects created outside the stack.
 
     Raises:
         CannotTellError: none is it for certain, and one might be.
@@ -103,12 +103,12 @@ def share(value: View, of: Decimal) -> Decimal | None:
     try:
         part = int(text.removesuffix("%"))
     except ValueError:
-        raise CannotTellError(value.path, "is neither a number nor a percentage") from None
+        raise CannotTellError(value.path, "is not a number or a percentage") from None
     return Decimal(-(-int(of) * part // 100))
 
 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:
-    """Scopes of a ResourceQuota: name, operator, and where it is said."""
+    """Scopes of a ResourceQuota: name, operator, and its place."""
     for each in quota.props.items("spec", "scopes"):
         yield each.text(), "Exists", each
     for each in quota.props.items("spec", "scopeSelector", "matchExpressions"):

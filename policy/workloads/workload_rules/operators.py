@@ -24,7 +24,7 @@ def _chart(resource: Resource) -> str:
         CannotTellError: the engine hands the inputs of a component to no policy, and a Chart is one.
     """
     if not resource.props.has("chart") and resource.type != _RELEASE:
-        raise CannotTellError(("chart",), "is an input of a component, which policies do not see in a deployment")
+        raise CannotTellError(("chart",), "is an input of a component, which policies cannot read during a deployment")
     return resource.props.text("chart")
 
 
@@ -42,22 +42,24 @@ def _pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
         return
     version = resource.props.text("version")
     if not version:
-        yield f"installs whatever version of {chart} is the newest; write version: with one release's number"
+        yield f"installs the latest version of {chart}; set version to one release number"
     elif not _EXACT.fullmatch(version):
-        yield f"version {version} of {chart} is no single release; write one release's number, such as 1.2.3"
+        yield f"version {version} of {chart} is not an exact version; set one release number, such as 1.2.3"
 
 
 PINNED: Final = Rule(
     name="charts-pinned",
-    says="A chart is installed in one exact version.",
-    why="A range or none at all installs what is new that day: two environments, or two tries, are not the same.",
-    mend="Write `version` with all three numbers. Pulumi fills in what a Release's range means before policies see it,"
-    " where it can reach the repository: a range shows only in previews that cannot.",
+    title="A chart must be installed in one exact version.",
+    rationale="Otherwise the latest release is installed: two environments, or two attempts, can differ.",
+    fix=(
+        "Set `version` to a full version number. Pulumi resolves a Release's range before policies see it if it can"
+        " reach the repository, so a range is reported only in previews that cannot."
+    ),
     link="https://www.pulumi.com/registry/packages/kubernetes/api-docs/helm/v3/release/",
     severity=Severity.HIGH,
     level=MUST,
     on=CHARTS,
-    judge=_pinned,
+    check=_pinned,
     settings=ChartSettings,
 )
 
@@ -78,26 +80,28 @@ def _pool(resource: Resource) -> bool:
     )
 
 
-POOLS: Final = Subject("node pools of EKS, GKE and AKS", _pool, lambda resource: (resource,))
+POOLS: Final = Subject("EKS, GKE and AKS node pools", _pool, lambda resource: (resource,))
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Who brings a pool's driver, and what the operator has to leave or to do.
+    """Who installs a pool's driver, and which parts of the GPU Operator the pool needs.
 
     Attributes:
-        said: the pool's words for it.
-        parts: for each part of the operator, whether it is to be enabled.
+        settings: the pool's settings, for messages.
+        parts: for each part of the operator, whether it must be enabled.
         labels: of its nodes.
+        no_driver: whether the pool's settings leave its nodes without a driver.
     """
 
-    said: str
+    settings: str
     parts: Mapping[str, bool]
     labels: Mapping[str, str]
+    no_driver: bool = False
 
 
 def _mode(pool: Resource) -> Mode | None:
-    """The mode of a pool; None where it has no NVIDIA GPUs, or does not say."""
+    """The mode of a pool; None if it has no NVIDIA GPUs, or this is not set."""
     if pool.type.startswith("aws:"):
         return _eks(pool)
     return _gke(pool) if pool.type.startswith("gcp:") else _aks(pool)
@@ -122,12 +126,12 @@ def _gke(pool: Resource) -> Mode | None:
         return None
     driver = gpus[0].text("gpuDriverInstallationConfig", "gpuDriverVersion", default="DEFAULT")
     labels = config.words("labels")
-    ours = labels.get(_NO_GKE_PLUGIN) == "true"
-    said = f"gpuDriverVersion {driver} {'with' if ours else 'without'} the label {_NO_GKE_PLUGIN}"
-    parts = {"devicePlugin": ours}
+    own_plugin = labels.get(_NO_GKE_PLUGIN) == "true"
+    settings = f"gpuDriverVersion {driver} {'with' if own_plugin else 'without'} the label {_NO_GKE_PLUGIN}"
+    parts = {"devicePlugin": own_plugin}
     if driver != "INSTALLATION_DISABLED" or "UBUNTU" not in config.text("imageType").upper():
         parts["driver"] = False
-    return Mode(said, parts, labels)
+    return Mode(settings, parts, labels, no_driver=own_plugin and driver in {"DEFAULT", "LATEST"})
 
 
 def _aks(pool: Resource) -> Mode | None:
@@ -136,14 +140,14 @@ def _aks(pool: Resource) -> Mode | None:
     if not driver and not _NVIDIA_SIZE.match(pool.props.text("vmSize")):
         return None
     by_operator = driver == "None"
-    said = f"gpuProfile.driver {driver or 'Install'}"
-    return Mode(said, {"driver": by_operator, "toolkit": by_operator}, pool.props.words("nodeLabels"))
+    settings = f"gpuProfile.driver {driver or 'Install'}"
+    return Mode(settings, {"driver": by_operator, "toolkit": by_operator}, pool.props.words("nodeLabels"))
 
 
 class OperatorSettings(Settings):
     """Which chart is the GPU Operator."""
 
-    chart: str = Field("gpu-operator", description="The last part of the chart's name or address.")
+    chart: str = Field("gpu-operator", description="Last part of the chart's name or address.")
 
 
 def _is_operator(chart: Resource, settings: OperatorSettings) -> bool:
@@ -154,10 +158,10 @@ def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> It
     mode = _mode(pool)
     if mode is None:
         return
-    if mode.said.startswith(("gpuDriverVersion DEFAULT with ", "gpuDriverVersion LATEST with ")):
-        yield f"has {mode.said}, so nobody brings a driver; take the label out, or write INSTALLATION_DISABLED"
+    if mode.no_driver:
+        yield f"has {mode.settings}, so no driver is installed; remove the label, or set INSTALLATION_DISABLED"
         return
-    for operator in stack.matching(CHARTS, lambda each: _is_operator(each, settings)):
+    for operator in stack.matching(CHARTS, lambda chart: _is_operator(chart, settings)):
         for part, wanted in mode.parts.items():
             if not wanted and mode.labels.get(_NODE_LABELS[part]) == "false":
                 continue
@@ -165,21 +169,21 @@ def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> It
                 enabled = operator.props.flag("values", part, "enabled", default=True)
             if enabled != wanted:
                 yield (
-                    f"has {mode.said}, and {operator.place} has {part}.enabled {str(enabled).lower()}; write"
+                    f"has {mode.settings}, but {operator.place} has {part}.enabled {str(enabled).lower()}; set"
                     f" {part}.enabled: {str(wanted).lower()}, or change the pool's mode"
                 )
 
 
 DRIVER_MODE: Final = Rule(
     name="gpu-operator-driver-mode",
-    says="The GPU Operator brings what a pool's image does not, and leaves what it does.",
-    why="Two drivers or two device plugins break each other, and none leaves nodes whose GPUs nobody sees.",
-    mend="Set the chart's `driver.enabled`, `toolkit.enabled` and `devicePlugin.enabled` as the pool wants them.",
+    title="The GPU Operator must install exactly what a pool's image lacks.",
+    rationale="Two drivers or two device plugins conflict; without any, Kubernetes does not see the node's GPUs.",
+    fix="Set the chart's `driver.enabled`, `toolkit.enabled` and `devicePlugin.enabled` to match the pool.",
     link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html",
     severity=Severity.HIGH,
     level=MUST,
     on=POOLS,
-    judge=_driver_mode,
+    check=_driver_mode,
     settings=OperatorSettings,
     whole=True,
 )

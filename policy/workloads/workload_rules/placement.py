@@ -20,8 +20,9 @@ class TaintSettings(TenantGpus):
 
     taints: list[str] = Field(
         [],
-        description="Keys of the taints on GPU nodes; left empty, the resource's name is the key, and for partitions"
-        " the whole GPU's.",
+        description=(
+            "Taint keys of GPU nodes. If empty, the key is the resource name; for partitions, that of the whole GPU."
+        ),
     )
 
 
@@ -37,7 +38,7 @@ def _not_tolerated(pod: Pod, settings: TaintSettings) -> list[str]:
 
 def _tolerates_taint(pod: Pod, settings: TaintSettings) -> Iterator[str]:
     for key in _not_tolerated(pod, settings):
-        yield f"asks for GPUs and does not tolerate {key}; add {{key: {key}, operator: Exists, effect: NoSchedule}}"
+        yield f"requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect: NoSchedule}}"
 
 
 def _tolerate(type_: str, props: dict[str, Any], settings: TaintSettings) -> bool:
@@ -57,15 +58,17 @@ def _tolerate(type_: str, props: dict[str, Any], settings: TaintSettings) -> boo
 
 GPU_TOLERATION: Final = Rule(
     name="gpu-toleration",
-    says="A pod that asks for GPUs tolerates the taint of GPU nodes.",
-    why="It would wait for ever where GPU nodes are tainted, as they should be; not every cluster adds the toleration"
-    " by itself.",
-    mend="Add a toleration of the taint's key, with operator Exists and effect NoSchedule.",
+    title="A pod that requests GPUs must tolerate the taint of GPU nodes.",
+    rationale=(
+        "Otherwise the pod stays pending if GPU nodes are tainted, as recommended; not every cluster adds the"
+        " toleration automatically."
+    ),
+    fix="Add a toleration for the taint's key, with operator Exists and effect NoSchedule.",
     link=_TAINTS,
     severity=Severity.HIGH,
     level=ADVICE,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _tolerates_taint(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _tolerates_taint(pod, settings)),
     settings=TaintSettings,
     remedy=_tolerate,
 )
@@ -84,15 +87,18 @@ class ModelSettings(TenantGpus):
             "karpenter.k8s.aws/instance-gpu-name",
             "node.kubernetes.io/instance-type",
         ],
-        description="Labels of nodes that name the model of their GPUs, or the machine.",
+        description="Node labels that identify the GPU model or the machine type.",
     )
     partitions: bool = Field(
-        default=False, description="Whether the resource name of a partition (`nvidia.com/mig-1g.10gb`) is enough."
+        default=False,
+        description=("Whether the resource name of a partition (`nvidia.com/mig-1g.10gb`) is sufficient."),
     )
     queues: list[str] = Field(
         [],
-        description="Labels of the object that are enough, since what they name chooses the nodes:"
-        " `kueue.x-k8s.io/queue-name` where each queue has one flavor.",
+        description=(
+            "Workload labels that are sufficient because their value determines the nodes:"
+            " `kueue.x-k8s.io/queue-name` if each queue has one flavor."
+        ),
     )
 
 
@@ -102,32 +108,34 @@ def _model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
         return
     if pod.resource.props.entries("metadata", "labels").keys().isdisjoint(settings.queues):
         yield (
-            f"asks for {', '.join(names)} of any model; name one in nodeSelector or a required node affinity, by"
-            f" {settings.labels[0] if settings.labels else 'a label of the nodes'}"
+            f"requests {', '.join(names)} without a GPU model; set one in nodeSelector or a required node affinity,"
+            f" by {settings.labels[0] if settings.labels else 'a node label'}"
         )
 
 
 MODEL_NAMED: Final = Rule(
     name="gpu-model-named",
-    says="A pod that asks for GPUs names their model.",
-    why="The resource's name is the same for all models: work for a T4 would take an H100, and work for an H100 fails"
-    " on a T4.",
-    mend="Select nodes by the label of the GPU's product, in `nodeSelector` or in a required node affinity.",
+    title="A pod that requests GPUs must select a GPU model.",
+    rationale=(
+        "All models have the same resource name: a workload for a T4 can occupy an H100, and a workload for an H100"
+        " fails on a T4."
+    ),
+    fix="Select nodes by the GPU product label, in `nodeSelector` or in a required node affinity.",
     link=_AFFINITY,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _model_named(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _model_named(pod, settings)),
     settings=ModelSettings,
 )
 
 
 class DaemonSettings(Tenants):
-    """Whose tolerations are judged."""
+    """Whose tolerations are checked."""
 
-    daemons: bool = Field(default=False, description="Whether DaemonSets, which are for each node, are judged too.")
+    daemons: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
 
-    def judged(self, pod: Pod) -> bool:
+    def checks(self, pod: Pod) -> bool:
         """Whether this pod is."""
         return self.daemons or pod.kind != "apps:DaemonSet"
 
@@ -144,7 +152,7 @@ class GpuNodes(TaintSettings, DaemonSettings):
             "karpenter.azure.com/sku-gpu-*",
             "karpenter.k8s.aws/instance-gpu-*",
         ],
-        description="Labels that GPU nodes alone have, as patterns.",
+        description="Labels that only GPU nodes have, as patterns.",
     )
 
 
@@ -154,48 +162,51 @@ _RUNTIMES: Final = {"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.or
 def _off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
     # Runtimes get their GPUs from TrainJobs, and a claim may be one of GPUs.
     claimed = pod.kind in _RUNTIMES or pod.spec.items("resourceClaims")
-    if claimed or not settings.judged(pod) or pod.gpus(settings):
+    if claimed or not settings.checks(pod) or pod.gpus(settings):
         return
     for key in sorted({each.get("key", "") for each in nodes.tolerations(pod)}):
         if key in settings.taints or settings.is_gpu(key):
-            yield f"asks for no GPU and tolerates {key}; take that toleration out"
+            yield f"requests no GPU but tolerates {key}; remove the toleration"
     for label in sorted(nodes.labels(pod)):
         if any(fnmatchcase(label, pattern) for pattern in settings.labels):
-            yield f"asks for no GPU and selects nodes by {label}; select others"
+            yield f"requests no GPU but selects nodes by {label}; select other nodes"
 
 
 CPU_PODS: Final = Rule(
     name="cpu-pods-off-gpu-nodes",
-    says="A pod that asks for no GPU keeps off GPU nodes.",
-    why="It takes the cpu and memory that go with GPUs, and these then stand idle.",
-    mend="Take the toleration of the GPU taint and the selection of GPU nodes out, or ask for a GPU.",
+    title="A pod that requests no GPU must stay off GPU nodes.",
+    rationale="It uses CPU and memory that GPU pods need, which leaves GPUs idle.",
+    fix="Remove the toleration of the GPU taint and the selection of GPU nodes, or request a GPU.",
     link=_TAINTS,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _off_gpu_nodes(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _off_gpu_nodes(pod, settings)),
     settings=GpuNodes,
 )
 
 
 def _has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
-    if not settings.judged(pod):
+    if not settings.checks(pod):
         return
     for index, toleration in enumerate(nodes.tolerations(pod)):
         if not toleration.get("key"):
-            yield f"toleration {index} has no key and tolerates every taint; name the key of one"
+            yield f"toleration {index} has no key and tolerates every taint; set the key of one taint"
 
 
 TOLERATION_KEY: Final = Rule(
     name="toleration-has-key",
-    says="A toleration names the key of a taint.",
-    why="Without a key it tolerates every taint: the pod goes onto GPU nodes, and onto nodes that are being drained.",
-    mend="Write a toleration for each taint that is meant, with its key.",
+    title="A toleration must name the key of a taint.",
+    rationale=(
+        "Without a key it tolerates every taint: the pod can be scheduled on GPU nodes, and on nodes that are being"
+        " drained."
+    ),
+    fix="Add one toleration for each intended taint, with its key.",
     link=_TAINTS,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _has_key(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _has_key(pod, settings)),
     settings=DaemonSettings,
 )
 

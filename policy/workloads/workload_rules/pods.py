@@ -1,4 +1,4 @@
-"""Pods and containers, wherever an object of Kubernetes or of an operator holds them."""
+"""Pods and containers in objects of Kubernetes and of operators."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "argoproj.io:Rollout": ("spec.template",),
     "serving.knative.dev:Service": ("spec.template",),
 }
-"""Where pods are, by API group and kind; `*` goes into each item of a list, or each entry of a map.
+"""Paths of pod templates, by API group and kind; `*` matches each item of a list, or each entry of a map.
 
 From the operators' own definitions: kubeflow/trainer, ray-project/kuberay, volcano-sh/volcano, kubernetes-sigs/jobset,
 kubernetes-sigs/lws, kedacore/keda, argoproj/argo-rollouts, knative/serving.
@@ -86,7 +86,7 @@ SERVING: Final = frozenset(
         "serving.knative.dev:Service",
     }
 )
-"""Kinds of work that answers requests, and goes on."""
+"""Kinds of long-running serving workloads."""
 
 SYSTEM: Final = [
     "kube-*",
@@ -114,7 +114,10 @@ class Tenants(Settings):
     """Whose pods a rule is about."""
 
     system: list[str] = Field(
-        SYSTEM, description="Namespaces that are no tenant's, as patterns (`*-system`); nothing in them is judged."
+        SYSTEM,
+        description=(
+            "Namespaces that do not belong to a tenant, as patterns (`*-system`); objects in them are not checked."
+        ),
     )
 
     def tenant(self, namespace: str) -> bool:
@@ -139,7 +142,7 @@ class Gpus(Settings):
     """What counts as a GPU."""
 
     gpus: list[str] = Field(
-        GPUS, description="Resource names that are GPUs or parts of them, as patterns (`nvidia.com/mig-*`)."
+        GPUS, description="Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."
     )
 
     def is_gpu(self, resource: str) -> bool:
@@ -156,7 +159,7 @@ class Pod:
     """A pod, or the template of many.
 
     Attributes:
-        resource: the object that holds it.
+        resource: the object that contains it.
         meta: its metadata.
         spec: its spec.
         label: which of the object's templates it is; empty where there is one.
@@ -174,7 +177,7 @@ class Pod:
 
     @property
     def namespace(self) -> str:
-        """The namespace of its object; `default` where none is said."""
+        """The namespace of its object; `default` if it is not set."""
         return namespace(self.resource)
 
     @property
@@ -184,7 +187,7 @@ class Pod:
 
     @property
     def containers(self) -> list["Container"]:
-        """Containers and init containers; of a TrainJob what it says of its trainer."""
+        """Containers and init containers; for a TrainJob, its trainer."""
         return self.resource.once((self, "containers"), self._containers)
 
     def _containers(self) -> list["Container"]:
@@ -248,7 +251,7 @@ class Container:
 
 
 def namespace(resource: Resource) -> str:
-    """The namespace of an object; `default` where it says none."""
+    """The namespace of an object; `default` if it is not set."""
     return resource.once("namespace", lambda: resource.props.text("metadata", "namespace", default="default"))
 
 
@@ -290,6 +293,6 @@ def _containers(resource: Resource) -> Iterator[Container]:
 
 
 PODS: Final = Subject("pods", kubernetes(*PODS_IN), _pods)
-ASKING: Final = Subject("pods and trainers", kubernetes(*PODS_IN, TRAIN_JOB), _asking)
+ASKING: Final = Subject("pods and TrainJobs", kubernetes(*PODS_IN, TRAIN_JOB), _asking)
 """Pods, and of TrainJobs what is known of theirs: for rules about what is asked for, not about what a pod must have."""
 CONTAINERS: Final = Subject("containers", kubernetes(*PODS_IN, TRAIN_JOB), _containers)

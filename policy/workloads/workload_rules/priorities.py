@@ -22,18 +22,20 @@ class ClassSettings(Tenants):
 
     classes: list[str] = Field(
         [],
-        description="PriorityClasses made elsewhere, as patterns. With none here and none in the stack, no name is"
-        " judged.",
+        description=(
+            "PriorityClasses created outside this stack, as patterns. If this list is empty and the stack has none,"
+            " names are not checked."
+        ),
     )
 
 
 def no_class(wanted: str, settings: ClassSettings, stack: Stack) -> bool:
-    """Whether a PriorityClass exists neither in the stack nor elsewhere."""
+    """Whether a PriorityClass exists neither in the stack nor in the settings."""
     return wanted not in _SYSTEM and missing(stack, CLASSES, (name, wanted), settings.classes)
 
 
 def class_of(pod: Pod) -> str:
-    """The name of a pod's priority class, or else of its Volcano Job's, which holds for all its pods; else empty."""
+    """The name of a pod's priority class, or else of its Volcano Job's, which applies to all its pods; else empty."""
     own = pod.spec.text("priorityClassName")
     if own or pod.kind not in _VOLCANO:
         return own
@@ -44,26 +46,26 @@ def class_of(pod: Pod) -> str:
 class SetSettings(TenantGpus):
     """Which pods name a priority class."""
 
-    every: bool = Field(default=False, description="All pods of tenants, not those with GPUs alone.")
+    every: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
 
 
 def _is_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
     if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.every or pod.gpus(settings)):
         return
     if not class_of(pod):
-        yield "names no priority class; write priorityClassName"
+        yield "has no priority class; set priorityClassName"
 
 
 SET: Final = Rule(
     name="priority-class-set",
-    says="A pod that asks for GPUs names its priority class.",
-    why="Whoever says nothing gets the cluster's default, and training may then push serving off its GPUs.",
-    mend="Write `priorityClassName`.",
+    title="A pod that requests GPUs must set a priority class.",
+    rationale="Pods without one get the cluster's default, so training can preempt serving.",
+    fix="Set `priorityClassName`.",
     link=_PRIORITY,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    judge=_is_set,
+    check=_is_set,
     settings=SetSettings,
 )
 
@@ -72,7 +74,8 @@ class SystemSettings(Tenants):
     """Whose pods may have a class of the system."""
 
     agents: bool = Field(
-        default=False, description="Judge DaemonSets too; agents of nodes have such a class for good reasons."
+        default=False,
+        description=("Whether DaemonSets are checked too. Node agents often need a system priority class."),
     )
 
 
@@ -81,19 +84,19 @@ def _not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
         return
     found = class_of(pod)
     if found.startswith("system-"):
-        yield f"has the priority class {found}, which is the system's; write one of the tenants' classes"
+        yield f"has the system priority class {found}; set a priority class for tenants"
 
 
 NOT_SYSTEM: Final = Rule(
     name="priority-not-system",
-    says="Tenants' pods have no priority class of the system.",
-    why="They would push everything else off a node, what keeps the node alive included.",
-    mend="Write one of the tenants' priority classes.",
+    title="Tenant pods must not have a system priority class.",
+    rationale="They could preempt every other pod on a node, including the agents that keep the node running.",
+    fix="Set a priority class for tenants.",
     link=f"{_PRIORITY}#how-to-use-priority-and-preemption",
     severity=Severity.CRITICAL,
     level=MUST,
     on=PODS,
-    judge=_not_system,
+    check=_not_system,
     settings=SystemSettings,
 )
 
@@ -130,7 +133,7 @@ def _named(resource: Resource) -> Iterator[Named]:
             yield Named(pod, queue=False)
 
 
-NAMED: Final = Subject("priority classes that are named", kubernetes(*PODS_IN, *BATCH), _named)
+NAMED: Final = Subject("references to priority classes", kubernetes(*PODS_IN, *BATCH), _named)
 
 
 class ExistSettings(ClassSettings):
@@ -138,7 +141,9 @@ class ExistSettings(ClassSettings):
 
     queues: list[str] = Field(
         [],
-        description="WorkloadPriorityClasses of Kueue made elsewhere, as patterns; as with `classes`.",
+        description=(
+            "Kueue WorkloadPriorityClasses created outside this stack, as patterns. If empty, as for `classes`."
+        ),
     )
 
 
@@ -148,21 +153,29 @@ def _exists(named: Named, settings: ExistSettings, stack: Stack) -> Iterator[str
         return
     if not named.queue:
         if no_class(found, settings, stack):
-            yield f"names PriorityClass {found}, which nothing makes; mend the name or make it"
+            yield (
+                f"references PriorityClass {found}, which does not exist in this stack; correct the name or create it"
+            )
     elif missing(stack, QUEUE_CLASSES, (name, found), settings.queues):
-        yield f"names WorkloadPriorityClass {found}, which nothing makes; mend the label {QUEUE_CLASS} or make it"
+        yield (
+            f"references WorkloadPriorityClass {found}, which does not exist in this stack; correct the label"
+            f" {QUEUE_CLASS} or create it"
+        )
 
 
 EXISTS: Final = Rule(
     name="priority-exists",
-    says="The priority classes that workloads name exist.",
-    why="The API server refuses a pod whose PriorityClass is not there, and Kueue's work waits without a word.",
-    mend="Mend the name, make the class, or list it under `classes` or `queues` if it is made elsewhere.",
+    title="Priority classes that workloads reference must exist.",
+    rationale=(
+        "The API server rejects a pod with an unknown PriorityClass; with an unknown WorkloadPriorityClass, the"
+        " workload stays pending without an error."
+    ),
+    fix="Correct the name, create the class, or list it under `classes` or `queues` if it is created elsewhere.",
     link=_PRIORITY,
     severity=Severity.HIGH,
     level=MUST,
     on=NAMED,
-    judge=_exists,
+    check=_exists,
     settings=ExistSettings,
     whole=True,
 )
@@ -178,21 +191,21 @@ def _one_default(found: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
     others = stack.matching(CLASSES, lambda each: each is not found and _is_default(each))
     if others:
         yield (
-            f"is the default for all pods, and so is {', '.join(sorted(each.place for each in others))}; leave"
-            " globalDefault to one of them"
+            f"is the global default, and so is {', '.join(sorted(each.place for each in others))}; set"
+            " globalDefault on only one of them"
         )
 
 
 ONE_DEFAULT: Final = Rule(
     name="one-global-default",
-    says="At most one priority class is the cluster's default.",
-    why="The API server refuses the second, or, where both came at once, takes the lower one for all pods.",
-    mend="Write `globalDefault: true` in one class at most.",
+    title="At most one PriorityClass may be the global default.",
+    rationale="The API server rejects a second default; of two created at once, the lower one applies to all pods.",
+    fix="Set `globalDefault: true` on at most one class.",
     link=f"{_PRIORITY}#priorityclass",
     severity=Severity.HIGH,
     level=MUST,
     on=CLASSES,
-    judge=_one_default,
+    check=_one_default,
     settings=Gpus,
     whole=True,
 )
@@ -201,15 +214,21 @@ ONE_DEFAULT: Final = Rule(
 class OrderSettings(TenantGpus):
     """Which work is training, and which serves."""
 
-    training: list[str] = Field(["*"], description="Namespaces, as patterns, in which work that ends is training.")
-    serving: list[str] = Field(["*"], description="Namespaces, as patterns, in which work that goes on serves.")
+    training: list[str] = Field(["*"], description="Namespaces, as patterns, in which batch work counts as training.")
+    serving: list[str] = Field(
+        ["*"], description=("Namespaces, as patterns, in which long-running work counts as serving.")
+    )
     values: dict[str, int] = Field(
-        {}, description="Values of PriorityClasses made elsewhere, by name; one that is nowhere is not compared."
+        {},
+        description=(
+            "Values of PriorityClasses created outside this stack, by name. Classes with unknown values are not"
+            " compared."
+        ),
     )
 
 
 def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decimal] | None:
-    """Name and value of a pod's class; the cluster's default, else 0, where it names none; None where nobody knows."""
+    """Name and value of a pod's class; the cluster's default, else 0, if it names none; None if unknown."""
     wanted = class_of(pod)
     made = stack.first(CLASSES, always, (name, wanted) if wanted else (_is_default, True))
     if made is not None:
@@ -248,21 +267,21 @@ def _below(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
     lowest = stack.once((_lowest_server, id(settings)), lambda: _lowest_server(settings, stack))
     if mine is not None and lowest is not None and lowest[2] < mine[1]:
         yield (
-            f"has {mine[0]} ({shown(mine[1])}), above {lowest[1]} ({shown(lowest[2])}) of {lowest[0].place}, which"
-            " serves; give it a lower class, or the server a higher one"
+            f"has {mine[0]} ({shown(mine[1])}), which is higher than {lowest[1]} ({shown(lowest[2])}) of"
+            f" {lowest[0].place}, a serving workload; set a lower class, or a higher one for serving"
         )
 
 
 BELOW: Final = Rule(
     name="training-not-above-serving",
-    says="Training with GPUs has no higher priority than serving with GPUs.",
-    why="Where GPUs are short, the scheduler ends servers to make room for training.",
-    mend="Give training a lower priority class, or serving a higher one.",
+    title="GPU training must not have a higher priority than GPU serving.",
+    rationale="If GPUs are short, the scheduler preempts serving for training.",
+    fix="Give training a lower priority class, or serving a higher one.",
     link=_PRIORITY,
     severity=Severity.HIGH,
     level=ADVICE,
     on=PODS,
-    judge=_below,
+    check=_below,
     settings=OrderSettings,
     whole=True,
 )

@@ -35,7 +35,7 @@ class Reference:
 
     Attributes:
         resource: the object.
-        holder: the part of it that holds the name.
+        holder: the part of it that contains the name.
         key: under which it is held.
         to: the kind that is named.
     """
@@ -64,7 +64,7 @@ def _references(resource: Resource) -> Iterator[Reference]:
 
 
 REFERENCES: Final = Subject(
-    "what Kueue's objects name",
+    "references of Kueue objects",
     kubernetes("kueue.x-k8s.io:LocalQueue", "kueue.x-k8s.io:ClusterQueue", "kueue.x-k8s.io:Cohort"),
     _references,
 )
@@ -72,11 +72,11 @@ _KINDS: Final = {"ClusterQueue": CLUSTER_QUEUES, "Cohort": COHORTS, "ResourceFla
 
 
 class ReferenceSettings(Settings):
-    """Kueue's objects that are made elsewhere, as patterns; a kind of which the stack makes none is not judged."""
+    """Kueue objects created outside this stack; kinds that the stack does not contain are not checked."""
 
-    queues: list[str] = Field([], description="ClusterQueues made elsewhere, as patterns.")
-    cohorts: list[str] = Field([], description="Cohorts made elsewhere, as patterns.")
-    flavors: list[str] = Field([], description="ResourceFlavors made elsewhere, as patterns.")
+    queues: list[str] = Field([], description="ClusterQueues created outside this stack, as patterns.")
+    cohorts: list[str] = Field([], description="Cohorts created outside this stack, as patterns.")
+    flavors: list[str] = Field([], description="ResourceFlavors created outside this stack, as patterns.")
 
 
 def _named(reference: Reference, settings: ReferenceSettings, stack: Stack) -> Iterator[str]:
@@ -84,19 +84,22 @@ def _named(reference: Reference, settings: ReferenceSettings, stack: Stack) -> I
     elsewhere = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
     if wanted and missing(stack, _KINDS[reference.to], (name, wanted), elsewhere[reference.to]):
         path = ".".join((*reference.holder.path, reference.key))
-        yield f"{path} names {reference.to} {wanted}, which nothing makes; mend the name or make it"
+        yield (
+            f"{path} references {reference.to} {wanted}, which does not exist in this stack; correct the name or"
+            " create it"
+        )
 
 
 NAMED: Final = Rule(
     name="queue-references",
-    says="Queues name cluster queues, cohorts and flavors that exist.",
-    why="Kueue takes the name in silence, and nothing in such a queue is ever admitted.",
-    mend="Mend the name, make the object, or list it in the settings if it is made elsewhere.",
+    title="Queues must reference ClusterQueues, Cohorts and ResourceFlavors that exist.",
+    rationale="Kueue accepts an unknown name without an error, but never admits workloads of such a queue.",
+    fix="Correct the name, create the object, or list it in the settings if it is created elsewhere.",
     link=f"{_KUEUE}/local_queue/",
     severity=Severity.HIGH,
     level=MUST,
     on=REFERENCES,
-    judge=_named,
+    check=_named,
     settings=ReferenceSettings,
     whole=True,
 )
@@ -113,19 +116,19 @@ def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
         with elsewhere(found):
             parent = cohort_of(found)
     if parent and parent == way[0]:
-        yield f"is above itself: {' → '.join([*way, parent])}; take one parentName out"
+        yield f"cohort cycle: {' → '.join([*way, parent])}; remove one parentName"
 
 
 TREE: Final = Rule(
     name="cohorts-are-a-tree",
-    says="No cohort is above itself.",
-    why="Kueue takes a cycle of cohorts in silence and admits nothing in any of them.",
-    mend="Take `parentName` out of the one that is to be the root.",
+    title="Cohorts must not form a cycle.",
+    rationale="Kueue accepts a cycle of cohorts without an error, but admits nothing in any of them.",
+    fix="Remove `parentName` from the cohort that should be the root.",
     link=f"{_KUEUE}/cohort/",
     severity=Severity.HIGH,
     level=MUST,
     on=COHORTS,
-    judge=_tree,
+    check=_tree,
     settings=Gpus,
     whole=True,
 )
@@ -146,8 +149,10 @@ class LocalSettings(Tenants):
 
     queues: list[str] = Field(
         [],
-        description="LocalQueues made elsewhere, `namespace/name`, as patterns. With none here and none in the stack,"
-        " no name is judged.",
+        description=(
+            "LocalQueues created outside this stack, `namespace/name`, as patterns. If this list is empty and the"
+            " stack has none, names are not checked."
+        ),
     )
 
 
@@ -162,21 +167,21 @@ def _queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> 
     for wanted in sorted(names):
         if missing(stack, LOCAL_QUEUES, (_full_name, f"{where}/{wanted}"), settings.queues):
             yield (
-                f"names queue {wanted}, and namespace {where} has no LocalQueue of that name; mend {QUEUE_NAME} or"
-                " make it"
+                f"references queue {wanted}, but namespace {where} has no LocalQueue with that name; correct"
+                f" {QUEUE_NAME} or create the LocalQueue"
             )
 
 
 QUEUE_EXISTS: Final = Rule(
     name="queue-exists",
-    says="The queue that a workload names is in its namespace.",
-    why="Kueue holds the work for ever, and says so only in the Workload's status.",
-    mend=f"Mend the label `{QUEUE_NAME}`, or make the LocalQueue in that namespace.",
+    title="The queue that a workload names must exist in its namespace.",
+    rationale="Otherwise the workload stays pending, and only the Workload's status shows why.",
+    fix=f"Correct the label `{QUEUE_NAME}`, or create the LocalQueue in that namespace.",
     link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
     severity=Severity.HIGH,
     level=MUST,
     on=QUEUED,
-    judge=_queue_exists,
+    check=_queue_exists,
     settings=LocalSettings,
     whole=True,
 )
@@ -201,21 +206,21 @@ def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     for resource in pod.gpus(settings):
         if resource not in covered:
             yield (
-                f"asks for {resource}, which ClusterQueue {target} does not cover; add it to coveredResources with a"
-                " quota, or name another queue"
+                f"requests {resource}, which ClusterQueue {target} does not cover; add it to coveredResources with"
+                " a quota, or use another queue"
             )
 
 
 COVERED: Final = Rule(
     name="queue-covers-gpus",
-    says="The queue of a workload covers the GPUs that the workload asks for.",
-    why="Kueue never admits work that asks for a resource of which its queue has no quota.",
-    mend="Add the resource to the ClusterQueue's `coveredResources` and to each of its flavors.",
+    title="A workload's queue must cover the GPUs that the workload requests.",
+    rationale="Kueue never admits a workload that requests a resource without quota in its queue.",
+    fix="Add the resource to the ClusterQueue's `coveredResources` and to each of its flavors.",
     link=f"{_KUEUE}/cluster_queue/#resource-groups",
     severity=Severity.HIGH,
     level=MUST,
     on=PODS,
-    judge=_covered,
+    check=_covered,
     settings=TenantGpus,
     whole=True,
 )

@@ -31,19 +31,19 @@ def _requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
     for line in quota.props.entries("spec", "hard"):
         resource = line.removeprefix("limits.")
         if not line.startswith("requests.") and _extended(resource):
-            yield f"{line} is never counted; write requests.{resource}"
+            yield f"{line} is not counted; use requests.{resource}"
 
 
 PREFIX: Final = Rule(
     name="quota-requests-prefix",
-    says="A quota names GPUs and other extended resources with the prefix `requests.` only.",
-    why="The API server takes any other line in silence and never counts it: the namespace has no bound at all.",
-    mend="Write `requests.nvidia.com/gpu`.",
+    title="A ResourceQuota must name GPUs and other extended resources with the prefix `requests.` only.",
+    rationale="The API server accepts any other key but never counts it: the namespace is then unlimited.",
+    fix="Set `requests.nvidia.com/gpu`.",
     link=_QUOTAS,
     severity=Severity.HIGH,
     level=MUST,
     on=QUOTAS,
-    judge=_requests_prefix,
+    check=_requests_prefix,
     settings=Tenants,
 )
 
@@ -67,25 +67,25 @@ def _scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
     for scope in sorted({scope for scope, _, _ in scopes(quota)}):
         wrong = [line for line in lines if not _counts(scope, line)]
         if wrong:
-            holds = {"BestEffort": "pods", "VolumeAttributesClass": "claims and storage"}.get(
+            counted = {"BestEffort": "pods", "VolumeAttributesClass": "claims and storage"}.get(
                 scope, "pods, cpu, memory and requests of GPUs"
             )
             yield (
-                f"scope {scope} counts {holds}, not {', '.join(wrong)}; write {'it' if len(wrong) == 1 else 'them'} in"
-                " a quota of its own"
+                f"scope {scope} counts {counted}, not {', '.join(wrong)}; move {'it' if len(wrong) == 1 else 'them'}"
+                " to a separate quota"
             )
 
 
 SCOPES: Final = Rule(
     name="quota-scopes",
-    says="A quota with a scope counts only what that scope can count.",
-    why="The API server refuses services or storage under such a scope, and never counts `count/…` lines.",
-    mend="Keep pods, cpu, memory and `requests.` of GPUs in it, and write the rest in a second quota without a scope.",
+    title="A ResourceQuota with a scope must limit only what that scope counts.",
+    rationale="The API server rejects services or storage with such a scope, and never counts `count/…` keys.",
+    fix="Keep pods, CPU, memory and `requests.` of GPUs in it, and move the rest to a second quota without a scope.",
     link=f"{_QUOTAS}#quota-scopes",
     severity=Severity.HIGH,
     level=MUST,
     on=QUOTAS,
-    judge=_scopes,
+    check=_scopes,
     settings=Tenants,
 )
 
@@ -96,19 +96,22 @@ def _scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> It
     for scope, _, view in scopes(quota):
         for each in view.items("values") if scope == "PriorityClass" and isinstance(view.value, dict) else ():
             if no_class(each.text(), settings, stack):
-                yield f"its scope names PriorityClass {each.text()}, which nothing makes; mend the name or make it"
+                yield (
+                    f"scope references PriorityClass {each.text()}, which does not exist in this stack; correct the"
+                    " name or create it"
+                )
 
 
 SCOPE_CLASSES: Final = Rule(
     name="quota-scope-classes",
-    says="The priority classes that a quota's scope names exist.",
-    why="A quota for a class that is not there counts nothing, and nobody is told.",
-    mend="Mend the name, make the PriorityClass, or list it under `classes` if it is made elsewhere.",
+    title="The priority classes in a quota's scope must exist.",
+    rationale="A quota for an unknown class counts nothing, without an error.",
+    fix="Correct the name, create the PriorityClass, or list it under `classes` if it is created elsewhere.",
     link=_QUOTAS,
     severity=Severity.MEDIUM,
     level=MUST,
     on=QUOTAS,
-    judge=_scope_classes,
+    check=_scope_classes,
     settings=ClassSettings,
     whole=True,
 )
@@ -128,7 +131,10 @@ def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
         for resource in sorted(names):
             given = {side: item.number(side, resource) for side in sides}
             if given["min"]:
-                yield f"a minimum of {shown(given['min'])} {resource} refuses every {kind} without one; take it out"
+                yield (
+                    f"a minimum of {shown(given['min'])} {resource} rejects every {kind} that requests none; remove"
+                    " the minimum"
+                )
             gives = [f"{side} {shown(count)}" for side, count in given.items() if "default" in side and count]
             bound = "max" if given["max"] is not None else "min"
             defaults = [item] if kind == "Container" else containers
@@ -137,29 +143,29 @@ def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
                 for each in defaults
             )
             if gives:
-                yield f"{' and '.join(gives)} of {resource} is given to containers that asked for none; write 0"
+                yield f"{' and '.join(gives)} of {resource} applies to containers that request none; set 0"
             elif kind == "Container" and not zero:
                 yield (
-                    f"its {bound} of {resource} is given to containers that asked for none; add default and"
+                    f"{bound} of {resource} is the default for containers that request none; add default and"
                     f" defaultRequest {{{resource}: 0}}"
                 )
             elif not zero:
                 yield (
-                    f"its {bound} of {resource} refuses pods that ask for none; add a Container item with default and"
+                    f"{bound} of {resource} rejects pods that request none; add a Container item with default and"
                     f" defaultRequest {{{resource}: 0}}"
                 )
 
 
 LIMIT_RANGE: Final = Rule(
     name="limit-range-gpus",
-    says="A LimitRange that bounds GPUs gives none to containers that asked for none.",
-    why="A `max` alone becomes the default: with a `max` of 8 every CPU pod gets 8 GPUs.",
-    mend="Add `default` and `defaultRequest` of 0 for that resource, and no `min`.",
+    title="A LimitRange that limits GPUs must set the default to 0.",
+    rationale="A `max` alone becomes the default: with a `max` of 8, every CPU pod gets 8 GPUs.",
+    fix="Add `default` and `defaultRequest` of 0 for that resource, and remove `min`.",
     link=_LIMITS,
     severity=Severity.HIGH,
     level=MUST,
     on=LIMIT_RANGES,
-    judge=_limit_range,
+    check=_limit_range,
     settings=TenantGpus,
 )
 
@@ -189,19 +195,22 @@ def _defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]
         if stack.first(LIMIT_RANGES, gives, (namespace, where)) is None:
             lacking.append(f"{'default' if side == 'limits' else 'defaultRequest'}.{resource}")
     if lacking:
-        yield (f"it demands {', '.join(wanted)}, and no LimitRange in {where} has {', '.join(lacking)}; write one")
+        yield (f"requires {', '.join(wanted)}, but no LimitRange in {where} sets {', '.join(lacking)}; add one")
 
 
 DEFAULTS: Final = Rule(
     name="quota-defaults",
-    says="Where a quota counts cpu and memory, a LimitRange gives both to containers that name none.",
-    why="The API server refuses such pods, and a Deployment or a Job then has none and says so only in its events.",
-    mend="Write a LimitRange with `default` and `defaultRequest` for cpu and memory.",
+    title="If a quota counts CPU and memory, a LimitRange must set their defaults.",
+    rationale=(
+        "Otherwise the API server rejects pods without values; their Deployment or Job has no pods, and only its"
+        " events show why."
+    ),
+    fix="Add a LimitRange with `default` and `defaultRequest` for cpu and memory.",
     link=_LIMITS,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=QUOTAS,
-    judge=_defaults,
+    check=_defaults,
     settings=Tenants,
     whole=True,
 )
@@ -212,7 +221,10 @@ class QueueQuota(TenantGpus):
 
     shared: list[str] = Field(
         [],
-        description="Namespaces, as patterns, whose quota may be below what their queue admits, since they share it.",
+        description=(
+            "Namespaces, as patterns, whose quota may be lower than what their queue admits, because they share the"
+            " queue."
+        ),
     )
 
 
@@ -254,8 +266,8 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
                 admits = _admits(queue, resource)
             if admits is None:
                 yield (
-                    f"{line} is {shown(hard)}, and ClusterQueue {name(queue)} borrows {resource} without bound; write a"
-                    " borrowingLimit in each of its flavors"
+                    f"{line} is {shown(hard)}, but ClusterQueue {name(queue)} can borrow {resource} without a"
+                    " limit; set borrowingLimit in each of its flavors"
                 )
                 break
             total += admits
@@ -263,13 +275,13 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
         else:
             if total > hard:
                 yield (
-                    f"{line} is {shown(hard)}, and ClusterQueue {', '.join(names)} admits {shown(total)}; raise the"
-                    " quota, or lower nominalQuota and borrowingLimit"
+                    f"{line} is {shown(hard)}, but ClusterQueue {', '.join(names)} admits up to {shown(total)};"
+                    " raise the quota, or lower nominalQuota and borrowingLimit"
                 )
 
 
 def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
-    """The ClusterQueues of LocalQueues, each once; those that are made elsewhere are left out."""
+    """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
     found: dict[str, Resource] = {}
     for each in local:
         with elsewhere(each):
@@ -282,14 +294,14 @@ def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
 
 NOT_BELOW: Final = Rule(
     name="quota-not-below-queue",
-    says="A namespace's GPU quota is not below what its queues admit.",
-    why="Kueue admits the work and charges the queue for it, and the API server refuses its pods for ever.",
-    mend="Raise the quota to nominalQuota and borrowingLimit together, over all flavors and queues of the namespace.",
+    title="A namespace's GPU quota must not be lower than what its queues admit.",
+    rationale="Otherwise Kueue admits the workload and charges the queue, but the API server rejects its pods.",
+    fix="Raise the quota to the sum of nominalQuota and borrowingLimit over all flavors and queues of the namespace.",
     link="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/",
     severity=Severity.HIGH,
     level=ADVICE,
     on=QUOTAS,
-    judge=_not_below,
+    check=_not_below,
     settings=QueueQuota,
     whole=True,
 )

@@ -11,7 +11,7 @@ from workload_rules.pods import PODS, namespace
 SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaSet", "argoproj.io:Rollout"})
 """Kinds with `spec.replicas` and one pod template, whose pods run as long as they do."""
 WORKLOADS: Final = Subject("workloads", kubernetes(*SCALED), lambda resource: (resource,))
-SERVERS: Final = Subject("pods of workloads", kubernetes(*SCALED), lambda resource: resource.parts(PODS))
+SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*SCALED), lambda resource: resource.parts(PODS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class Autoscaler:
 
     @property
     def target(self) -> tuple[str, str]:
-        """API group (empty where none is said) and kind of what it scales."""
+        """API group (empty if it is not set) and kind of what it scales."""
         target = self.resource.props.at("spec", "scaleTargetRef")
         version = target.text("apiVersion", default="apps/v1" if self._keda else "")
         group = version.split("/", 1)[0] if "/" in version else ""
@@ -53,7 +53,7 @@ class Autoscaler:
 
     @property
     def minimum(self) -> Decimal:
-        """The fewest pods; where it says none, 1, and 0 with KEDA."""
+        """The fewest pods; if it is not set, 1, and 0 with KEDA."""
         found = self.resource.props.number("spec", "minReplicaCount" if self._keda else "minReplicas")
         return Decimal(0 if self._keda else 1) if found is None else found
 

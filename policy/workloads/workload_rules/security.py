@@ -31,63 +31,69 @@ class Privileges(Tenants):
             "SETUID",
             "SYS_CHROOT",
         ],
-        description="Capabilities that a container may add, by default those of the Pod Security level baseline.",
+        description="Capabilities that a container may add. Default: those of the Pod Security level baseline.",
     )
 
 
 def _privileged(container: Container, settings: Privileges) -> Iterator[str]:
     context = container.view.at("securityContext")
     if context.flag("privileged"):
-        yield "is privileged; take securityContext.privileged out"
+        yield "is privileged; remove securityContext.privileged"
     added = [each.upper().removeprefix("CAP_") for each in context.texts("capabilities", "add")]
     beyond = sorted(set(added) - set(settings.capabilities))
     if beyond:
-        yield f"adds {', '.join(beyond)}; take out what is not needed, or allow it in the rule's settings"
+        yield (
+            f"adds capabilities {', '.join(beyond)}; remove those that are not needed, or allow them in the rule's"
+            " settings"
+        )
     if context.flag("windowsOptions", "hostProcess"):
-        yield "is a process of its Windows host; take securityContext.windowsOptions.hostProcess out"
+        yield "is a Windows HostProcess container; remove securityContext.windowsOptions.hostProcess"
     if context.text("procMount", default="Default") != "Default":
-        yield f"sees all of /proc ({context.text('procMount')}); take securityContext.procMount out"
+        yield f"has an unmasked /proc (procMount {context.text('procMount')}); remove securityContext.procMount"
 
 
 PRIVILEGED: Final = Rule(
     name="no-privileged",
-    says="No container is privileged, nor adds capabilities that give it the node.",
-    why="A privileged container sees all of the node's GPUs and whatever other teams run there.",
-    mend="Take the privilege out; GPUs need none.",
+    title="Containers must not be privileged, or add capabilities that give access to the node.",
+    rationale="A privileged container can access all GPUs of the node, and all workloads of other teams there.",
+    fix="Remove the privilege; GPUs do not require it.",
     link=_STANDARDS,
     severity=Severity.CRITICAL,
     level=MUST,
     on=CONTAINERS,
-    judge=lambda container, settings: settings.of_tenant(container.pod.resource, _privileged(container, settings)),
+    check=lambda container, settings: settings.of_tenant(container.pod.resource, _privileged(container, settings)),
     settings=Privileges,
 )
 
 
 class EscalationSettings(Tenants):
-    """What a container says of gaining privileges."""
+    """Requirements for privilege escalation."""
 
     said: bool = Field(
         default=False,
-        description="Whether each container must say that it gains none, as the Pod Security level restricted wants.",
+        description=(
+            "Whether each container must disallow privilege escalation explicitly, as the Pod Security level"
+            " restricted requires."
+        ),
     )
 
 
 def _escalates(container: Container, settings: EscalationSettings) -> Iterator[str]:
     may = container.view.flag("securityContext", "allowPrivilegeEscalation", default=settings.said)
     if may and container.within != "trainer":
-        yield "may gain privileges; write securityContext.allowPrivilegeEscalation: false"
+        yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 
 
 ESCALATION: Final = Rule(
     name="no-privilege-escalation",
-    says="No container gains privileges while it runs.",
-    why="A program of its image that runs as root for everybody gives root's rights to whoever is in the container.",
-    mend="Write `allowPrivilegeEscalation: false` in the container's securityContext.",
+    title="Containers must not allow privilege escalation.",
+    rationale="A setuid-root program in the image gives root privileges to any process in the container.",
+    fix="Set `allowPrivilegeEscalation: false` in the container's securityContext.",
     link=_STANDARDS,
     severity=Severity.LOW,
     level=ADVICE,
     on=CONTAINERS,
-    judge=lambda container, settings: settings.of_tenant(container.pod.resource, _escalates(container, settings)),
+    check=lambda container, settings: settings.of_tenant(container.pod.resource, _escalates(container, settings)),
     settings=EscalationSettings,
 )
 
@@ -95,27 +101,28 @@ ESCALATION: Final = Rule(
 class HostNamespaces(Tenants):
     """Which of the node's namespaces pods may be in."""
 
-    allowed: list[str] = Field(
-        [], description="Namespaces of the node that pods may share: hostPID, hostIPC, hostNetwork."
-    )
+    allowed: list[str] = Field([], description="Host namespaces that pods may use: hostPID, hostIPC, hostNetwork.")
 
 
 def _host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
     for each in ("hostPID", "hostIPC", "hostNetwork"):
         if each not in settings.allowed and pod.spec.flag(each):
-            yield f"has {each}; take it out"
+            yield f"sets {each}; remove it"
 
 
 HOST_NAMESPACES: Final = Rule(
     name="no-host-namespaces",
-    says="No pod shares its node's processes, memory or network.",
-    why="It could read what pods of other teams on the node do, and no NetworkPolicy binds it.",
-    mend="Take `hostPID`, `hostIPC` and `hostNetwork` out; for a fabric of its own network, allow hostNetwork.",
+    title="Pods must not use the process, IPC or network namespaces of the host.",
+    rationale="Such a pod can observe pods of other teams on the node, and NetworkPolicies do not apply to it.",
+    fix=(
+        "Remove `hostPID`, `hostIPC` and `hostNetwork`; if a GPU fabric has its own network, allow hostNetwork in"
+        " the settings."
+    ),
     link=_STANDARDS,
     severity=Severity.HIGH,
     level=MUST,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _host_namespaces(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _host_namespaces(pod, settings)),
     settings=HostNamespaces,
 )
 
@@ -125,8 +132,10 @@ class HostPaths(Tenants):
 
     allowed: list[str] = Field(
         [],
-        description="Paths on nodes that pods may mount, as patterns in which `*` stands for `/` too: `/mnt/disks/*`,"
-        " or what a cloud's fabric between GPUs needs, as GKE's `/home/kubernetes/bin/nvidia/*`.",
+        description=(
+            "Host paths that pods may mount, as patterns in which `*` also matches `/`: `/mnt/disks/*`, or what a"
+            " cloud's GPU fabric needs, such as GKE's `/home/kubernetes/bin/nvidia/*`."
+        ),
     )
 
 
@@ -136,39 +145,44 @@ def _host_paths(pod: Pod, settings: HostPaths) -> Iterator[str]:
             continue
         path = volume.text("hostPath", "path")
         if ".." in path.split("/") or not like(path, settings.allowed):
-            yield f"volume {volume.text('name')} is {path} of the node; use a claim, an emptyDir or an ephemeral volume"
+            yield (
+                f"volume {volume.text('name')} mounts the host path {path}; use a PersistentVolumeClaim, an"
+                " emptyDir or an ephemeral volume"
+            )
 
 
 HOST_PATHS: Final = Rule(
     name="no-host-paths",
-    says="No pod mounts a folder or a device of its node.",
-    why="Through the node's files a pod reads other teams' data and takes the node; through /dev/nvidia* it has GPUs"
-    " that nobody counts.",
-    mend="Use a PersistentVolumeClaim, an emptyDir or a generic ephemeral volume instead.",
+    title="Pods must not mount directories or devices of the host.",
+    rationale=(
+        "Through host paths, a pod can read other teams' data and take over the node; through /dev/nvidia*, it uses"
+        " GPUs that are not counted."
+    ),
+    fix="Use a PersistentVolumeClaim, an emptyDir or a generic ephemeral volume instead.",
     link="https://kubernetes.io/docs/concepts/storage/volumes/#hostpath",
     severity=Severity.CRITICAL,
     level=MUST,
     on=PODS,
-    judge=lambda pod, settings: settings.of_tenant(pod.resource, _host_paths(pod, settings)),
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _host_paths(pod, settings)),
     settings=HostPaths,
 )
 
 
 def _block_devices(container: Container) -> Iterator[str]:
     for device in container.view.items("volumeDevices"):
-        yield f"has {device.text('devicePath')} as a raw device; mount the claim as a file system"
+        yield f"uses {device.text('devicePath')} as a raw block device; mount the claim as a file system"
 
 
 BLOCK_DEVICES: Final = Rule(
     name="no-block-devices",
-    says="No container has a raw block device.",
-    why="What reads and writes blocks goes past the rights on files, and past a volume's snapshots and scans.",
-    mend="Write the claim under `volumeMounts`, with volumeMode Filesystem.",
+    title="Containers must not use raw block devices.",
+    rationale="Raw block access bypasses file permissions, and a volume's snapshots and scans.",
+    fix="Set the claim under `volumeMounts`, with volumeMode Filesystem.",
     link="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CONTAINERS,
-    judge=lambda container, settings: settings.of_tenant(container.pod.resource, _block_devices(container)),
+    check=lambda container, settings: settings.of_tenant(container.pod.resource, _block_devices(container)),
     settings=Tenants,
 )
 

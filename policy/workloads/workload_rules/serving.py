@@ -26,38 +26,38 @@ def _asks(container: Container, settings: TenantGpus) -> bool:
 
 def _ready(container: Container, settings: TenantGpus) -> Iterator[str]:
     if _probed(container, settings) and not container.view.has("readinessProbe"):
-        yield "serves with GPUs and has no readinessProbe; write one that asks whether the model is loaded"
+        yield "serves with GPUs and has no readinessProbe; add one that checks whether the model is loaded"
 
 
 READY: Final = Rule(
     name="serving-readiness",
-    says="A server's container with GPUs has a readiness probe.",
-    why="Requests reach a pod that is still loading its model, and a rollout goes on as if it served.",
-    mend="Write `readinessProbe`, against a path that answers once the model is loaded.",
+    title="A serving container with GPUs must have a readiness probe.",
+    rationale="Otherwise requests reach pods that are still loading the model, and a rollout continues too early.",
+    fix="Add `readinessProbe` on a path that responds once the model is loaded.",
     link=_PROBES,
     severity=Severity.HIGH,
     level=MUST,
     on=CONTAINERS,
-    judge=_ready,
+    check=_ready,
     settings=TenantGpus,
 )
 
 
 def _alive(container: Container, settings: TenantGpus) -> Iterator[str]:
     if _probed(container, settings) and not container.view.has("livenessProbe"):
-        yield "serves with GPUs and has no livenessProbe; write one, with a startupProbe for the time of loading"
+        yield "serves with GPUs and has no livenessProbe; add one, with a startupProbe for the model loading time"
 
 
 ALIVE: Final = Rule(
     name="serving-liveness",
-    says="A server's container with GPUs has a liveness probe.",
-    why="A server that hangs keeps its GPUs and answers nobody.",
-    mend="Write `livenessProbe`, and a `startupProbe` that covers the time of loading.",
+    title="A serving container with GPUs must have a liveness probe.",
+    rationale="A server that hangs keeps its GPUs and does not respond.",
+    fix="Add `livenessProbe`, and a `startupProbe` that covers the model loading time.",
     link=_PROBES,
     severity=Severity.LOW,
     level=ADVICE,
     on=CONTAINERS,
-    judge=_alive,
+    check=_alive,
     settings=TenantGpus,
 )
 
@@ -65,29 +65,34 @@ ALIVE: Final = Rule(
 class ScaleSettings(Tenants):
     """Bounds for autoscalers."""
 
-    most: int = Field(100, ge=1, description="The highest maximum of pods.")
-    least: int = Field(0, ge=0, description="The lowest minimum of pods; 2 in production.")
+    most: int = Field(100, ge=1, description="Upper bound for the maximum replicas of an autoscaler.")
+    least: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")
 
 
 def _bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
     if not settings.tenant(autoscaler.namespace):
         return
     if autoscaler.maximum > settings.most:
-        yield f"may make {shown(autoscaler.maximum)} pods, and {settings.most} is the most; lower its maximum"
+        yield (
+            f"maximum of {shown(autoscaler.maximum)} pods exceeds the upper bound ({settings.most}); lower its maximum"
+        )
     if autoscaler.minimum < settings.least:
-        yield f"may leave {shown(autoscaler.minimum)} pods, and {settings.least} is the least; raise its minimum"
+        yield (
+            f"minimum of {shown(autoscaler.minimum)} pods is below the lower bound ({settings.least}); raise its"
+            " minimum"
+        )
 
 
 SCALE: Final = Rule(
     name="autoscaler-bounded",
-    says="An autoscaler's minimum and maximum are within the organisation's bounds.",
-    why="A wrong metric can take every GPU that the quota allows, or leave one pod whose end is the service's.",
-    mend="Lower maxReplicas (maxReplicaCount), raise minReplicas (minReplicaCount).",
+    title="An autoscaler's minimum and maximum must be within the organisation's bounds.",
+    rationale="A wrong metric can use every GPU that the quota allows, or leave a single pod without redundancy.",
+    fix="Lower maxReplicas (maxReplicaCount), or raise minReplicas (minReplicaCount).",
     link=_HPA,
     severity=Severity.MEDIUM,
     level=MUST,
     on=AUTOSCALERS,
-    judge=_bounded,
+    check=_bounded,
     settings=ScaleSettings,
 )
 
@@ -96,7 +101,10 @@ class TargetSettings(Tenants):
     """Workloads beside those of the stack."""
 
     workloads: list[str] = Field(
-        [], description="Workloads made elsewhere, `namespace/name`, as patterns, that an autoscaler may name."
+        [],
+        description=(
+            "Workloads created outside this stack that an autoscaler may reference, `namespace/name`, as patterns."
+        ),
     )
 
 
@@ -111,19 +119,19 @@ def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> I
     here = (namespace, where)
     beside = stack.first(WORKLOADS, lambda each: each.kind == kind, here)
     if beside is not None and stack.first(WORKLOADS, autoscaler.scales, here) is None:
-        yield f"scales {kind} {wanted}, which nothing in namespace {where} makes; mend scaleTargetRef"
+        yield f"references {kind} {wanted}, which does not exist in namespace {where}; correct scaleTargetRef"
 
 
 TARGET: Final = Rule(
     name="autoscaler-target",
-    says="What an autoscaler scales exists.",
-    why="The API server takes it in silence, and the servers stay at the number that they began with.",
-    mend="Mend `scaleTargetRef`, or list the workload under `workloads` if it is made elsewhere.",
+    title="The target of an autoscaler must exist.",
+    rationale="The API server accepts an unknown target without an error, and the number of replicas never changes.",
+    fix="Correct `scaleTargetRef`, or list the workload under `workloads` if it is created elsewhere.",
     link=_HPA,
     severity=Severity.HIGH,
     level=MUST,
     on=AUTOSCALERS,
-    judge=_target,
+    check=_target,
     settings=TargetSettings,
     whole=True,
 )
@@ -135,19 +143,19 @@ def _one(workload: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
     found = autoscalers_of(workload, stack)
     if len(found) > 1:
         names = " and ".join(sorted(each.place for each in found))
-        yield f"is scaled by {names}; keep one (KEDA makes its own HorizontalPodAutoscaler)"
+        yield f"is scaled by {names}; keep one (KEDA creates its own HorizontalPodAutoscaler)"
 
 
 ONE: Final = Rule(
     name="one-autoscaler",
-    says="A workload has one autoscaler.",
-    why="Two set the number of its pods against each other, up and down without end.",
-    mend="Keep one; with KEDA, the ScaledObject and no HorizontalPodAutoscaler.",
+    title="A workload must have at most one autoscaler.",
+    rationale="Two autoscalers overwrite each other's replica count repeatedly.",
+    fix="Keep one; with KEDA, keep the ScaledObject and remove the HorizontalPodAutoscaler.",
     link=_HPA,
     severity=Severity.HIGH,
     level=MUST,
     on=WORKLOADS,
-    judge=_one,
+    check=_one,
     settings=Tenants,
     whole=True,
 )
@@ -158,8 +166,10 @@ class ReplicaSettings(Tenants):
 
     autoscaled: list[str] = Field(
         [],
-        description="Workloads, `namespace/name`, as patterns, that an autoscaler scales: the remedy takes `replicas`"
-        " out of these, and of these alone.",
+        description=(
+            "Workloads that an autoscaler scales, `namespace/name`, as patterns. The remedy removes `replicas` from"
+            " these workloads only."
+        ),
     )
 
 
@@ -171,7 +181,7 @@ def _by_program(workload: Resource) -> bool:
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 
     Raises:
-        CannotTellError: the object was not applied by the server's side, so nobody kept who wrote it.
+        CannotTellError: the object was not applied server-side, so the field owner is unknown.
     """
     if not workload.props.has("spec", "replicas"):
         return False
@@ -183,7 +193,7 @@ def _by_program(workload: Resource) -> bool:
         return True
     if any(each.text("operation") == "Apply" for each in managers) or any(each.has("subresource") for each in owners):
         return False
-    raise CannotTellError(("spec", "replicas"), "may be the program's or the API server's own")
+    raise CannotTellError(("spec", "replicas"), "may be set by the program or by the API server")
 
 
 def _left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> Iterator[str]:
@@ -193,9 +203,9 @@ def _left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> It
     if any(each in {"spec.replicas", "spec", "*"} for each in workload.ignored):
         return
     found = autoscalers_of(workload, stack)
-    by = found[0].place if found else "an autoscaler made elsewhere"
+    by = found[0].place if found else "an autoscaler outside this stack"
     if (found or like(f"{where}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
-        yield f"has replicas, which {by} sets too; take spec.replicas out"
+        yield f"sets replicas, which {by} also sets; remove spec.replicas"
 
 
 def _json_map(value: object) -> dict[str, Any]:
@@ -216,14 +226,14 @@ def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
 
 LEFT_OUT: Final = Rule(
     name="replicas-left-out",
-    says="A workload with an autoscaler says no number of replicas.",
-    why="Each deployment sets the number back, in the middle of whatever load there is.",
-    mend="Take `spec.replicas` out; the autoscaler's minimum holds instead.",
+    title="A workload with an autoscaler must not set replicas.",
+    rationale="Each deployment resets the number of replicas, regardless of the load.",
+    fix="Remove `spec.replicas`; the autoscaler's minimum applies instead.",
     link=f"{_HPA}#migrating-deployments-and-statefulsets-to-horizontal-autoscaling",
     severity=Severity.MEDIUM,
     level=MUST,
     on=WORKLOADS,
-    judge=_left_out,
+    check=_left_out,
     settings=ReplicaSettings,
     whole=True,
     remedy=_drop,

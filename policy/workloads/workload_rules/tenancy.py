@@ -15,7 +15,7 @@ _QUOTA: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 NAMESPACES: Final = objects("namespaces", "core:Namespace")
-_POLICIES: Final = objects("network policies", "networking.k8s.io:NetworkPolicy")
+_POLICIES: Final = objects("NetworkPolicies", "networking.k8s.io:NetworkPolicy")
 _OWNED: Final = objects("namespaces and workloads", "core:Namespace", *PODS_IN, *BATCH)
 
 
@@ -27,7 +27,7 @@ class LevelSettings(Tenants):
     """What pods of tenants may be."""
 
     level: Literal["baseline", "restricted"] = Field(
-        "baseline", description="The least Pod Security level that a tenant's namespace enforces."
+        "baseline", description="Minimum Pod Security level that a tenant namespace must enforce."
     )
 
 
@@ -37,33 +37,38 @@ def _level(space: Resource, settings: LevelSettings) -> Iterator[str]:
     found = space.props.text("metadata", "labels", _ENFORCE)
     fine = {"restricted", settings.level}
     if not found:
-        yield f"enforces no Pod Security level; write label {_ENFORCE}: {settings.level}"
+        yield f"enforces no Pod Security level; set label {_ENFORCE}: {settings.level}"
     elif found not in fine:
-        yield f"enforces the Pod Security level {found}; write {settings.level}"
+        yield f"enforces the Pod Security level {found}; set {settings.level}"
 
 
 POD_SECURITY: Final = Rule(
     name="pod-security-level",
-    says="A tenant's namespace enforces a Pod Security level.",
-    why="Without one, whoever may create pods there may take the node, and with it every team's data on it.",
-    mend="Label the namespace; keep what needs privileges in a namespace of the system.",
+    title="A tenant namespace must enforce a Pod Security level.",
+    rationale=(
+        "Without one, anyone who can create pods in the namespace can take over the node and read every team's data"
+        " on it."
+    ),
+    fix="Label the namespace; run privileged components in a system namespace.",
     link=_STANDARDS,
     severity=Severity.HIGH,
     level=ADVICE,
     on=NAMESPACES,
-    judge=_level,
+    check=_level,
     settings=LevelSettings,
 )
 
 
 class OwnerSettings(Tenants):
-    """By which labels everything is somebody's."""
+    """Required labels for owner and cost."""
 
     labels: dict[str, list[str]] = Field(
         {"owner": ["team"], "cost-center": ["cost-centre", "costCenter"], "environment": ["env"]},
-        description="Labels, each with others that do as well.",
+        description="Required labels, each with accepted alternatives.",
     )
-    workloads: bool = Field(default=False, description="Whether workloads carry them too, and not namespaces alone.")
+    workloads: bool = Field(
+        default=False, description=("Whether workloads must have the labels too, not only namespaces.")
+    )
 
 
 def _owner(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
@@ -79,19 +84,19 @@ def _owner(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
         if not any(each in labels and labels[each].text() for each in (label, *others))
     ]
     if missing:
-        yield f"has no label {', '.join(missing)}; write whose it is"
+        yield f"missing labels: {', '.join(missing)}; add them"
 
 
 OWNER: Final = Rule(
     name="owner-labels",
-    says="A namespace says whose it is and who pays for it.",
-    why="Costs of GPUs that nobody owns are everybody's, and nobody is asked when they stand idle.",
-    mend="Write the labels for owner, cost centre and environment.",
+    title="A namespace must have labels for its owner and cost centre.",
+    rationale="GPU costs without an owner cannot be attributed, and nobody is asked about idle GPUs.",
+    fix="Add the labels for owner, cost centre and environment.",
     link="https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/",
     severity=Severity.LOW,
     level=ADVICE,
     on=_OWNED,
-    judge=_owner,
+    check=_owner,
     settings=OwnerSettings,
 )
 
@@ -99,7 +104,7 @@ OWNER: Final = Rule(
 class DenySettings(Tenants):
     """What a namespace denies unless another policy allows it."""
 
-    egress: bool = Field(default=False, description="Whether traffic out of the pods must be denied as well.")
+    egress: bool = Field(default=False, description="Whether egress from the pods must be denied as well.")
 
 
 def _denies(policy: Resource, space: str, direction: str) -> bool:
@@ -125,21 +130,21 @@ def _default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iter
     ]
     if missing:
         yield (
-            f"no NetworkPolicy denies {' and '.join(missing)} by default; make one with podSelector {{}}, policyTypes"
-            f" [{', '.join(missing)}] and no rules"
+            f"no NetworkPolicy denies {' and '.join(missing)} by default; create one with podSelector {{}},"
+            f" policyTypes [{', '.join(missing)}] and no rules"
         )
 
 
 DEFAULT_DENY: Final = Rule(
     name="default-deny",
-    says="A tenant's namespace denies traffic that no policy allows.",
-    why="Pods of every other namespace reach its model servers and its training's ports otherwise.",
-    mend="Make a NetworkPolicy that selects all pods and allows nothing, and others for what is needed.",
+    title="A tenant namespace must deny traffic by default.",
+    rationale="Otherwise pods of every other namespace can reach its model servers and its training ports.",
+    fix="Create a NetworkPolicy that selects all pods and allows nothing, and add policies for the required traffic.",
     link=f"{_NETWORK}#default-policies",
     severity=Severity.HIGH,
     level=ADVICE,
     on=NAMESPACES,
-    judge=_default_deny,
+    check=_default_deny,
     settings=DenySettings,
     whole=True,
 )
@@ -149,7 +154,7 @@ class SpaceQuota(TenantGpus):
     """Where quotas are made."""
 
     elsewhere: list[str] = Field(
-        [], description="Namespaces, as patterns, whose quotas are made by something else than the stack."
+        [], description="Namespaces, as patterns, whose quotas are created outside this stack."
     )
 
 
@@ -164,21 +169,21 @@ def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
         )
         if quota is None:
             yield (
-                f"asks for {resource}, and no ResourceQuota of namespace {pod.namespace} has {key}; make one, or list"
-                " the namespace under `elsewhere`"
+                f"requests {resource}, but no ResourceQuota of namespace {pod.namespace} has {key}; create one, or"
+                " list the namespace under `elsewhere`"
             )
 
 
 GPU_QUOTA: Final = Rule(
     name="gpu-namespace-quota",
-    says="A namespace with GPU pods has a quota of those GPUs.",
-    why="Without one, pods that name no queue may take all GPUs of the cluster.",
-    mend="Make a ResourceQuota with `requests.<resource>` in the namespace.",
+    title="A namespace with GPU pods must have a ResourceQuota for these GPUs.",
+    rationale="Without one, pods that name no queue can use all GPUs of the cluster.",
+    fix="Create a ResourceQuota with `requests.<resource>` in the namespace.",
     link=_QUOTA,
     severity=Severity.HIGH,
     level=ADVICE,
     on=ASKING,
-    judge=lambda pod, settings, stack: settings.of_tenant(pod.resource, _has_quota(pod, settings, stack)),
+    check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _has_quota(pod, settings, stack)),
     settings=SpaceQuota,
     whole=True,
 )

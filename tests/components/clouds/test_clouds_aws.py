@@ -67,7 +67,7 @@ def test_a_zone_without_a_subnet_is_refused() -> None:
 
 def test_a_subnet_of_another_region_is_refused() -> None:
     (problem,) = errors(stack(section(region="us-east-1")))
-    assert "no zone of us-east-1" in problem
+    assert "not a zone of us-east-1" in problem
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_nodes_reach_the_internet_as_the_stack_says(said: str, sent_as: str) -> 
     [
         ({"pods": "10.0.0.0/8"}, "overlap"),
         ({"services": "10.9.0.0/30"}, "tenth address"),
-        ({"allowFrom": ["0.0.0.0/0"]}, "to everyone"),
+        ({"allowFrom": ["0.0.0.0/0"]}, "to the whole internet"),
     ],
 )
 def test_networks_that_cannot_be_are_refused(words: Data, place: str) -> None:

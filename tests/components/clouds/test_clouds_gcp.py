@@ -451,7 +451,7 @@ def test_nobody_is_made_administrator_where_none_is_named() -> None:
 def test_google_groups_without_the_group_that_gke_looks_them_up_in_are_an_error() -> None:
     section = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1"}
     (error,) = errors({"cluster": {**section, "create": new(admins=["admins@example.com"])}, "pools": {}, "teams": {}})
-    assert "names Google Groups, which GKE looks up only within a security group" in error
+    assert "GKE only finds Google Groups in a security group; set securityGroup" in error
 
 
 def test_the_kubeconfig_asks_googles_helper_and_holds_no_credential() -> None:

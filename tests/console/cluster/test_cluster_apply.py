@@ -169,7 +169,10 @@ def test_what_belongs_to_others_is_refused_and_stays_as_it_is(
     with pytest.raises(ApplyError) as refused:
         apply(cluster, [[a_config_map("settings", namespace, b="ours"), a_config_map("more", namespace)]], inventory)
     assert [str(failure) for failure in refused.value.failures] == [
-        f"ConfigMap {namespace}/settings: exists and belongs to gpu-tenancy; rename ours or delete it"
+        (
+            f"ConfigMap {namespace}/settings: already exists, owned by gpu-tenancy; rename it in the stack or delete "
+            "the existing object"
+        )
     ]
     assert actions(refused.value.changes) == [("more", "created")]
     assert cluster.get("v1", "ConfigMap", "settings", namespace) == theirs
@@ -180,7 +183,7 @@ def test_what_took_the_name_of_ours_is_refused(cluster: Cluster, namespace: str,
     apply(cluster, [[account]], inventory)
     cluster.delete(Reference.of(account))
     cluster.create(account)
-    with pytest.raises(ApplyError, match="exists and belongs to somebody who left no name"):
+    with pytest.raises(ApplyError, match="already exists, owned by an unknown field manager; rename it"):
         apply(cluster, [[account]], inventory)
 
 
@@ -190,7 +193,7 @@ def test_a_field_that_another_changed_is_a_conflict_by_field_and_manager(
     settings = a_config_map("settings", namespace, a="1")
     apply(cluster, [[settings]], inventory)
     cluster.patch(Reference.of(settings), {"data": {"a": "theirs"}})
-    with pytest.raises(ApplyError, match=r'data\.a: conflict with "gpu-tenancy".*; drop the field or'):
+    with pytest.raises(ApplyError, match=r'data\.a: conflict with "gpu-tenancy".*; remove the field from the stack'):
         apply(cluster, [[settings]], inventory)
 
 
@@ -209,12 +212,12 @@ def test_all_errors_of_a_wave_are_told_and_later_waves_are_not_tried(
         )
     told = [str(one) for one in refused.value.failures]
     assert told[0] == (
-        f"Widget.nobody.example.com {namespace}/one: the API server has no kind Widget in nobody.example.com/v1"
+        f'Widget.nobody.example.com {namespace}/one: no matches for kind "Widget" in version "nobody.example.com/v1"'
     )
     assert told[1].startswith(f"Job.batch {namespace}/train: ")
     assert "paralelism" in told[1]
-    assert told[2] == "ConfigMap homeless: a ConfigMap needs a namespace"
-    assert str(refused.value).startswith("3 objects could not be brought to the wanted state:\n")
+    assert told[2] == "ConfigMap homeless: ConfigMap is namespaced; set metadata.namespace"
+    assert str(refused.value).startswith("3 objects could not be applied or deleted:\n")
     assert actions(refused.value.changes) == [("good", "created")]
     assert not cluster.exists("v1", "ConfigMap", "later", namespace)
 
@@ -234,7 +237,9 @@ def test_what_is_declared_twice_is_refused_before_anything_is_sent(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:
     twin = a_config_map("settings", namespace)
-    with pytest.raises(ApplyError, match=f"ConfigMap {namespace}/settings: is declared more than once"):
+    with pytest.raises(
+        ApplyError, match=f"ConfigMap {namespace}/settings: declared more than once; remove the duplicates"
+    ):
         apply(cluster, [[a_config_map("first", namespace), twin], [twin]], inventory)
     assert not cluster.exists("v1", "ConfigMap", "first", namespace)
     assert not inventory.exists()

@@ -60,15 +60,17 @@ def test_the_last_applied_comes_first(file: Path) -> None:
     ("content", "reason"),
     [
         ("{", "Expecting property name"),
-        ("[]", "its schema is not 1"),
-        ('{"schema": 2, "objects": []}', "its schema is not 1"),
-        ('{"schema": 1}', "an object in it is damaged"),
-        ('{"schema": 1, "objects": [{"kind": "ConfigMap"}]}', "an object in it is damaged"),
-        ('{"schema": 1, "objects": ["settings"]}', "an object in it is damaged"),
+        ("[]", "schema must be 1"),
+        ('{"schema": 2, "objects": []}', "schema must be 1"),
+        ('{"schema": 1}', "invalid entry: "),
+        ('{"schema": 1, "objects": [{"kind": "ConfigMap"}]}', "invalid entry: "),
+        ('{"schema": 1, "objects": ["settings"]}', "invalid entry: "),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_name(file: Path, content: str, reason: str) -> None:
     file.parent.mkdir()
     file.write_text(content)
-    with pytest.raises(ConsoleError, match=rf"local\.json cannot be used: .*{reason}"):
+    with pytest.raises(
+        ConsoleError, match=rf"local\.json: the inventory of applied objects cannot be used: .*{reason}"
+    ):
         Inventory.load(file)

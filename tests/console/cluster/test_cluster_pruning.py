@@ -91,7 +91,7 @@ def test_nothing_is_pruned_after_an_error(cluster: Cluster, namespace: str, inve
 def test_what_does_not_go_is_told_and_tried_again(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_tenancy.console.cluster.pruning._GONE_WITHIN", 0.2)
+    monkeypatch.setattr("gpu_tenancy.console.cluster.pruning._DELETED_WITHIN", 0.2)
     settings = a_config_map("settings", namespace)
     waves = [[a_config_map("first", namespace)], [settings]]
     apply(cluster, waves, inventory)

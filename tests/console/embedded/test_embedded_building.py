@@ -61,7 +61,7 @@ def test_a_program_is_built_with_its_progress_and_another_source_is_another_prog
     program = build(tmp_path / "cache", told.append)
     assert program == built(tmp_path / "cache")
     assert program.read_text() == "program\n"
-    assert told[0] == f"building Kubernetes {KUBERNETES}, etcd and kwok from their Go modules (once)"
+    assert told[0] == f"building Kubernetes {KUBERNETES}, etcd and kwok from Go modules (first run only)"
     assert told[-1].startswith("built in ")
     assert [file.name for file in program.parent.iterdir()] == ["controlplane"]
     (tmp_path / "module" / "main.go").write_text("package main\n")
@@ -89,7 +89,7 @@ def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
 ) -> None:
     compiler("echo undefined: x >&2", 'echo half > "$target"', "exit 1")
     with pytest.raises(
-        ConsoleError, match=r"cannot be built\. Last log lines:\nundefined: x; the whole log"
+        ConsoleError, match=r"building the control plane failed\. Last log lines:\nundefined: x; see the full log"
     ) as refused:
         build(tmp_path / "cache", quiet)
     (log,) = (tmp_path / "cache").glob("controlplane-*/*")
@@ -99,7 +99,7 @@ def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
 
 def test_a_build_that_is_ended_from_outside_says_that_it_can_be_continued(tmp_path: Path, compiler: Compiler) -> None:
     compiler("kill -TERM $$")
-    with pytest.raises(ConsoleError, match="the build was ended by signal 15; run the same command again to continue"):
+    with pytest.raises(ConsoleError, match="the build was killed by signal 15; run the same command again to continue"):
         build(tmp_path / "cache", quiet)
 
 
@@ -121,7 +121,7 @@ def test_a_module_that_cannot_be_read_is_told_in_gos_words(
 
 def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo 'a/one: write /x: no space left on device' >&2", "echo more of it >&2", "exit 1")
-    with pytest.raises(ConsoleError, match=r"the disk is full: a/one: write /x: no space left on device; free 4 GB"):
+    with pytest.raises(ConsoleError, match=r"disk full: a/one: write /x: no space left on device; free 4 GB"):
         build(tmp_path / "cache", quiet)
     compiler('echo program > "$target"')
     assert build(tmp_path / "cache", quiet).is_file()

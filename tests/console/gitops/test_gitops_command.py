@@ -38,7 +38,7 @@ def test_it_says_what_it_wrote_and_what_stays_with_pulumi(tmp_path: Path) -> Non
     first, second, *rest = said.splitlines()
     assert first.startswith("117 objects and 7 Helm releases in 24 waves: ")
     stay = stays(rendered(WITH_RELEASES))
-    assert second == f"{len(stay)} resources of the cloud stay with Pulumi:"
+    assert second == f"{len(stay)} cloud resources stay with Pulumi:"
     assert rest == [f"  {kind} {name}" for kind, name in stay]
     expected = {path.as_posix(): text for path, text in tree(WITH_RELEASES, "flux").items()}
     assert files(tmp_path) == expected.keys()
@@ -74,7 +74,7 @@ def test_a_file_of_somebody_else_in_the_way_stops_it(project: Project, tmp_path:
     (tmp_path / "kustomization.yaml").write_text("mine: true\n", encoding="utf-8")
     code, _, said = run(*words)
     assert code == 1
-    assert "kustomization.yaml: this file was not written by the preview" in said
+    assert "kustomization.yaml: file exists and was not written by tenancy" in said
     assert files(tmp_path) - {f"project/{name}" for name in files(project.folder)} == {"kustomization.yaml"}
 
 
@@ -82,7 +82,7 @@ def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Pat
     code, _, said = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"), "--for", "argocd")
     assert (code, said) == (
         1,
-        "error Argo CD must know where the tree will be; add --repo https://git.example.com/it.git\n",
+        "error --for argocd requires --repo; add --repo https://git.example.com/it.git\n",
     )
     assert not (tmp_path / "tree").exists()
 
@@ -92,7 +92,10 @@ def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Pro
     code, _, said = run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")
     assert (code, said) == (
         1,
-        f"error {out} is in no git repository, so nobody knows where the tree will be; add --path clusters/prod\n",
+        (
+            f"error {out}: path in the git repository unknown: not in a git repository; "
+            "specify it, such as --path clusters/prod\n"
+        ),
     )
 
 
@@ -117,7 +120,7 @@ def test_what_is_refused_leaves_no_file(project: Project, tmp_path: Path) -> Non
     main.write_text(main.read_text(encoding="utf-8") + added, encoding="utf-8")
     code, said, beside = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"))
     assert (code, said) == (1, "")
-    assert "Secret vision/token: stringData is secret, and a tree in git would show it" in beside
+    assert "Secret vision/token: stringData is secret and would be readable in git; remove it" in beside
     assert "S3cret" not in beside
     assert not (tmp_path / "tree").exists()
 

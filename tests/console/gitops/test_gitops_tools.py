@@ -175,4 +175,6 @@ def test_a_name_that_flux_could_not_use_as_a_label_is_refused() -> None:
     long = "a" * 60
     with pytest.raises(ConsoleError) as refused:
         flux(long, parts("local"), "here", "flux-system")
-    assert str(refused.value) == f"{long}-tenancy has 68 characters, and Flux takes 63; give the stack a shorter name"
+    assert str(refused.value) == (
+        f"Kustomization name {long}-tenancy: 68 characters exceed the maximum of 63; shorten the stack name"
+    )

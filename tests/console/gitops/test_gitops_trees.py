@@ -168,15 +168,15 @@ def test_every_stack_of_the_repository_can_be_a_tree() -> None:
 
 
 HIDDEN = (
-    "is secret, and a tree in git would show it to everyone who reads it; take it out of the stack and let an operator "
-    "in the cluster fetch it, such as External Secrets"
+    "is secret and would be readable in git; remove it from the stack and use an operator in the cluster, such as "
+    "External Secrets"
 )
-UNKNOWN = "is known only after a cloud has made it; write the value into the stack, or leave this stack to `pulumi up`"
+UNKNOWN = "is known only after deployment; set the value in the stack, or deploy the stack with `pulumi up`"
 NO_REPOSITORY = (
-    "chart keda names no repository, so nobody but this machine finds it; "
-    "name one, or an address that begins with oci://"
+    "chart keda has no repository, so other machines cannot download it; "
+    "set a repository, or use a chart with an oci:// URL"
 )
-NO_VERSION = "no version is pinned, so the tree would install whatever is newest; pin it"
+NO_VERSION = "no chart version, so each sync could install a newer one; set the version"
 
 
 @pytest.mark.parametrize(

@@ -113,9 +113,8 @@ def a_job(name: str, namespace: str, pods: int, gpus: int, **more: Any) -> Data:
 
 WAITS = (
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor cpu,"
-    " previously considered"
-    " podsets requests (0) + current podset request (8) > maximum capacity (0), insufficient unused quota for"
-    " nvidia.com/gpu in flavor a100, 8 more needed"
+    " previously considered podsets requests (0) + current podset request (8) > maximum capacity (0),"
+    " insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more needed"
 )
 
 
@@ -199,10 +198,9 @@ def test_usage_shows_each_team_flavor_by_flavor(busy: Local) -> None:
         "ml-research     l4      nvidia.com/gpu  Volcano             4       4     0         0     0          0",
     ]
     assert (
-        "total nvidia.com/gpu: 78 guaranteed, 32 used, 24 borrowed, 48 waited for;"
-        " 2 workloads wait for 48 nvidia.com/gpu"
+        "total nvidia.com/gpu: 78 guaranteed, 32 used, 24 borrowed, 48 pending; 2 workloads pending (48 nvidia.com/gpu)"
     ) in lines
-    assert "ml-research     budget  requests.nvidia.com/gpu     0    36" in lines
+    assert "ml-research     budget  requests.nvidia.com/gpu     0     36" in lines
 
 
 def test_usage_of_one_team_shows_all_of_its_quota(busy: Local) -> None:
@@ -220,31 +218,35 @@ def test_usage_as_data_has_numbers_in_base_units(busy: Local) -> None:
 def test_a_team_that_is_not_there_is_an_error_with_the_nearest(busy: Local) -> None:
     seen = busy.run("usage", "ml-reserch")
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error there is no team ml-reserch; did you mean 'ml-research'?" in seen.stderr
+    assert "error team ml-reserch not found; did you mean 'ml-research'?" in seen.stderr
 
 
 def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
     assert busy.lines("why", "ml-research/r2") == [
         "Job ml-research/r2",
         "Workload job-r2-0abcd in LocalQueue ml-research (ClusterQueue ml-research), priority 50000",
-        f"Kueue says (QuotaReserved, Pending): {WAITS}",
-        "ahead of it: 1 workload for 40 nvidia.com/gpu: ml-research/job-huge-0abcd",
-        "a100 nvidia.com/gpu 8: 8 of it missing (guaranteed 8, of which 0 are free; limit 32, used 24)",
-        "who borrows a100 nvidia.com/gpu now: ml-experiments 8",
-        "simulated, it waits: 8 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it",
+        f"Kueue condition QuotaReserved (Pending): {WAITS}",
+        "1 workload is ahead of it, requesting 40 nvidia.com/gpu: ml-research/job-huge-0abcd",
+        "a100 nvidia.com/gpu: 8 requested, 8 missing (guaranteed 8, unused 0; limit 32, used 24)",
+        "a100 nvidia.com/gpu borrowed now by: ml-experiments 8",
         (
-            "simulated, it is let in by the end of any one of these: ml-research/job-r1-0abcd,"
-            " ml-experiments/job-e1-0abcd (tried: 2 of the 2 that run in its tree)"
+            "simulation: pending: insufficient unused quota for nvidia.com/gpu in flavor"
+            " a100, 8 more needed; no workload may be preempted for it"
         ),
         (
-            "what it needs beyond its own guarantee is in use: 8 nvidia.com/gpu of a100; wait until one of these ends:"
-            " ml-research/job-r1-0abcd, ml-experiments/job-e1-0abcd, ask for less, or have the guarantee raised"
+            "simulation: admitted after the end of any one of these: ml-research/job-r1-0abcd,"
+            " ml-experiments/job-e1-0abcd (tested 2 of 2 running workloads)"
+        ),
+        (
+            "the quota it needs beyond its guarantee is in use: 8 nvidia.com/gpu of a100; wait until"
+            " one of these ends: ml-research/job-r1-0abcd, ml-experiments/job-e1-0abcd; or request less,"
+            " or raise the guarantee"
         ),
     ]
     entry = json.loads(busy.run("why", "ml-research/r2", "--json").stdout)["entry"]
     assert entry["ends"] == ["ml-research/job-r1-0abcd", "ml-experiments/job-e1-0abcd"]
     assert busy.lines("why", "huge", "-n", "ml-research")[-1].startswith(
-        "its queue can never take it: a100 nvidia.com/gpu 40: never: limit 32;"
+        "its queue can never admit it: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32;"
     )
 
 
@@ -252,10 +254,10 @@ def test_why_asks_for_a_namespace_and_names_what_is_near(busy: Local) -> None:
     seen = busy.run("why", "r2")
     assert (
         seen.exit_code,
-        "r2 is in no one namespace; say NAMESPACE/NAME, or NAME and -n NAMESPACE" in seen.stderr,
+        "r2: specify one namespace; NAMESPACE/NAME or -n NAMESPACE" in seen.stderr,
     ) == (1, True)
     lost = busy.run("why", "ml-research/r11")
-    assert "there is no Job, server or Pod r11 in namespace ml-research, or you may not read it" in lost.stderr
+    assert "ml-research/r11: object not found, or not readable by you" in lost.stderr
     assert "did you mean 'r1'? Known: huge, r1, r2" in lost.stderr
 
 
@@ -274,35 +276,31 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
     assert (seen.exit_code, [line.rstrip() for line in seen.stdout.splitlines()]) == (
         0,
         [
-            "Job new: 1 pod, together 4 nvidia.com/gpu, 1 cpu, 4Gi memory",
-            "✓ container bounds: each container is within them; nothing is filled in",
-            "✓ namespace quota: budget: requests.nvidia.com/gpu 4, 36 of 36 are free",
-            "  budget: limits.cpu 1, 128 of 128 are free",
-            "  budget: requests.cpu 1, 64 of 64 are free",
-            "  budget: limits.memory 4Gi, 512Gi of 512Gi are free",
-            "  budget: requests.memory 4Gi, 256Gi of 256Gi are free",
-            "  budget: pods 1, 50 of 50 are free",
+            "Job new: 1 pod, 4 nvidia.com/gpu, 1 cpu, 4Gi memory in total",
+            "✓ container bounds: all containers are within bounds; no defaults set",
+            "✓ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 4 requested, 36 of 36 free",
+            "  ResourceQuota budget: limits.cpu 1 requested, 128 of 128 free",
+            "  ResourceQuota budget: requests.cpu 1 requested, 64 of 64 free",
+            "  ResourceQuota budget: limits.memory 4Gi requested, 512Gi of 512Gi free",
+            "  ResourceQuota budget: requests.memory 4Gi requested, 256Gi of 256Gi free",
+            "  ResourceQuota budget: pods 1 requested, 50 of 50 free",
             (
-                "… queue ml-research: a100 nvidia.com/gpu 4: fits only when others leave 4 of theirs"
-                " (guaranteed 8, of which 0 are free; limit 32, used 24)"
+                "… queue ml-research: a100 nvidia.com/gpu: 4 requested, fits when other queues"
+                " release 4 (guaranteed 8, unused 0; limit 32, used 24)"
             ),
+            ("  2 workloads already pending (48 nvidia.com/gpu); those of higher or equal priority are admitted first"),
             (
-                "  2 workloads wait in it already, for 48 nvidia.com/gpu; those of a higher or the same priority"
-                " come first"
+                "  simulation: if submitted now, the workload would be pending: insufficient unused quota for"
+                " nvidia.com/gpu in flavor a100, 4 more needed; no workload may be preempted for it"
             ),
+            "✓ nodes: 4 suitable nodes, room for 8 such pods now and 8 when empty",
+            "✓ priority: PriorityClass ml-high (100000)",
+            "  scheduler default-scheduler",
+            "✓ API server: accepts Job new (dry run)",
+            "✓ API server: accepts a pod of Job new (dry run)",
             (
-                "  simulated, if it came now it would wait: 4 nvidia.com/gpu of a100 is missing, and whoever holds it"
-                " may not be preempted for it"
-            ),
-            "✓ nodes: 4 nodes may be used, with room for 8 such pods now, for 8 when empty",
-            "✓ priority: priority class ml-high (100000)",
-            "  placed by default-scheduler",
-            "✓ API server: takes Job new (dry run)",
-            "✓ API server: takes a pod of Job new (dry run)",
-            (
-                "Job new fits, but not now: queue ml-research: a100 nvidia.com/gpu 4: fits only when others leave 4"
-                " of theirs"
-                " (guaranteed 8, of which 0 are free; limit 32, used 24)"
+                "Job new fits, but not now: queue ml-research: a100 nvidia.com/gpu: 4 requested, fits"
+                " when other queues release 4 (guaranteed 8, unused 0; limit 32, used 24)"
             ),
         ],
     )
@@ -315,7 +313,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
     [
         (
             {"containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": resources(9)}]},
-            "✗ container bounds: container main asks for 9 nvidia.com/gpu, more than the most, 8",
+            "✗ container bounds: container main: 9 nvidia.com/gpu exceeds the LimitRange maximum (8)",
             "maximum nvidia.com/gpu usage per Container is 8, but limit is 9",
         ),
         (
@@ -328,10 +326,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
                     }
                 ]
             },
-            (
-                "✗ container bounds: container main limits cpu to 4 and requests 1: 4 times, more than the 2 that"
-                " are allowed"
-            ),
+            ("✗ container bounds: container main: cpu limit 4 is 4 times the request 1; the maximum ratio is 2"),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
         ),
         (
@@ -341,12 +336,12 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
                     for at in range(5)
                 ]
             },
-            "✗ namespace quota: budget: requests.nvidia.com/gpu 40 is more than all of its 36",
+            "✗ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 40 requested, exceeds the quota of 36",
             "exceeded quota: budget, requested: requests.nvidia.com/gpu=40",
         ),
         (
             {"priorityClassName": "ml-hihg"},
-            "✗ priority: there is no PriorityClass ml-hihg; did you mean 'ml-high'?",
+            "✗ priority: PriorityClass ml-hihg not found; did you mean 'ml-high'?",
             "no PriorityClass with name ml-hihg was found",
         ),
     ],
@@ -359,7 +354,7 @@ def test_what_a_judge_refuses_the_api_server_refuses_too(
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, pod))
     assert seen.exit_code == 2
     assert said in seen.stdout
-    (word,) = (line for line in seen.stdout.splitlines() if line.startswith("✗ API server: refuses Pod p: "))
+    (word,) = (line for line in seen.stdout.splitlines() if line.startswith("✗ API server: rejects Pod p: "))
     assert refusal in word
 
 
@@ -368,13 +363,13 @@ def test_what_only_the_api_server_knows_it_says_itself(busy: Local, tmp_path: Pa
     job["spec"]["paralelism"] = 3
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, job))
     assert seen.exit_code == 2
-    assert seen.stdout.splitlines()[-1].startswith("Job odd does not fit: API server: refuses Job odd:")
+    assert seen.stdout.splitlines()[-1].startswith("Job odd does not fit: API server: rejects Job odd:")
     assert 'unknown field "spec.paralelism"' in seen.stdout
 
 
 def test_a_name_that_is_taken_is_asked_by_another(busy: Local, tmp_path: Path) -> None:
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, a_job("r1", "ml-research", 1, 1)))
-    assert "✓ API server: takes Job r1 (dry run by another name: one of its name is there)" in seen.stdout
+    assert "✓ API server: accepts Job r1 (dry run with another name, since the name is in use)" in seen.stdout
 
 
 def test_several_documents_are_judged_each_and_as_data(busy: Local, tmp_path: Path) -> None:
@@ -445,9 +440,8 @@ def leader(busy: Local, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 HIDDEN = (
-    "ClusterQueues: guaranteed, limit, and what other teams borrow: you may not list"
-    " clusterqueues.kueue.x-k8s.io in the"
-    " whole cluster; whoever has Kueue's kueue-batch-admin-role sees it"
+    "ClusterQueues not readable (guaranteed, limit, borrowed by other teams): you may not list"
+    " clusterqueues.kueue.x-k8s.io in the whole cluster; ask a user with the role kueue-batch-admin-role"
 )
 
 
@@ -459,14 +453,13 @@ def test_a_team_leader_sees_what_is_the_teams_and_who_sees_the_rest(busy: Local,
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert "ml-research  a100    nvidia.com/gpu  Kueue               ?      ?    24         ?     ?          0" in lines
     assert (
-        "total nvidia.com/gpu: unknown guaranteed, 24 used, unknown borrowed, 48 waited for; 2 workloads"
-        " wait for 48 nvidia.com/gpu" in lines
-    )
+        "total nvidia.com/gpu: unknown guaranteed, 24 used, unknown borrowed, 48 pending; 2 workloads"
+        " pending (48 nvidia.com/gpu)"
+    ) in lines
     assert HIDDEN in lines
     waits = busy.run("why", "ml-research/r2", kubeconfig=leader).stdout.splitlines()
     assert waits[-1] == (
-        "it waits for quota, of which you may not see how much is free; whoever has Kueue's"
-        " kueue-batch-admin-role can tell"
+        "pending for quota; you may not see how much is free; ask a user with the role kueue-batch-admin-role"
     )
     assert HIDDEN in waits
 
@@ -476,7 +469,7 @@ def test_what_a_team_leader_may_not_ask_is_unknown_and_no_refusal(busy: Local, l
     seen = busy.run("fit", "ml-research", "-f", file, kubeconfig=leader)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert f"? queue ml-research: {HIDDEN}" in seen.stdout
-    assert "? API server: Job new was not judged, since you may not create it: " in seen.stdout
+    assert "? API server: Job new not evaluated, you may not create it: " in seen.stdout
     assert seen.stdout.splitlines()[-1] == f"Job new fits as far as you may see: queue ml-research: {HIDDEN}"
 
 
@@ -484,6 +477,6 @@ def test_a_team_leader_who_asks_for_all_teams_is_told_to_name_one(busy: Local, l
     seen = busy.run("usage", kubeconfig=leader)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr.replace("\n", " ").strip() == (
-        "error which teams there are may not be seen: you may not list localqueues.kueue.x-k8s.io in the whole cluster;"
-        " name yours: tenancy usage TEAM"
+        "error teams not readable: you may not list localqueues.kueue.x-k8s.io in the whole cluster;"
+        " specify your team: tenancy usage TEAM"
     )

@@ -21,7 +21,7 @@ from live_builders import (
 )
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.live.answers import Answer
+from gpu_tenancy.console.live.answers import Answer, Check
 from gpu_tenancy.console.live.demand import Demand, demand, read_demands
 from gpu_tenancy.console.live.fit import Fitting, judge, require_team
 from gpu_tenancy.console.live.reading import Missing
@@ -40,13 +40,13 @@ def answer(found: Fitting, about: str) -> Answer:
 
 def test_a_job_that_fits_says_so_judge_by_judge() -> None:
     found = judged()
-    assert found.asks == "1 pod, together 8 nvidia.com/gpu"
-    assert [(each.about, each.verdict, each.words) for each in found.answers] == [
-        ("container bounds", "now", ("the namespace has none",)),
-        ("namespace quota", "now", ("no quota of the namespace counts these pods",)),
-        ("queue research", "now", ("a100 nvidia.com/gpu 8: fits now (guaranteed 8, of which 8 are free)",)),
-        ("nodes", "now", ("1 node may be used, with room for 1 such pod now, for 1 when empty",)),
-        ("priority", "now", ("no priority class: priority 0", "placed by default-scheduler")),
+    assert found.asks == "1 pod, 8 nvidia.com/gpu in total"
+    assert [(each.about, each.verdict, each.lines) for each in found.answers] == [
+        ("container bounds", "now", ("the namespace has no LimitRange",)),
+        ("namespace quota", "now", ("no ResourceQuota of the namespace applies to these pods",)),
+        ("queue research", "now", ("a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",)),
+        ("nodes", "now", ("1 suitable node, room for 1 such pod now and 1 when empty",)),
+        ("priority", "now", ("no priority class: priority 0", "scheduler default-scheduler")),
     ]
     assert found.conclusion == "Job train fits now"
 
@@ -71,12 +71,12 @@ def test_who_would_give_way_is_told_by_a_simulation() -> None:
         LocalQueue=[local_queue("research"), local_queue("other")],
         Workload=held,
     )
-    assert answer(found, "queue").words == (
+    assert answer(found, "queue").lines == (
         (
-            "a100 nvidia.com/gpu 8: fits after others give back the 8 that they borrowed from you (guaranteed 8, of"
-            " which 8 are free)"
+            "a100 nvidia.com/gpu: 8 requested, fits after reclaiming 8 that other queues borrowed"
+            " (guaranteed 8, unused 8)"
         ),
-        "simulated, if it came now it would be admitted, and other/job-new-abcde would give way",
+        "simulation: if submitted now, the workload would be admitted and preempt other/job-new-abcde",
     )
 
 
@@ -90,16 +90,16 @@ def test_what_would_wait_is_told_with_the_simulations_reason() -> None:
     )
     queue = answer(found, "queue")
     assert queue.verdict == "later"
-    assert queue.words[1].startswith("simulated, if it came now it would wait: ")
-    assert "of a100 is missing" in queue.words[1]
+    assert queue.lines[1].startswith("simulation: if submitted now, the workload would be pending: ")
+    assert "in flavor a100" in queue.lines[1]
 
 
 def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
     held = [workload(only_gpus(job("all", "other", pods=9)), admitted=True)]
     found = judged(ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=held)
-    assert answer(found, "queue").words[-1] == (
-        "not simulated: Kueue counts 32 nvidia.com/gpu of a100 in queue other, and its workloads hold 72; ask again in"
-        " a moment"
+    assert answer(found, "queue").lines[-1] == (
+        "not simulated: Kueue reports 32 nvidia.com/gpu of a100 in use in queue other, but its"
+        " workloads hold 72; retry in a moment"
     )
 
 
@@ -108,15 +108,16 @@ def test_what_would_stand_behind_the_head_of_a_strict_queue_does_not_fit_now_alt
     strict["spec"]["queueingStrategy"] = "StrictFIFO"
     found = judged(ClusterQueue=[strict], Workload=[workload(only_gpus(job("huge", pods=9)))])
     queue = answer(found, "queue")
-    assert (queue.verdict, queue.words) == (
+    assert (queue.verdict, queue.lines) == (
         "later",
         (
             (
-                "simulated, if it came now it would wait behind research/job-huge-abcde, the head of a"
-                " StrictFIFO queue: 72 nvidia.com/gpu of a100 is more than 32, the most the queue can ever have"
+                "simulation: if submitted now, the workload would be pending: behind"
+                " research/job-huge-abcde, the head of a StrictFIFO queue: insufficient quota for"
+                " nvidia.com/gpu in flavor a100, request > maximum capacity (72 > 32)"
             ),
-            "a100 nvidia.com/gpu 8: so much is free now (guaranteed 8, of which 8 are free; limit 32, used 0)",
-            "1 workload waits in it already, for 72 nvidia.com/gpu; those of a higher or the same priority come first",
+            "a100 nvidia.com/gpu: 8 requested, 32 available (guaranteed 8, unused 8; limit 32, used 0)",
+            "1 workload already pending (72 nvidia.com/gpu); those of higher or equal priority are admitted first",
         ),
     )
 
@@ -128,11 +129,11 @@ def test_what_an_evicted_workload_is_about_to_give_back_is_room() -> None:
         ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=[leaving]
     )
     queue = answer(found, "queue")
-    assert (queue.verdict, queue.words) == (
+    assert (queue.verdict, queue.lines) == (
         "now",
         (
-            "simulated, if it came now it would be admitted, and nobody would give way",
-            "a100 nvidia.com/gpu 8: 8 of it missing (guaranteed 8, of which 8 are free; limit 32, used 0)",
+            "simulation: if submitted now, the workload would be admitted without preemption",
+            "a100 nvidia.com/gpu: 8 requested, 8 missing (guaranteed 8, unused 8; limit 32, used 0)",
         ),
     )
 
@@ -145,11 +146,11 @@ def test_work_that_its_own_queue_would_preempt_for_is_no_matter_of_others_leavin
         WorkloadPriorityClass=[{"metadata": {"name": "high"}, "value": 10}],
     )
     queue = answer(found, "queue")
-    assert (queue.verdict, queue.words) == (
+    assert (queue.verdict, queue.lines) == (
         "later",
         (
-            "simulated, if it came now it would be admitted, and research/job-meek-abcde would give way",
-            "a100 nvidia.com/gpu 8: 8 of it missing (guaranteed 8, of which 0 are free; limit 8, used 8)",
+            "simulation: if submitted now, the workload would be admitted and preempt research/job-meek-abcde",
+            "a100 nvidia.com/gpu: 8 requested, 8 missing (guaranteed 8, unused 0; limit 8, used 8)",
         ),
     )
 
@@ -158,18 +159,18 @@ def test_a_stopped_local_queue_takes_nothing() -> None:
     stopped = local_queue("research")
     stopped["spec"]["stopPolicy"] = "Hold"
     queue = answer(judged(LocalQueue=[stopped]), "queue")
-    assert (queue.verdict, queue.words) == (
+    assert (queue.verdict, queue.lines) == (
         "never",
-        ("it gets nothing now: LocalQueue research is stopped (stopPolicy Hold)",),
+        ("LocalQueue research is stopped (stopPolicy Hold)",),
     )
 
 
 def test_what_the_simulation_does_not_know_of_the_queue_is_told() -> None:
     own = cluster_queue("research", "org", borrowingLimit=24)
     own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "provision"}]}
-    assert answer(judged(ClusterQueue=[own]), "queue").words[1:] == (
+    assert answer(judged(ClusterQueue=[own]), "queue").lines[1:] == (
         (
-            "what the simulation does not know, and this queue uses: admission checks: a workload with quota may still"
+            "used by this queue but not simulated: admission checks: a workload with quota may still"
             " wait for a check, and be evicted by it"
         ),
     )
@@ -177,8 +178,8 @@ def test_what_the_simulation_does_not_know_of_the_queue_is_told() -> None:
 
 def test_what_waits_already_is_told() -> None:
     found = judged(Workload=[workload(only_gpus(job("first")))])
-    assert answer(found, "queue").words[1:] == (
-        "1 workload waits in it already, for 8 nvidia.com/gpu; those of a higher or the same priority come first",
+    assert answer(found, "queue").lines[1:] == (
+        "1 workload already pending (8 nvidia.com/gpu); those of higher or equal priority are admitted first",
     )
 
 
@@ -186,7 +187,7 @@ def test_the_first_judge_who_says_never_has_the_conclusion() -> None:
     found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
     assert (found.verdict, found.conclusion) == (
         "never",
-        "Job train does not fit: queue research: a100 nvidia.com/gpu 40: never: limit 32",
+        "Job train does not fit: queue research: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32",
     )
 
 
@@ -196,34 +197,34 @@ def test_the_first_judge_who_says_never_has_the_conclusion() -> None:
         (
             {},
             (
-                "it names no queue, so in a team's namespace it waits for ever; add the label"
+                "no queue set, so it stays pending for ever in a team's namespace; add the label"
                 " kueue.x-k8s.io/queue-name: research"
             ),
         ),
         (
             {"kueue.x-k8s.io/queue-name": "resaerch"},
-            "there is no LocalQueue resaerch in research; did you mean 'research'? Known: research",
+            "LocalQueue resaerch not found in namespace research; did you mean 'research'? Known: research",
         ),
     ],
 )
 def test_a_job_without_a_queue_of_its_namespace_never_starts(change: dict[str, str], words: str) -> None:
     asked = only_gpus(job())
     asked["metadata"]["labels"] = change
-    assert answer(judged(asked), "queue") == Answer("queue", "never", (words,))
+    assert answer(judged(asked), "queue") == Answer(Check.QUEUE, "never", (words,))
 
 
 def test_a_queue_that_is_not_there_or_inactive_or_takes_other_namespaces_admits_nothing() -> None:
     gone = judged(LocalQueue=[local_queue("research", "reserch")])
-    assert answer(gone, "queue").words == ("LocalQueue research leads to it, and there is no such ClusterQueue",)
+    assert answer(gone, "queue").lines == ("ClusterQueue reserch of LocalQueue research not found",)
     stopped = cluster_queue("research")
     stopped["spec"]["stopPolicy"] = "HoldAndDrain"
-    assert answer(judged(ClusterQueue=[stopped]), "queue").words == (
-        "it admits nothing now: it is stopped (stopPolicy HoldAndDrain)",
+    assert answer(judged(ClusterQueue=[stopped]), "queue").lines == (
+        "ClusterQueue research admits no workloads: stopPolicy is HoldAndDrain",
     )
     shut = cluster_queue("research")
     shut["spec"]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "other"}}
-    assert answer(judged(ClusterQueue=[shut]), "queue").words == (
-        "its namespaceSelector does not take namespace research, so nothing of it is ever admitted",
+    assert answer(judged(ClusterQueue=[shut]), "queue").lines == (
+        "namespaceSelector of ClusterQueue research does not match namespace research",
     )
     del shut["spec"]["namespaceSelector"]  # An API server takes it so, and nothing is ever admitted.
     assert answer(judged(ClusterQueue=[shut]), "queue").verdict == "never"
@@ -236,14 +237,17 @@ def test_who_may_not_read_the_queue_hears_which_number_is_missing_and_who_has_it
         state((HIDDEN,), ClusterQueue=[], LocalQueue=[local]), "research", demand(only_gpus(job()), "research")
     )
     assert answer(found, "queue") == Answer(
-        "queue research",
+        Check.QUEUE,
         "unknown",
         (
-            "ClusterQueues: guaranteed and limit: you may not list clusterqueues; an admin sees it",
+            "ClusterQueues not readable (guaranteed and limit): you may not list clusterqueues; ask an admin",
             "your namespace uses 8 nvidia.com/gpu of a100",
         ),
+        "research",
     )
-    assert found.conclusion.startswith("Job train fits as far as you may see: queue research: ClusterQueues:")
+    assert found.conclusion.startswith(
+        "Job train fits as far as you may see: queue research: ClusterQueues not readable"
+    )
 
 
 def test_a_deployment_starts_pod_by_pod() -> None:
@@ -251,22 +255,22 @@ def test_a_deployment_starts_pod_by_pod() -> None:
     named = {**job()["metadata"], "name": "api"}
     server = only_gpus({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": named, "spec": spec})
     found = answer(judged(server), "queue")
-    assert (found.verdict, found.words[1:]) == ("never", ("each pod is admitted by itself: 4 of 5 now",))
+    assert (found.verdict, found.lines[1:]) == ("never", ("each pod is admitted separately: 4 of 5 pods now",))
 
 
 def test_classes_that_are_not_there_are_named() -> None:
     asked = only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"}))
     asked["spec"]["template"]["spec"]["priorityClassName"] = "hihg"
     found = judged(asked, WorkloadPriorityClass=[{"metadata": {"name": "high"}, "value": 1000}])
-    assert answer(found, "priority").words == (
-        "there is no PriorityClass hihg; did you mean 'high'? Known: high",
-        "in the queue high (1000)",
-        "placed by default-scheduler",
+    assert answer(found, "priority").lines == (
+        "PriorityClass hihg not found; did you mean 'high'? Known: high",
+        "WorkloadPriorityClass high (1000)",
+        "scheduler default-scheduler",
     )
 
 
 def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
-    with pytest.raises(ConsoleError, match="there is no namespace reserch; did you mean 'research'"):
+    with pytest.raises(ConsoleError, match="namespace reserch not found; did you mean 'research'"):
         require_team(state(), "reserch")
 
 
@@ -355,16 +359,16 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has no document; write a Pod, a Job or another workload in it"),
-        ("- 1", "a document of FILE is no Kubernetes object; each needs apiVersion, kind and metadata"),
-        ("a: [", "cannot be read: while parsing"),
+        ("", "FILE: empty file; add a Pod, a Job or another workload"),
+        ("- 1", "FILE: a document is not a Kubernetes object; add apiVersion, kind and metadata"),
+        ("a: [", "FILE: cannot read: while parsing"),
         (
             "{apiVersion: v1, kind: Secret}",
-            "Secret in v1 is nothing whose pods are known; known are: Deployment, Job, JobSet, Pod",
+            "Secret (v1): unsupported kind; supported kinds: Deployment, Job, JobSet, Pod",
         ),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
-            "Pod p is for namespace other, not research; ask for that team: tenancy fit other",
+            "Pod p: namespace other does not match team research; run `tenancy fit other`",
         ),
     ],
 )
@@ -383,7 +387,7 @@ def test_a_demand_is_placed_in_the_teams_namespace() -> None:
 
 def test_pods_beyond_the_guarantee_borrow_from_the_group() -> None:
     found = judged(only_gpus(job(pods=2)), Cohort=[cohort("org", nominal=8)], Node=[node("n1"), node("n2")])
-    assert (found.verdict, answer(found, "queue").words) == (
+    assert (found.verdict, answer(found, "queue").lines) == (
         "now",
-        ("a100 nvidia.com/gpu 16: fits now, borrowing 8 (guaranteed 8, of which 8 are free; 16 can be had in all)",),
+        ("a100 nvidia.com/gpu: 16 requested, fits now by borrowing 8 (guaranteed 8, unused 8; 16 available in total)",),
     )

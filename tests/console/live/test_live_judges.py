@@ -7,14 +7,15 @@ import pytest
 from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, pod_spec
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.live.amounts import amount, said
+from gpu_tenancy.console.live.amounts import amount, amount_text
 from gpu_tenancy.console.live.bounds import bound
-from gpu_tenancy.console.live.budgets import judge_budgets
+from gpu_tenancy.console.live.fit import judge_quota
 from gpu_tenancy.console.live.gangs import gang_queues, judge_gang
+from gpu_tenancy.console.live.narrative import refusal_text, share_text
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots, untolerated, wants
 from gpu_tenancy.console.live.pods import requests
-from gpu_tenancy.console.live.queueing import judge_queue
+from gpu_tenancy.console.live.queueing import Refusal, judge_queue
 from gpu_tenancy.console.live.tree import ClusterQueue, Group, Quota, Tree
 from gpu_tenancy.console.live.workloads import PodSet
 
@@ -37,12 +38,12 @@ from gpu_tenancy.console.live.workloads import PodSet
 )
 def test_a_quantity_is_read_and_shown(resource: str, written: Any, expected: int, shown: str) -> None:
     assert amount(resource, written) == expected
-    assert said(resource, expected) == shown
+    assert amount_text(resource, expected) == shown
 
 
 @pytest.mark.parametrize("written", ["eight", "", "1/2", "4Gx"])
 def test_what_is_no_quantity_is_refused(written: str) -> None:
-    with pytest.raises(ConsoleError, match="is no quantity; write it as Kubernetes does: 500m, 8, 32Gi"):
+    with pytest.raises(ConsoleError, match="is not a valid quantity; set one such as 500m, 8 or 32Gi"):
         amount("cpu", written)
 
 
@@ -76,51 +77,55 @@ def test_defaults_fill_in_what_a_container_leaves_open() -> None:
     rules = limit_range(default={"cpu": "2", GPU: "0"}, defaultRequest={"cpu": "1", GPU: "0"})
     found = bound([rules], bare(limits={"memory": "4Gi"}))
     assert found.answer.verdict == "now"
-    assert found.answer.words == (
-        "each container is within them; main gets by default requests cpu 1 and limits cpu 2",
+    assert found.answer.lines == (
+        "all containers are within bounds; container main: default requests cpu 1 and limits cpu 2",
     )
     assert requests(found.spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
 
 
 def test_a_limit_without_a_request_is_a_request_before_any_default() -> None:
     found = bound([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
-    assert found.answer.words == ("each container is within them; nothing is filled in",)
+    assert found.answer.lines == ("all containers are within bounds; no defaults set",)
     assert requests(found.spec) == {"cpu": 4000}
 
 
 @pytest.mark.parametrize(
     ("rule", "resources", "words"),
     [
-        ({"max": {GPU: "8"}}, {"limits": {GPU: 9}}, "container main asks for 9 nvidia.com/gpu, more than the most, 8"),
-        ({"max": {"cpu": "8"}}, {}, "container main has no limit of cpu, at most 8 is let through; say how much"),
+        (
+            {"max": {GPU: "8"}},
+            {"limits": {GPU: 9}},
+            "container main: 9 nvidia.com/gpu exceeds the LimitRange maximum (8)",
+        ),
+        ({"max": {"cpu": "8"}}, {}, "container main: no cpu limit; set one (maximum 8)"),
         (
             {"min": {"cpu": "100m"}},
             {"limits": {"cpu": "50m"}},
-            "container main asks for 50m cpu, less than the least, 100m",
+            "container main: 50m cpu is below the LimitRange minimum (100m)",
         ),
-        ({"min": {"cpu": "1"}}, {}, "container main requests no cpu, at least 1 is asked of each; say how much"),
+        ({"min": {"cpu": "1"}}, {}, "container main: no cpu request; set one (minimum 1)"),
         (
             {"maxLimitRequestRatio": {"cpu": "2"}},
             {"requests": {"cpu": 1}, "limits": {"cpu": 4}},
-            "container main limits cpu to 4 and requests 1: 4 times, more than the 2 that are allowed",
+            "container main: cpu limit 4 is 4 times the request 1; the maximum ratio is 2",
         ),
         (
             {"maxLimitRequestRatio": {"cpu": "2"}},
             {"requests": {"cpu": 1}},
-            "container main lacks a request or a limit of cpu, whose ratio may be at most 2; say both",
+            "container main: cpu must have a request and a limit (maximum ratio 2); set both",
         ),
     ],
 )
 def test_a_container_beyond_its_bounds_never_passes(rule: Data, resources: Data, words: str) -> None:
     found = bound([limit_range(**rule)], bare(**resources)).answer
-    assert (found.verdict, found.words) == ("never", (words,))
+    assert (found.verdict, found.lines) == ("never", (words,))
 
 
 def test_a_pod_as_a_whole_has_bounds_of_its_own() -> None:
     rules: Data = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}}
     two: Data = {"containers": [{"name": name, "resources": {"limits": {"cpu": 2}}} for name in ("a", "b")]}
-    assert bound([rules], two).answer.words == ("the pod asks for 4 cpu, more than the most, 3",)
-    assert bound([], two).answer.words == ("the namespace has none",)
+    assert bound([rules], two).answer.lines == ("pod: 4 cpu exceeds the LimitRange maximum (3)",)
+    assert bound([], two).answer.lines == ("the namespace has no LimitRange",)
 
 
 # Quotas.
@@ -140,27 +145,34 @@ GPUS = f"requests.{GPU}"
 @pytest.mark.parametrize(
     ("used", "verdict", "words"),
     [
-        ("0", "now", "budget: requests.nvidia.com/gpu 16, 16 of 16 are free"),
-        ("4", "later", "budget: requests.nvidia.com/gpu 16, and 4 of 16 are used: 4 must be freed first"),
+        ("0", "now", "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, 16 of 16 free"),
+        (
+            "4",
+            "later",
+            "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, 4 of 16 used; 4 must be released first",
+        ),
     ],
 )
 def test_a_quota_has_room_now_or_when_something_ends(used: str, verdict: str, words: str) -> None:
-    found = judge_budgets([quota({GPUS: "16"}, {GPUS: used})], [(pod_spec(8), 2)], "")
-    assert (found.verdict, found.words) == (verdict, (words,))
+    found = judge_quota([quota({GPUS: "16"}, {GPUS: used})], [(pod_spec(8), 2)], "")
+    assert (found.verdict, found.lines) == (verdict, (words,))
 
 
 def test_a_quota_that_is_too_small_when_empty_never_has_room() -> None:
-    found = judge_budgets([quota({GPUS: "15", "pods": "1"})], [(pod_spec(8), 2)], "")
+    found = judge_quota([quota({GPUS: "15", "pods": "1"})], [(pod_spec(8), 2)], "")
     assert found.verdict == "never"
-    assert found.words == (
-        "budget: requests.nvidia.com/gpu 16 is more than all of its 15",
-        "budget: pods 2 is more than all of its 1",
+    assert found.lines == (
+        "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, exceeds the quota of 15",
+        "ResourceQuota budget: pods 2 requested, exceeds the quota of 1",
     )
 
 
 def test_a_quota_of_cpu_refuses_a_container_that_does_not_say_how_much() -> None:
-    found = judge_budgets([quota({"limits.cpu": "8"})], [(bare(requests={"cpu": 1}), 1)], "")
-    assert (found.verdict, found.words) == ("never", ("budget: container main must say its limits.cpu",))
+    found = judge_quota([quota({"limits.cpu": "8"})], [(bare(requests={"cpu": 1}), 1)], "")
+    assert (found.verdict, found.lines) == (
+        "never",
+        ("ResourceQuota budget: container main has no limits.cpu; set it",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,10 +188,10 @@ def test_a_quota_of_cpu_refuses_a_container_that_does_not_say_how_much() -> None
 def test_a_quota_counts_the_pods_of_its_classes(operator: str, own: str, default: str, *, counted: bool) -> None:
     rule = {"scopeName": "PriorityClass", "operator": operator, "values": ["high"]}
     scoped = quota({"pods": "0"}, scopeSelector={"matchExpressions": [rule]})
-    found = judge_budgets([scoped], [({**pod_spec(), **({"priorityClassName": own} if own else {})}, 1)], default)
+    found = judge_quota([scoped], [({**pod_spec(), **({"priorityClassName": own} if own else {})}, 1)], default)
     assert found.verdict == ("never" if counted else "now")
     if not counted:
-        assert found.words == ("no quota of the namespace counts these pods",)
+        assert found.lines == ("no ResourceQuota of the namespace applies to these pods",)
 
 
 # The queue.
@@ -200,21 +212,21 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
             (cluster_queue("a", used=0),),
             0,
             "own",
-            "a100 nvidia.com/gpu 8: fits now (guaranteed 8, of which 8 are free)",
+            "a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",
         ),
         (
             (cluster_queue("a", "org", used=4, borrowingLimit=24),),
             24,
             "borrowing",
-            "a100 nvidia.com/gpu 8: fits now, borrowing 4 (guaranteed 8, of which 4 are free; 28 can be had in all)",
+            "a100 nvidia.com/gpu: 8 requested, fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)",
         ),
         (
             (cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)),
             0,
             "reclaiming",
             (
-                "a100 nvidia.com/gpu 8: fits after others give back the 4 that they borrowed from you"
-                " (guaranteed 8, of which 8 are free)"
+                "a100 nvidia.com/gpu: 8 requested, fits after reclaiming 4 that other queues borrowed"
+                " (guaranteed 8, unused 8)"
             ),
         ),
         (
@@ -222,8 +234,8 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
             0,
             "others",
             (
-                "a100 nvidia.com/gpu 8: fits only when others leave 4 of theirs"
-                " (guaranteed 8, of which 0 are free; limit 16, used 8)"
+                "a100 nvidia.com/gpu: 8 requested, fits when other queues release 4 (guaranteed 8,"
+                " unused 0; limit 16, used 8)"
             ),
         ),
         (
@@ -231,17 +243,17 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
             0,
             "own end",
             (
-                "a100 nvidia.com/gpu 8: fits only when work of your own ends"
-                " (guaranteed 8, of which 4 are free; limit 8, used 4)"
+                "a100 nvidia.com/gpu: 8 requested, fits when workloads of its own queue end"
+                " (guaranteed 8, unused 4; limit 8, used 4)"
             ),
         ),
-        ((cluster_queue("a", nominalQuota=7),), 0, "never", "a100 nvidia.com/gpu 8: never: limit 7"),
+        ((cluster_queue("a", nominalQuota=7),), 0, "never", "a100 nvidia.com/gpu: 8 requested, exceeds the limit of 7"),
     ],
 )
 def test_a_queue_says_by_whose_leave_pods_start(queues: tuple[Data, ...], root: int, leave: str, words: str) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
     taken = ask(1, 8, *queues, cohorts=cohorts)
-    assert (taken.leave, [each.words for each in taken.shares]) == (leave, [words])
+    assert (taken.leave, [share_text(each) for each in taken.shares]) == (leave, [words])
 
 
 def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
@@ -272,19 +284,19 @@ def test_sets_that_start_together_share_what_is_free() -> None:
     sets = [PodSet(name, 1, {GPU: 5}, pod_spec(5)) for name in ("master", "worker")]
     first, second = judge_queue(Tree([queue]), queue, [flavor()], sets)
     assert (first.leave, second.leave) == ("own", "never")
-    assert second.shares[0].words == "a100 nvidia.com/gpu 10: never: limit 8"
+    assert share_text(second.shares[0]) == "a100 nvidia.com/gpu: 10 requested, exceeds the limit of 8"
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tolerations": []}, "a100 has the taint nvidia.com/gpu=present:NoSchedule, which the pod does not tolerate"),
-        ({"nodeSelector": {"model": "h100"}}, "a100 is not what the pod's node selector or affinity asks for"),
+        ({"tolerations": []}, "flavor a100: the pod does not tolerate the taint nvidia.com/gpu=present:NoSchedule"),
+        ({"nodeSelector": {"model": "h100"}}, "flavor a100: does not match the pod's node selector or affinity"),
     ],
 )
 def test_a_flavor_that_is_not_for_the_pods_is_said(change: Data, words: str) -> None:
     taken = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
-    assert (taken.leave, taken.shares, taken.refused) == ("never", (), (words,))
+    assert (taken.leave, taken.shares, [refusal_text(each) for each in taken.refused]) == ("never", (), [words])
 
 
 def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
@@ -294,7 +306,7 @@ def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
 def test_a_resource_in_no_flavor_is_never_admitted() -> None:
     queue = ClusterQueue.of(cluster_queue("a"))
     (taken,) = judge_queue(Tree([queue]), queue, [flavor()], [PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))])
-    assert (taken.leave, taken.refused) == ("never", ("rdma/ib is in no flavor of queue a, so Kueue never admits it",))
+    assert (taken.leave, taken.refused) == ("never", (Refusal(queue="a", resource="rdma/ib"),))
 
 
 def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger() -> None:
@@ -312,7 +324,7 @@ def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger
 
     assert taken(1, root=8).shares[0].flavor == "a100"  # By borrowing, before one with room of its own.
     assert taken(1, root=0).shares[0].flavor == "b100"
-    assert (taken(4, root=4).shares[0].words) == "b100 nvidia.com/gpu 32: never: limit 8"
+    assert share_text(taken(4, root=4).shares[0]) == "b100 nvidia.com/gpu: 32 requested, exceeds the limit of 8"
 
 
 # Nodes.
@@ -323,13 +335,13 @@ def places(
 ) -> tuple[str, tuple[str, ...]]:
     spec = {**pod_spec(gpus), **change}
     answer, _ = judge_nodes(spots(nodes, pods), PodSet("main", count, requests(spec), spec), [flavor()])
-    return answer.verdict, answer.words
+    return answer.verdict, answer.lines
 
 
 def test_nodes_with_room_take_pods_now() -> None:
     assert places([node("n1"), node("n2")], []) == (
         "now",
-        ("2 nodes may be used, with room for 2 such pods now, for 2 when empty",),
+        ("2 suitable nodes, room for 2 such pods now and 2 when empty",),
     )
 
 
@@ -338,8 +350,8 @@ def test_full_nodes_take_them_when_what_runs_there_ends() -> None:
     assert places([node("n1"), node("n2")], running, 2) == (
         "later",
         (
-            "2 nodes may be used, with room for 0 such pods now, for 2 when empty",
-            "nvidia.com/gpu free: 0 on 1 node, 5 on 1 node",
+            "2 suitable nodes, room for 0 such pods now and 2 when empty",
+            "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node",
         ),
     )
 
@@ -347,7 +359,7 @@ def test_full_nodes_take_them_when_what_runs_there_ends() -> None:
 def test_a_pod_that_is_larger_than_any_node_never_has_one() -> None:
     assert places([node(gpus=4)], []) == (
         "never",
-        ("a pod asks for 8 nvidia.com/gpu, and the largest of 1 node that may be used has 4 nvidia.com/gpu",),
+        ("a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu",),
     )
 
 
@@ -355,7 +367,7 @@ def test_more_pods_than_all_nodes_take_need_more_nodes() -> None:
     verdict, words = places([node()], [], 3)
     assert (verdict, words[0]) == (
         "later",
-        "1 node may be used, with room for 1 such pod now, for 1 when empty; an autoscaler must bring more",
+        "1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes",
     )
 
 
@@ -366,8 +378,8 @@ def test_taints_and_closed_nodes_are_counted() -> None:
         "never",
         (
             (
-                "what it asks for have only 2 nodes with the taint nvidia.com/gpu=present:NoSchedule, which it does not"
-                " tolerate; 1 node closed to new pods"
+                "matching nodes do not accept the pod: 2 nodes with taint nvidia.com/gpu=present:NoSchedule,"
+                " which it does not tolerate; 1 unschedulable node"
             ),
         ),
     )
@@ -377,14 +389,14 @@ def test_taints_and_closed_nodes_are_counted() -> None:
 def test_a_label_that_no_node_has_is_said_with_those_that_are_there() -> None:
     assert places([node(), node("n2", model="a100", zone="b")], [], nodeSelector={"zone": "a"}) == (
         "never",
-        ("no node has zone=a; there are: b",),
+        ("no node has the label zone=a; existing values: b",),
     )
 
 
 def test_a_flavor_without_a_node_waits_for_an_autoscaler() -> None:
     assert places([node(model="l4")], []) == (
         "later",
-        ("no node of flavor a100 is there; an autoscaler must bring one",),
+        ("no node of flavor a100 exists yet; the autoscaler must add one",),
     )
 
 
@@ -433,17 +445,17 @@ def gang_queue(used: int = 0, **status: Any) -> Data:
 @pytest.mark.parametrize(
     ("queue", "gpus", "verdict", "words"),
     [
-        (gang_queue(), 4, "now", "nvidia.com/gpu 4: 4 of 4 are free"),
-        (gang_queue(1), 4, "later", "nvidia.com/gpu 4: fits only when other gangs end: 1 of 4 are used"),
-        (gang_queue(), 5, "never", "nvidia.com/gpu 5: never: limit 4"),
-        (gang_queue(state="Closed"), 4, "never", "it is Closed and takes no gang"),
+        (gang_queue(), 4, "now", "nvidia.com/gpu 4 requested, 4 of 4 free"),
+        (gang_queue(1), 4, "later", "nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4 used)"),
+        (gang_queue(), 5, "never", "nvidia.com/gpu 5 requested, exceeds the limit of 4"),
+        (gang_queue(state="Closed"), 4, "never", "the queue is in state Closed and accepts no gangs"),
     ],
 )
 def test_volcanos_queue_takes_a_gang_whole(queue: Data, gpus: int, verdict: str, words: str) -> None:
     found = judge_gang(gang_queues([queue], []), "research-l4", [({GPU: 1}, gpus)])
-    assert (found.verdict, found.words) == (verdict, (words,))
+    assert (found.verdict, found.lines) == (verdict, (words,))
 
 
 def test_a_gang_in_no_queue_never_starts() -> None:
     found = judge_gang(gang_queues([gang_queue()], []), "research-h100", [({GPU: 1}, 1)])
-    assert found.words == ("there is no such queue; name one in spec.queue",)
+    assert found.lines == ("the queue does not exist; set spec.queue to an existing queue",)

@@ -26,20 +26,18 @@ def test_it_is_found_as_kubectl_finds_it(tmp_path: Path) -> None:
 
 def test_where_there_is_none_it_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(
-        ConsoleError, match=f"there is no kubeconfig: {tmp_path}/.kube/config is not there; name one by"
+        ConsoleError, match=f"no kubeconfig found: {tmp_path}/.kube/config does not exist; set --kubeconfig"
     ):
         kubeconfig(None, {"HOME": str(tmp_path)})
     a_file(tmp_path, ".kube/config")
-    with pytest.raises(
-        ConsoleError, match="there is no kubeconfig: KUBECONFIG names /no/where; name one by --kubeconfig"
-    ):
+    with pytest.raises(ConsoleError, match="no kubeconfig found: KUBECONFIG is /no/where; set --kubeconfig"):
         kubeconfig(None, {"HOME": str(tmp_path), "KUBECONFIG": "/no/where"})
-    with pytest.raises(ConsoleError, match="there is no kubeconfig /no/where; name another by --kubeconfig"):
+    with pytest.raises(ConsoleError, match="kubeconfig /no/where not found; set --kubeconfig"):
         kubeconfig(Path("/no/where"), {})
 
 
 def test_the_embedded_platforms_is_not_asked_for_with_another(tmp_path: Path) -> None:
     with pytest.raises(
-        ConsoleError, match="--embedded names the cluster already; leave out --kubeconfig and --context"
+        ConsoleError, match="--embedded cannot be combined with --kubeconfig or --context; remove one of them"
     ):
         connect(a_file(tmp_path, "one"), None, embedded=True)

@@ -113,7 +113,7 @@ def test_a_queue_is_read_with_what_holds_it() -> None:
     written["spec"]["queueingStrategy"] = "StrictFIFO"
     written["spec"]["preemption"]["reclaimWithinCohort"] = "Never"
     stopped = ClusterQueue.of(written)
-    assert (stopped.inactive, stopped.reclaims, stopped.strict) == ("it is stopped (stopPolicy Hold)", False, True)
+    assert (stopped.inactive, stopped.reclaims, stopped.strict) == ("stopPolicy is Hold", False, True)
 
 
 def test_kueues_own_words_say_why_a_queue_is_inactive() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
 
+from gpu_tenancy.console.live.narrative import missing_text
 from gpu_tenancy.console.live.reading import Missing
-from gpu_tenancy.console.live.subject import subject_of
+from gpu_tenancy.console.live.target import target_of
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.why import why
 
@@ -15,16 +16,16 @@ HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clust
 
 def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
     found = state(missing, **objects)
-    return why(subject_of(about or JOB, found), found)
+    return why(target_of(about or JOB, found), found)
 
 
 JOB = only_gpus(job())
 HELD = "Workload job-train-abcde in LocalQueue research (ClusterQueue research), priority 0"
 SAYS = (
-    "Kueue says (QuotaReserved, Pending): couldn't assign flavors to pod set main: insufficient unused quota for"
-    " nvidia.com/gpu in flavor a100, 8 more needed"
+    "Kueue condition QuotaReserved (Pending): couldn't assign flavors to pod set main: insufficient"
+    " unused quota for nvidia.com/gpu in flavor a100, 8 more needed"
 )
-NOBODY = "nothing is ahead of it in the queue"
+NOBODY = "no workload is ahead of it in the queue"
 
 
 def queues(own: int, others: int = 0, **quota: Any) -> list[Data]:
@@ -38,17 +39,15 @@ def test_a_job_without_the_label_is_not_queued_at_all() -> None:
     bare = only_gpus(job())
     bare["metadata"]["labels"] = {}
     found = asked(bare)
-    assert found.conclusion == (
-        "it is not queued at all: it names no queue; put the label kueue.x-k8s.io/queue-name=research on it"
-    )
+    assert found.conclusion == ("not queued: no queue label; add the label kueue.x-k8s.io/queue-name=research")
 
 
 def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
     found = asked(LocalQueue=[local_queue("research"), {"metadata": meta("other", "speech"), "spec": {}}])
-    assert found.conclusion.startswith("it is not queued yet: Kueue has made no Workload for it; see that Kueue's")
+    assert found.conclusion.startswith("not queued yet: Kueue has not created a Workload for it; check that the Kueue")
     lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
     assert lost.conclusion == (
-        "it is not queued: there is no LocalQueue research in research; did you mean 'reserch'? Known: reserch"
+        "not queued: LocalQueue research not found in namespace research; did you mean 'reserch'? Known: reserch"
     )
 
 
@@ -57,23 +56,23 @@ def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
 
 def test_a_job_that_needs_what_others_use_names_them() -> None:
     found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
-    assert found.words == (
+    assert found.lines == (
         HELD,
         SAYS,
         NOBODY,
         (
-            "a100 nvidia.com/gpu 8: fits only when others leave 8 of theirs"
-            " (guaranteed 8, of which 0 are free; limit 32, used 8)"
+            "a100 nvidia.com/gpu: 8 requested, fits when other queues release 8 (guaranteed 8, unused"
+            " 0; limit 32, used 8)"
         ),
-        "who borrows a100 nvidia.com/gpu now: speech 24",
+        "a100 nvidia.com/gpu borrowed now by: speech 24",
         (
-            "not simulated: Kueue counts 8 nvidia.com/gpu of a100 in queue research, and its workloads hold 0; ask"
-            " again in a moment"
+            "not simulated: Kueue reports 8 nvidia.com/gpu of a100 in use in queue research, but its"
+            " workloads hold 0; retry in a moment"
         ),
     )
     assert found.conclusion == (
-        "it needs what others use, beyond its own guarantee: 8 nvidia.com/gpu of a100;"
-        " wait until speech leave theirs, ask for less, or have the guarantee raised"
+        "it needs quota beyond its guarantee that other queues use: 8 nvidia.com/gpu of a100; wait"
+        " for speech to release it, request less, or raise the guarantee"
     )
 
 
@@ -84,22 +83,22 @@ def test_a_job_that_needs_what_others_use_names_them() -> None:
             0,
             36,
             (
-                "others borrow what is guaranteed to it: 4 nvidia.com/gpu of a100;"
-                " nothing to do: Kueue takes it back from speech"
+                "other queues borrow its guaranteed quota: 4 nvidia.com/gpu of a100; no action"
+                " needed: Kueue reclaims it from speech"
             ),
         ),
         (
             28,
             0,
             (
-                "its own team uses what it may have: 4 nvidia.com/gpu of a100;"
-                " wait until work of its own ends, end some, or have the limit raised"
+                "its own queue uses all that it may use: 4 nvidia.com/gpu of a100 missing; wait for"
+                " workloads of its own queue to end, end some of them, or raise the limit"
             ),
         ),
         (
             0,
             0,
-            "there is room in its queue, and Kueue has not taken it up yet; wait a moment; else see that Kueue runs",
+            "quota is free but the workload is not admitted; if this persists, check the Kueue controller",
         ),
     ],
 )
@@ -111,8 +110,8 @@ def test_a_job_waits_for_its_guarantee_for_its_own_team_or_for_kueue(own: int, o
 def test_a_queue_that_reclaims_from_lower_priority_alone_says_so() -> None:
     found = queues(0, 36, borrowingLimit=24)
     found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
-    assert asked(Workload=[workload(JOB)], ClusterQueue=found).mend == (
-        "Kueue takes it back from work of lower priority alone; else wait until speech leave theirs"
+    assert asked(Workload=[workload(JOB)], ClusterQueue=found).fix == (
+        "Kueue reclaims it only from workloads of lower priority; otherwise wait for speech to release it"
     )
 
 
@@ -120,8 +119,8 @@ def test_a_job_that_is_too_large_for_its_queue_hears_the_limit() -> None:
     large = only_gpus(job(pods=5))
     found = asked(large, Workload=[workload(large)])
     assert found.conclusion == (
-        "its queue can never take it: a100 nvidia.com/gpu 40: never: limit 32;"
-        " ask for less or for another flavor, or have the limit raised"
+        "its queue can never admit it: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32;"
+        " request less, request another flavor, or raise the limit"
     )
 
 
@@ -135,10 +134,11 @@ def test_those_ahead_are_counted_by_priority_then_time() -> None:
         workload(only_gpus(job("done")), "2025-01-01T00:00:00Z", admitted=True),
     ]
     found = asked(Workload=waiting)
-    assert found.words[2] == (
-        "ahead of it: 2 workloads for 16 nvidia.com/gpu: research/job-higher-abcde, research/job-earlier-abcde"
+    assert found.lines[2] == (
+        "2 workloads are ahead of it, requesting 16 nvidia.com/gpu: research/job-higher-abcde,"
+        " research/job-earlier-abcde"
     )
-    assert found.conclusion == "others come before it in its queue; wait, or give it a higher priority class"
+    assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
 
 
 def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
@@ -148,7 +148,7 @@ def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
         {**condition("Evicted", "True", "AdmissionCheck", "x"), "lastTransitionTime": "2026-01-05T00:00:00Z"}
     )
     found = asked(back, Workload=[sent, workload(fresh, "2026-01-02T00:00:00Z")])
-    assert "ahead of it: 1 workload for 8 nvidia.com/gpu: research/job-fresh-abcde" in found.words
+    assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/job-fresh-abcde" in found.lines
 
 
 def test_in_a_strict_queue_nothing_overtakes() -> None:
@@ -156,7 +156,9 @@ def test_in_a_strict_queue_nothing_overtakes() -> None:
     strict["spec"]["queueingStrategy"] = "StrictFIFO"
     first = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
     found = asked(Workload=[workload(JOB), first], ClusterQueue=[strict])
-    assert "its queue is StrictFIFO: nothing overtakes the first, even where that can never start" in found.words
+    assert (
+        "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted" in found.lines
+    )
 
 
 def test_an_inactive_queue_is_said_in_kueues_words() -> None:
@@ -165,7 +167,8 @@ def test_an_inactive_queue_is_said_in_kueues_words() -> None:
     stopped["status"]["conditions"] = [{"type": "Active", "status": "False", "message": words}]
     found = asked(Workload=[workload(JOB)], ClusterQueue=[stopped])
     assert found.conclusion == (
-        f"queue research admits nothing: {words}; mend what it names; Kueue then takes it up by itself"
+        f"ClusterQueue research admits no workloads: {words}; fix this; Kueue then admits the workload"
+        f" without further action"
     )
 
 
@@ -173,14 +176,14 @@ def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None
     held = local_queue("research")
     held["spec"]["stopPolicy"] = "HoldAndDrain"
     assert asked(Workload=[workload(JOB)], LocalQueue=[held]).conclusion == (
-        "queue research admits nothing: LocalQueue research is stopped (stopPolicy HoldAndDrain); mend what it names;"
-        " Kueue then takes it up by itself"
+        "LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
+        " the workload without further action"
     )
     choosy = cluster_queue("research")
     choosy["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
     assert asked(Workload=[workload(JOB)], ClusterQueue=[choosy]).conclusion == (
-        "queue research is not for it: its namespaceSelector does not take namespace research, so nothing of it is ever"
-        " admitted; have the queue take the namespace, or name another queue"
+        "namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
+        " another queue"
     )
 
 
@@ -190,18 +193,18 @@ def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None
         (
             {"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}},
             "",
-            "it was evicted, and Kueue looks at it again at 2026-02-01T00:00:00Z",
+            "evicted; Kueue requeues it at 2026-02-01T00:00:00Z",
         ),
         (
             {"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]},
             "",
-            "Kueue has not put it back into its queue: pods were not ready",
+            "not requeued by Kueue: pods were not ready",
         ),
-        ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "it is on hold: by hand"),
+        ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "on hold: by hand"),
         (
             {},
             "example.com/budget",
-            "it is gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)",
+            "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)",
         ),
     ],
 )
@@ -214,17 +217,19 @@ def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
         off["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": gate}
     found = asked(Workload=[off])
     later_on = (
-        "nothing to do until then" if "again" in reason else "mend what it names; Kueue then takes it up by itself"
+        "no action needed until then"
+        if "requeueState" in status
+        else "fix this; Kueue then admits the workload without further action"
     )
-    assert (found.conclusion, found.entry) == (f"{reason}; {later_on}", None)
+    assert (found.conclusion, found.unblock) == (f"{reason}; {later_on}", None)
     behind = asked(later, Workload=[off, workload(later, "2026-01-02T00:00:00Z")])
-    assert NOBODY in behind.words
+    assert NOBODY in behind.lines
 
 
 def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:
     found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
-    assert found.words == (HELD, SAYS, NOBODY, str(HIDDEN))
-    assert found.conclusion == "it waits for quota, of which you may not see how much is free; an admin can tell"
+    assert found.lines == (HELD, SAYS, NOBODY, missing_text(HIDDEN))
+    assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
 
 
 # Past the quota.
@@ -234,7 +239,7 @@ def test_a_switched_off_workload_says_how_to_switch_it_on() -> None:
     off = workload(JOB)
     off["spec"]["active"] = False
     assert asked(Workload=[off]).conclusion == (
-        "its Workload is switched off (spec.active is false);"
+        "its Workload is deactivated (spec.active is false);"
         ' kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\''
     )
 
@@ -246,10 +251,8 @@ def test_an_admission_check_that_holds_it_is_named() -> None:
     )
     held["status"]["admissionChecks"] = [{"name": "provision-a100", "state": "Pending", "message": "Waiting for nodes"}]
     found = asked(Workload=[held])
-    assert "admission check provision-a100 is Pending: Waiting for nodes" in found.words
-    assert found.reason == (
-        "its quota (8 nvidia.com/gpu) is reserved, and admission check provision-a100 has not let it pass"
-    )
+    assert "admission check provision-a100 is Pending: Waiting for nodes" in found.lines
+    assert found.reason == ("quota is reserved (8 nvidia.com/gpu), but admission check provision-a100 is not ready")
 
 
 def event(message: str, about: str = "train") -> Data:
@@ -266,13 +269,11 @@ def test_pods_that_the_quota_refuses_are_told_in_the_api_servers_words() -> None
     words = 'Error creating: pods "train-x" is forbidden: exceeded quota: budget'
     admitted = workload(JOB, admitted=True)
     found = asked(Workload=[admitted], Event=[event(words)])
-    assert found.words[-1] == f"refused: {words}"
-    assert found.conclusion == (
-        "the API server refuses its pods; free what the quota counts, or have it raised: tenancy usage research"
-    )
+    assert found.lines[-1] == f"pod rejected: {words}"
+    assert found.conclusion == ("the API server rejects its pods; release quota or raise it: tenancy usage research")
     own = pod("train-x", on="n1")
     own["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
-    assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "it does not wait: 1 pod runs"
+    assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
 
 
 def unplaced(message: str, **spec: Any) -> Data:
@@ -286,16 +287,16 @@ def test_a_pod_without_a_node_hears_which_nodes_there_are() -> None:
     others = [pod("other", "speech", gpus=6, on="n1")]
     words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
-    assert found.words[1:] == (
-        f"1 pod without a node; the scheduler says of train-x: {words}",
-        "1 node may be used, with room for 0 such pods now, for 1 when empty",
-        "nvidia.com/gpu free: 2 on 1 node",
+    assert found.lines[1:] == (
+        f"1 pod unschedulable; train-x: {words}",
+        "1 suitable node, room for 0 such pods now and 1 when empty",
+        "free nvidia.com/gpu: 2 on 1 node",
     )
-    assert found.mend == "wait, or have nodes added"
+    assert found.fix == "wait, or add nodes"
     lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
     assert lost.conclusion == (
-        "no node takes its pods: no node has model=a100; there are: l4; ask for what the nodes have, or"
-        " tolerate their taint"
+        "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
+        " nodes have, or tolerate their taint"
     )
 
 
@@ -304,9 +305,7 @@ def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
     claim = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
     waiting = unplaced("pod has unbound immediate PersistentVolumeClaims", volumes=volumes)
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[waiting], PersistentVolumeClaim=[claim])
-    assert found.conclusion == (
-        "its volumes are not there: claim corpus is Pending; see the claim: kubectl describe pvc"
-    )
+    assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: kubectl describe pvc")
 
 
 def test_a_container_that_cannot_start_says_why() -> None:
@@ -315,13 +314,13 @@ def test_a_container_that_cannot_start_says_why() -> None:
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[stuck])
-    assert found.reason == "its containers cannot start: main: ImagePullBackOff: not found"
+    assert found.reason == "containers do not start: main: ImagePullBackOff: not found"
 
 
 def test_what_ended_does_not_wait() -> None:
     ended = {**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}
     found = asked(ended)
-    assert (found.conclusion, found.waits) == ("it does not wait: it ended (Complete)", False)
+    assert (found.conclusion, found.waits) == ("not pending: ended (Complete)", False)
 
 
 def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_them() -> None:
@@ -344,9 +343,9 @@ def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_the
         each["metadata"] |= {"name": f"pod-{of}", "ownerReferences": [{"uid": of}]}
     full = [cluster_queue("research", used=8)]
     found = asked(server, Pod=[runs, waits, others], Workload=[own, held], ClusterQueue=full)
-    assert found.words[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
-    assert found.reason == "its own team uses what it may have: 8 nvidia.com/gpu of a100"
-    assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "it does not wait: 1 pod runs"
+    assert found.lines[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
+    assert found.reason == "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing"
+    assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
 
 
 # Gangs.
@@ -384,13 +383,13 @@ def gang_state(used: int) -> dict[str, list[Data]]:
 
 def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
     found = asked(GANG, **gang_state(1))
-    assert found.words[:3] == (
-        "Volcano starts it, from queue research-l4",
-        "PodGroup gang-1: Pending, at least 4 pods at once",
+    assert found.lines[:3] == (
+        "gang in Volcano queue research-l4: all pods start together",
+        "PodGroup gang-1: Pending, minMember 4",
         "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
     )
     assert found.conclusion == (
-        "its queue is full: nvidia.com/gpu 4: fits only when other gangs end: 1 of 4 are used;"
-        " wait until other gangs of the team end"
+        "its queue is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
+        " used); wait until other gangs of the team end"
     )
-    assert asked(GANG, **gang_state(0)).reason == "Volcano has not found room for all of its pods at once"
+    assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"

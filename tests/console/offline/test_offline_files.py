@@ -64,7 +64,7 @@ def test_a_file_of_someone_else_in_the_way_is_refused_and_nothing_written(tmp_pa
     (tmp_path / "_cluster").mkdir()
     mine = tmp_path / "_cluster" / "namespace-ml-research.yaml"
     mine.write_text("mine: true\n")
-    with pytest.raises(FileExistsError, match="was not written by the preview"):
+    with pytest.raises(FileExistsError, match="was not written by tenancy"):
         write(OBJECTS, tmp_path)
     assert below(tmp_path) == ["_cluster/namespace-ml-research.yaml"]
     assert mine.read_text() == "mine: true\n"
@@ -79,7 +79,7 @@ def test_of_two_kinds_with_one_name_kubernetes_own_keeps_the_plain_file(tmp_path
 
 
 def test_one_object_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="would share the file"):
+    with pytest.raises(ValueError, match="have this file name; rename one of them"):
         write([OBJECTS[0], OBJECTS[0]], tmp_path)
 
 

@@ -42,8 +42,8 @@ def test_a_urn_declared_twice_is_one(rendering: Rendering) -> None:
     """)
     assert problems(rendered) == (
         (
-            "urn:pulumi:dev::gpu-tenancy::kubernetes:core/v1:Namespace::same: declared 2 times, but a URN names one "
-            "resource of a stack; give each a resource name of its own"
+            "urn:pulumi:dev::gpu-tenancy::kubernetes:core/v1:Namespace::same: declared 2 times, but a URN must be "
+            "unique in a stack; give each resource a unique name"
         ),
     )
 
@@ -52,8 +52,8 @@ def test_one_object_declared_by_two_resources_is_one() -> None:
     again = replace(QUOTA, urn=QUOTA.urn + "-again")
     assert problems(stack_of(NAMESPACE, QUOTA, again)) == (
         (
-            f"ResourceQuota gpus in namespace ml-research: declared by {QUOTA.urn} and by {again.urn}, but an API "
-            "server keeps one object of a name; rename or remove all but one"
+            f"ResourceQuota gpus in namespace ml-research: declared by {QUOTA.urn} and by {again.urn}, but a "
+            "name must be unique; rename or remove all but one"
         ),
     )
 
@@ -75,8 +75,8 @@ def test_an_object_without_a_name_is_one() -> None:
     nameless = metadata_changed(QUOTA, name=None)
     assert problems(stack_of(NAMESPACE, nameless)) == (
         (
-            f"{QUOTA.urn}: metadata.name is missing, so this ResourceQuota would get a random name and every preview "
-            "another one; set metadata.name"
+            f"{QUOTA.urn}: metadata.name is missing, so this ResourceQuota would get another random name in "
+            "every preview; set metadata.name"
         ),
     )
 
@@ -84,7 +84,7 @@ def test_an_object_without_a_name_is_one() -> None:
 def test_a_generated_name_is_one() -> None:
     generated = metadata_changed(QUOTA, name=None, generateName="gpus-")
     (message,) = problems(stack_of(NAMESPACE, generated))
-    assert "metadata.generateName is gpus-, so this ResourceQuota would get a random name" in message
+    assert "metadata.generateName is gpus-, so this ResourceQuota would get another random name" in message
 
 
 @pytest.mark.parametrize("key", ["name", "namespace"])
@@ -92,8 +92,8 @@ def test_a_name_that_only_a_cloud_knows_is_one(key: str) -> None:
     unknown = replace(metadata_changed(QUOTA, **{key: UNKNOWN}), unknown_paths=(("metadata", key),))
     assert problems(stack_of(NAMESPACE, unknown)) == (
         (
-            f"{QUOTA.urn}: metadata.{key} is unknown, but what an object is called must be readable in a pull "
-            f"request; take the {key} from the stack's configuration"
+            f"{QUOTA.urn}: metadata.{key} is unknown, but a preview must show the {key} of each object; "
+            "set it from the stack's configuration"
         ),
     )
 
@@ -117,9 +117,9 @@ def test_a_namespaced_object_without_a_namespace_is_one() -> None:
     homeless = metadata_changed(QUOTA, namespace=None)
     assert problems(stack_of(NAMESPACE, homeless)) == (
         (
-            f"{QUOTA.urn}: metadata.namespace is missing, so this ResourceQuota would land in whatever namespace the "
-            "kubeconfig names; set it, or add ('', 'ResourceQuota') to CLUSTER_SCOPED if the kind belongs to the "
-            "whole cluster"
+            f"{QUOTA.urn}: metadata.namespace is missing, so this ResourceQuota would be created in the default "
+            "namespace of the kubeconfig; set it, or add ('', 'ResourceQuota') to CLUSTER_SCOPED if the kind is "
+            "cluster-scoped"
         ),
     )
 
@@ -127,7 +127,7 @@ def test_a_namespaced_object_without_a_namespace_is_one() -> None:
 def test_a_cluster_scoped_object_with_a_namespace_is_one() -> None:
     assert problems(stack_of(NAMESPACE, metadata_changed(QUEUE, namespace="ml-research"))) == (
         (
-            f"{QUEUE.urn}: metadata.namespace is ml-research, but a ClusterQueue belongs to the whole cluster; remove "
+            f"{QUEUE.urn}: metadata.namespace is ml-research, but ClusterQueue is cluster-scoped; remove "
             "metadata.namespace"
         ),
     )
@@ -145,7 +145,7 @@ def test_a_namespace_that_nobody_makes_is_one_and_the_nearest_is_named() -> None
     misspelt = metadata_changed(QUOTA, namespace="ml-reserch")
     assert problems(stack_of(NAMESPACE, misspelt)) == (
         (
-            f"{QUOTA.urn}: metadata.namespace is ml-reserch, but the stack declares no such Namespace; "
+            f"{QUOTA.urn}: metadata.namespace is ml-reserch, but the stack has no Namespace with this name; "
             "did you mean ml-research?"
         ),
     )
@@ -153,7 +153,7 @@ def test_a_namespace_that_nobody_makes_is_one_and_the_nearest_is_named() -> None
 
 def test_a_namespace_that_nothing_resembles_has_the_general_mend() -> None:
     (message,) = problems(stack_of(QUOTA))
-    assert message.endswith("no such Namespace; declare a Namespace of that name, or read it")
+    assert message.endswith("no Namespace with this name; declare a Namespace with this name, or read an existing one")
 
 
 def test_a_cluster_own_namespaces_releases_and_read_ones_are_there(rendering: Rendering) -> None:
@@ -180,10 +180,10 @@ def test_objects_that_wait_for_one_another_are_one() -> None:
     two = component("two", dependencies=[one.urn])
     rendered = stack_of(one, two, replace(NAMESPACE, parent=one.urn), replace(QUEUE, parent=two.urn))
     (message,) = problems(rendered)
-    assert message.startswith("objects wait for one another: ")
+    assert message.startswith("dependency cycle: ")
     assert NAMESPACE.urn in message
     assert QUEUE.urn in message
-    assert message.endswith("take one of these out of the other's depends_on")
+    assert message.endswith("; remove one of them from depends_on")
 
 
 def test_all_are_told_at_once_and_sorted() -> None:

@@ -156,7 +156,7 @@ def test_a_resource_passed_to_a_component_comes_back_as_a_resource(rendering: Re
 
 
 def test_a_call_without_an_answer_names_its_token(rendering: Rendering) -> None:
-    with pytest.raises(OfflineError, match="aws:index/getRegion:getRegion: this call asks a cloud"):
+    with pytest.raises(OfflineError, match="aws:index/getRegion:getRegion: this function needs a cloud"):
         rendering("""pulumi.runtime.invoke("aws:index/getRegion:getRegion", {})""")
 
 
@@ -167,7 +167,7 @@ def test_a_call_with_an_answer_gets_it(rendering: Rendering) -> None:
 
 
 def test_transforms_are_refused_since_nothing_would_run_them(rendering: Rendering) -> None:
-    with pytest.raises(OfflineError, match="does not run transforms"):
+    with pytest.raises(OfflineError, match="transforms are not supported"):
         rendering("""
     options = pulumi.ResourceOptions(transforms=[lambda args: None])
     k8s.core.v1.Namespace("a", metadata={"name": "a"}, opts=options)

@@ -1,4 +1,4 @@
-"""Renderings of a test's own stacks."""
+"""Renderings of stacks that a test defines."""
 
 from builders import Data
 from console_builders import Project
@@ -7,6 +7,6 @@ from gpu_tenancy.console.project import Preview, preview
 
 
 def rendered(project: Project, sections: Data) -> Preview:
-    """What a stack of a project declares."""
+    """The rendered stack of a project."""
     project.write("s", sections)
     return preview("s", project.folder)

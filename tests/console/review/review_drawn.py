@@ -1,4 +1,4 @@
-"""Stacks drawn by chance: the same for the same seed."""
+"""Random stacks, reproducible by seed."""
 
 from itertools import islice
 from random import Random
@@ -7,7 +7,7 @@ from builders import Data, errors, pool, team
 
 
 def generated(seed: int) -> Data:
-    """A stack with a tree of groups, drawn by chance."""
+    """A random stack with a tree of cohorts."""
     drawn = Random(seed)  # noqa: S311 - it keeps no secret
     even = drawn.random() < 0.25
     groups = ["one", "two", "three"][: drawn.randint(1, 3)]
@@ -36,5 +36,5 @@ def generated(seed: int) -> Data:
 
 
 def coherent(count: int) -> list[Data]:
-    """The first stacks by chance that the model takes."""
+    """The first random stacks that are valid."""
     return list(islice((stack for seed in range(20 * count) if not errors(stack := generated(seed))), count))

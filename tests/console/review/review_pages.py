@@ -1,4 +1,4 @@
-"""Reviews of a test's own: by hand, and by the real functions from stacks and what they were."""
+"""Reviews for tests: made by hand, and by the real functions from stacks and their bases."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -26,7 +26,7 @@ PINNED = RuleLine(
     "mandatory",
     "broken",
     "Job ml-research/nightly",
-    "Job ml-research/nightly: image pytorch names no version; pin it: pytorch:2.9-cuda13",
+    "Job ml-research/nightly: image pytorch has no tag; set one, such as pytorch:2.9-cuda13",
     "https://example.com/rules#image-pinned",
 )
 SURGE = RuleLine(
@@ -36,7 +36,7 @@ SURGE = RuleLine(
     "advisory",
     "broken",
     "Deployment ml-serving/model-server",
-    "Deployment ml-serving/model-server: its peak 50 is the limit; leave room for a surge",
+    "Deployment ml-serving/model-server: peak of 50 GPUs equals the limit; raise the limit for a rollout surge",
 )
 PRIVATE = RuleLine(
     "clouds",
@@ -45,17 +45,17 @@ PRIVATE = RuleLine(
     "mandatory",
     "exempted",
     "NodeGroup a100",
-    "NodeGroup a100 has public addresses; exempted until 2026-12-03: the old registry is reached over the internet",
+    "NodeGroup a100: has public addresses; exempted until 2026-12-03: the old registry needs internet access",
 )
 RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"))
 PRICES = "prices: us-east-1, https://example.com/prices, 2026-07-20"
 
 NASTY = "a|b `c` <b>&amp; *d* _e_ [f](g) @all #12 :tada: ~~h~~"
-"""Words in which Markdown and HTML would see something."""
+"""Text with special characters of Markdown and HTML."""
 
 
 def small() -> Data:
-    """Two teams in two groups, one that is guaranteed nothing, and a server."""
+    """Three teams, two of them in a cohort, one without a guarantee, and a server."""
     return {
         "environment": "test",
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=2), "l4": pool("g6.12xlarge", 2)},
@@ -69,9 +69,9 @@ def small() -> Data:
 
 
 def many(count: int) -> Data:
-    """Teams of ten divisions, each with two flavors, every fifth with a server."""
+    """Teams in ten cohorts, each with two flavors, every fifth with a server."""
 
-    def one(number: int) -> Data:
+    def numbered(number: int) -> Data:
         other = {"a100": {"guaranteed": 1, "limit": 8}} if number % 2 else {"l4": {"guaranteed": 2, "limit": 6}}
         return team(
             owner=f"people-{number % 17}",
@@ -89,7 +89,7 @@ def many(count: int) -> Data:
             "l4": pool("g6.12xlarge", 120),
         },
         "cohorts": {"org": {}} | {f"division-{number}": {"parent": "org"} for number in range(10)},
-        "teams": {f"team-{number:03}": one(number) for number in range(count)},
+        "teams": {f"team-{number:03}": numbered(number) for number in range(count)},
     }
 
 
@@ -97,7 +97,7 @@ def outlook_of(sections: Data) -> StackOutlook:
     return outlook(load(Source(sections)))
 
 
-def reviewed(  # noqa: PLR0913 - the parts of a review, each left out where a test needs none
+def reviewed(  # noqa: PLR0913 - the optional parts of a review
     now: StackOutlook,
     *,
     stack: str = "test",
@@ -109,8 +109,8 @@ def reviewed(  # noqa: PLR0913 - the parts of a review, each left out where a te
     notes: tuple[str, ...] = (),
 ) -> Review:
     comparison = Comparison("origin/main", "abc1234", before, notes) if before or changed or notes else None
-    said = verdict(now, comparison, changed, rules, real)
-    return Review(stack, 99, now, comparison, changed, rules, real, PRICES, where or {}, said)
+    result = verdict(now, comparison, changed, rules, real)
+    return Review(stack, 99, now, comparison, changed, rules, real, PRICES, where or {}, result)
 
 
 CHANGES = (
@@ -141,7 +141,7 @@ CHANGES = (
 
 
 def full() -> Review:
-    """Everything that a report may have: a base, rules of all kinds, deletions, an unknown price, nasty words."""
+    """A review with all parts: a base, findings of all kinds, deletions, an unknown price, special characters."""
     before = small()
     before["teams"]["speech"]["gpus"]["h100"]["limit"] = 4
     del before["teams"]["search"]
@@ -160,18 +160,18 @@ def full() -> Review:
 
 
 def bare() -> Review:
-    """The least that a report may have: nothing to compare with, no pack, no price, more promised than there is."""
+    """A review with the fewest parts: no base, no policy pack, no price, guarantees above capacity."""
     sections = small()
     del sections["teams"]["vision"]["serving"], sections["cohorts"]
-    for each in sections["teams"].values():
-        each.pop("cohort", None)
+    for sections_of_team in sections["teams"].values():
+        sections_of_team.pop("cohort", None)
     now = outlook_of(sections)
-    over = tuple(replace(each, guaranteed=each.gpus.most + 3, price=None) for each in now.supply)
+    over = tuple(replace(supply, guaranteed=supply.gpus.most + 3, price=None) for supply in now.supply)
     return replace(reviewed(replace(now, supply=over)), price_note="")
 
 
 def against(name: str, folder: Path, change: Callable[[Data], None]) -> Review:
-    """A stack of the project, compared by the real functions with what it was before somebody changed it."""
+    """A stack of the project, compared by the real functions with an earlier version."""
     found = stack_of_repository(name)
     sections = deepcopy(dict(read_stack(name).sections))
     change(sections)
@@ -182,13 +182,13 @@ def against(name: str, folder: Path, change: Callable[[Data], None]) -> Review:
     before = outlook(earlier.stack)
     differences = changes(earlier.rendered, found.rendered, [*found.stack.pools, *earlier.stack.pools])
     comparison = Comparison("origin/main", "abc1234", before, ())
-    said = verdict(done.now, comparison, differences, None)
-    # Lines move with every comment in the stack's file, which is no matter of the page's.
-    return replace(done, comparison=comparison, changes=differences, verdict=said, where={})
+    result = verdict(done.now, comparison, differences, None)
+    # Line numbers change with each edit of the stack's file and would change the goldens.
+    return replace(done, comparison=comparison, changes=differences, verdict=result, where={})
 
 
 def earlier_local(sections: Data) -> None:
-    """Before: research reached 24, serving had 40, experiments were not there."""
+    """Base: limit of research 24, guarantee of serving 40, no team ml-experiments."""
     teams = sections["teams"]
     del teams["ml-experiments"]
     sections["datasets"]["corpus"]["teams"] = ["ml-research"]
@@ -200,7 +200,7 @@ def earlier_local(sections: Data) -> None:
 
 
 def earlier_aws(sections: Data) -> None:
-    """The same, and fewer L4s, and a team that is gone since."""
+    """The same, with fewer L4 nodes and a team that was removed later."""
     earlier_local(sections)
     sections["pools"]["l4"]["nodes"]["max"] = 11
     sections["teams"]["ml-retired"] = {

@@ -1,8 +1,8 @@
-"""What teams are promised, worked out a second time, from the rendered Kubernetes objects alone.
+"""Guarantees and limits of teams, recomputed from the rendered Kubernetes objects alone.
 
 Nothing of the model or the console is used: quotas as Kueue reads them, `alone` by Kueue's own rule of what is
-available (https://kueue.sigs.k8s.io/docs/concepts/cohort/), `busy` by going through all ways of sharing that leave
-nobody able to take one more.
+available (https://kueue.sigs.k8s.io/docs/concepts/cohort/), `busy` by enumerating all distributions in which no
+queue can use one more GPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,16 +51,18 @@ class World:
 
     def __init__(self, objects: list[Manifest]) -> None:
         self.objects = objects
-        self.queues = {_name(each): _node(each, "cohortName") for each in self.of("ClusterQueue")}
-        self.cohorts = {_name(each): _node(each, "parentName") for each in self.of("Cohort")}
+        self.queues = {_name(manifest): _node(manifest, "cohortName") for manifest in self.of("ClusterQueue")}
+        self.cohorts = {_name(manifest): _node(manifest, "parentName") for manifest in self.of("Cohort")}
         self.root = next(name for name, node in self.cohorts.items() if not node.parent)
-        self.fair = any("fairSharing" in each["spec"] for each in self.of("ClusterQueue"))
-        self.teams = {each["metadata"]["namespace"]: each["spec"]["clusterQueue"] for each in self.of("LocalQueue")}
-        self.gangs = [_gang(each, self.teams) for each in self.of("Queue")]
+        self.fair = any("fairSharing" in manifest["spec"] for manifest in self.of("ClusterQueue"))
+        self.teams = {
+            manifest["metadata"]["namespace"]: manifest["spec"]["clusterQueue"] for manifest in self.of("LocalQueue")
+        }
+        self.gangs = [_gang(manifest, self.teams) for manifest in self.of("Queue")]
         self.keys = sorted({key for node in self.cohorts.values() for key in node.nominal if _is_gpu(self, key)})
 
     def of(self, kind: str) -> list[Manifest]:
-        return [each for each in self.objects if each["kind"] == kind]
+        return [manifest for manifest in self.objects if manifest["kind"] == kind]
 
     def below(self, cohort: str) -> list[Node]:
         return [node for node in (*self.cohorts.values(), *self.queues.values()) if node.parent == cohort]
@@ -71,7 +73,7 @@ class World:
     def total(self, node: Node, key: Key) -> int:
         """All quota of a node and of those below it, lent or not."""
         own = node.nominal.get(key, 0)
-        return own if self.is_queue(node) else own + sum(self.total(each, key) for each in self.below(node.name))
+        return own if self.is_queue(node) else own + sum(self.total(child, key) for child in self.below(node.name))
 
     def limit(self, node: Node, key: Key) -> int | None:
         return self.total(node, key) + node.borrowing[key] if key in node.borrowing else None
@@ -85,7 +87,7 @@ class World:
     def _shared(self, node: Node, key: Key) -> int:
         """A node's quota as Kueue adds it up: what those below never lend is not in it."""
         lent = [] if self.is_queue(node) else self.below(node.name)
-        return node.nominal.get(key, 0) + sum(self._shared(each, key) - self.kept(each, key) for each in lent)
+        return node.nominal.get(key, 0) + sum(self._shared(child, key) - self.kept(child, key) for child in lent)
 
     def alone(self, node: Node, key: Key) -> int:
         """What is available to a node when nobody uses anything."""
@@ -140,7 +142,7 @@ class World:
     def _most(self, node: Node, key: Key) -> int:
         if self.is_queue(node):
             return self.limit(node, key) or 0
-        return min(self._ceiling(node, key), sum(self._most(each, key) for each in self.below(node.name)))
+        return min(self._ceiling(node, key), sum(self._most(child, key) for child in self.below(node.name)))
 
     def _floor(self, node: Node, key: Key) -> int:
         return min(self.total(node, key), self._most(node, key)) if node.parent else 0
@@ -166,17 +168,17 @@ class World:
         return {name: floor(amount) for name, amount in at(below).items()}
 
 
-def _name(each: Manifest) -> str:
-    return each["metadata"]["name"]
+def _name(manifest: Manifest) -> str:
+    return manifest["metadata"]["name"]
 
 
 def _is_gpu(world: World, key: Key) -> bool:
     return key[1].startswith(GPUS) and world.supply(key) > 0
 
 
-def _node(each: Manifest, parent: str) -> Node:
-    spec = each.get("spec", {})
-    node = Node(_name(each), spec.get(parent, ""))
+def _node(manifest: Manifest, parent: str) -> Node:
+    spec = manifest.get("spec", {})
+    node = Node(_name(manifest), spec.get(parent, ""))
     node.reclaim = spec.get("preemption", {}).get("reclaimWithinCohort", "")
     node.weight = Fraction(str(spec.get("fairSharing", {}).get("weight", 1)))
     for key, line in _lines(spec):
@@ -196,10 +198,10 @@ def _lines(spec: Manifest) -> Iterator[tuple[Key, Manifest]]:
                     yield (flavor["name"], line["name"]), line
 
 
-def _gang(each: Manifest, teams: Mapping[str, str]) -> Gang:
+def _gang(manifest: Manifest, teams: Mapping[str, str]) -> Gang:
     """A queue of Volcano is named after its team and its flavor."""
-    team = max((name for name in teams if _name(each).startswith(f"{name}-")), key=len)
-    spec = each["spec"]
+    team = max((name for name in teams if _name(manifest).startswith(f"{name}-")), key=len)
+    spec = manifest["spec"]
     resource = next(name for name in spec["capability"] if name.startswith(GPUS))
     sure = int(spec["guarantee"]["resource"][resource])
-    return Gang(team, _name(each).removeprefix(f"{team}-"), resource, sure, int(spec["capability"][resource]))
+    return Gang(team, _name(manifest).removeprefix(f"{team}-"), resource, sure, int(spec["capability"][resource]))

@@ -1,4 +1,4 @@
-"""The same stack at another git ref, and a review of what changed since."""
+"""A stack at another git ref, and the review of its changes since then."""
 
 import json
 import subprocess
@@ -13,6 +13,7 @@ from gpu_tenancy.console.offline.wire import UNKNOWN
 from gpu_tenancy.console.project import preview
 from gpu_tenancy.console.review.base import base
 from gpu_tenancy.console.review.build import as_json, between, review
+from gpu_tenancy.console.review.verdict import OK
 
 
 def git(folder: Path, *words: str) -> None:
@@ -50,9 +51,9 @@ def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> No
 def test_a_review_says_what_a_team_gains_and_where_the_file_says_so(project: Project) -> None:
     project.write("s", raised(4))
     found = review(preview("s", project.folder), project.folder, ref="HEAD")
-    assert "speech may reach 4 l4 (was 2)." in found.verdict.sentences
-    assert found.verdict.title == "Fine"
-    assert {each.place for each in found.changes} == {"ClusterQueue speech", "ResourceQuota speech/budget"}
+    assert "Team speech: l4 limit raised from 2 to 4 GPUs" in found.verdict.sentences
+    assert found.verdict.title == OK
+    assert {change.place for change in found.changes} == {"ClusterQueue speech", "ResourceQuota speech/budget"}
     line = (
         Path(project.folder, "stacks/Pulumi.s.yaml").read_text(encoding="utf-8").splitlines().index("    speech:") + 1
     )
@@ -63,7 +64,7 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
     project.write("new", small())
     found = review(preview("new", project.folder), project.folder, ref="HEAD")
     assert found.comparison is not None
-    assert found.comparison.notes == ("HEAD has no stack new: all of it is new",)
+    assert found.comparison.notes == ("stack new does not exist at HEAD; all resources are new",)
     assert found.comparison.before is None
 
 
@@ -73,12 +74,12 @@ def test_a_stack_that_todays_rules_refuse_is_compared_without_its_promises(proje
     project.write("s", wrong)
     git(project.folder, "commit", "-qam", "wrong")
     project.write("s", small())
-    with pytest.raises(ConsoleError, match=r"the program at HEAD does not render stack s here \(.*99"):
+    with pytest.raises(ConsoleError, match=r"HEAD: cannot render stack s with the program at this ref \(.*99"):
         base("HEAD", "s", project.folder, "gpu-tenancy")
 
 
 def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
-    with pytest.raises(ConsoleError, match=r"git does not find nowhere .*name a branch, tag or commit"):
+    with pytest.raises(ConsoleError, match=r"git cannot resolve nowhere .*specify a branch, tag or commit"):
         base("nowhere", "s", project.folder, "gpu-tenancy")
 
 
@@ -87,7 +88,7 @@ def test_two_refs_are_compared_without_the_files_of_today(project: Project) -> N
     git(project.folder, "commit", "-qam", "second")
     project.write("s", raised(4))
     found = between("s", "HEAD~1", "HEAD", project.folder)
-    assert "speech may reach 3 l4 (was 2)." in found.verdict.sentences
+    assert "Team speech: l4 limit raised from 2 to 3 GPUs" in found.verdict.sentences
     assert found.where == {}
 
 
@@ -95,7 +96,7 @@ def test_machines_read_the_same_review(project: Project) -> None:
     found = review(preview("s", project.folder), project.folder, ref="HEAD")
     data = json.loads(as_json(found))
     assert data["verdict"]["line"] == found.verdict.line
-    assert [each["name"] for each in data["now"]["teams"]] == ["speech", "vision"]
+    assert [team["name"] for team in data["now"]["teams"]] == ["speech", "vision"]
     assert as_json(found) == as_json(review(preview("s", project.folder), project.folder, ref="HEAD"))
 
 
@@ -117,7 +118,7 @@ def step(op: str, urn: str, before: object = None, after: object = None, **rest:
 
 def test_pulumis_preview_says_what_really_changes_by_team(project: Project) -> None:
     found = preview("s", project.folder)
-    quota = next(one.urn for one in found.rendered.registrations if one.type.endswith(":ResourceQuota"))
+    quota = next(resource.urn for resource in found.rendered.registrations if resource.type.endswith(":ResourceQuota"))
     whole = quota.replace("urn:pulumi:s::", "urn:pulumi:acme/gpu-tenancy/s::")
     gone = "urn:pulumi:s::gpu-tenancy::kubernetes:core/v1:Secret::old"
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}
@@ -140,21 +141,23 @@ def test_pulumis_preview_says_what_really_changes_by_team(project: Project) -> N
     assert seen.real is not None
     assert seen.real.same == 1
     deleted, updated = seen.real.changes
-    assert (deleted.action, deleted.place, deleted.group) == ("delete", "Secret old", "not in the stack's file")
+    assert (deleted.action, deleted.place, deleted.group) == ("delete", "Secret old", "not in the stack file")
     assert (updated.action, updated.group) == ("update", "team speech")
-    assert [(each.path, each.before, each.after) for each in updated.fields] == [
+    assert [(field.path, field.before, field.after) for field in updated.fields] == [
         ("spec.hard.key", "[secret]", "b"),
         ("spec.hard.requests.nvidia.com/gpu", "2", "[unknown]"),
     ]
-    assert "1 is deleted: Secret old." in seen.verdict.sentences
+    assert "1 resource will be deleted: Secret old" in seen.verdict.sentences
 
 
-@pytest.mark.parametrize(("text", "why"), [("{", "is no JSON"), ("{}", "has no steps"), (None, "cannot be read")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("{", "not valid JSON"), ("{}", "missing key 'steps'"), (None, "cannot read the file")]
+)
 def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: str | None, why: str) -> None:
     file = project.folder / "p.json"
     if text is not None:
         file.write_text(text, encoding="utf-8")
-    with pytest.raises(ConsoleError, match=f"p.json {why}.*name a file that `pulumi preview --json` wrote"):
+    with pytest.raises(ConsoleError, match=f"p.json: {why}.*specify a file written by `pulumi preview --json`"):
         review(preview("s", project.folder), project.folder, real=file)
 
 
@@ -163,6 +166,6 @@ def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Proj
     sections["teams"]["third"] = {**sections["teams"].pop("speech"), "gpus": {"l4": {"guaranteed": 1, "limit": 3}}}
     project.write("s", sections)
     found = review(preview("s", project.folder), project.folder, ref="HEAD").verdict.sentences
-    assert "speech goes, which had 2 l4 guaranteed and 2 at most." in found
-    assert "third comes, with 1 l4 guaranteed and 3 at most." in found
-    assert len([each for each in found if "speech" in each and "deleted" not in each]) == 1
+    assert "Team speech is removed (had 2 l4 GPUs guaranteed, limit 2)" in found
+    assert "Team third is added (1 l4 GPU guaranteed, limit 3)" in found
+    assert len([reason for reason in found if "speech" in reason and "deleted" not in reason]) == 1

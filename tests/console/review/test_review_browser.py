@@ -1,4 +1,4 @@
-"""The report's page as a browser shows it: nothing complains, nothing is asked for, everyone can read it."""
+"""The report's page in a browser: no errors, no requests, accessible."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ WIDTHS = (1280, 390)
 
 @dataclass
 class Opened:
-    """A page, and all that it asked for and complained of."""
+    """A page with its requests and console messages."""
 
     page: Page
     requests: list[str]
@@ -35,10 +35,10 @@ class Opened:
 
 
 def large(teams: int = TEAMS) -> Review:
-    """Two hundred teams, or as many, each of which changes."""
+    """A review of many teams, each with changes."""
     now, earlier = many(teams), many(teams)
-    for each in earlier["teams"].values():
-        each["gpus"]["h100"]["limit"] = 12
+    for team in earlier["teams"].values():
+        team["gpus"]["h100"]["limit"] = 12
     changed = tuple(
         Change(
             "update" if kind == "ResourceQuota" else "create",
@@ -74,7 +74,7 @@ def outcome() -> Outcome:
         kubeconfig=Path("kubeconfig"),
         server="https://127.0.0.1:1",
         summary=summary,
-        proofs=(Proof("ml-research gets no more than its 36", "refused", holds=True), Proof("b", "c", holds=False)),
+        proofs=(Proof("ml-research cannot use more than its 36", "refused", holds=True), Proof("b", "c", holds=False)),
     )
 
 
@@ -135,7 +135,7 @@ def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
 @pytest.mark.parametrize("name", ["full", "bare", "eight", "up"])  # axe takes 20 s for the rows of the large page
 def test_axe_finds_nothing_in_a_page_whose_folds_are_open(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     found = opened(chromium, pages[name]).page
-    found.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     assert violations(found) == {"light": [], "dark": []}
 
 
@@ -152,7 +152,7 @@ def test_the_scheme_of_the_reader_is_that_of_the_page(chromium: Browser, pages: 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Path], name: str, width: int) -> None:
     found = opened(chromium, pages[name], width=width).page
-    found.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     assert found.evaluate("document.documentElement.scrollWidth") == width
 
 
@@ -167,7 +167,7 @@ def test_two_hundred_teams_take_less_than_two_megabytes_and_start_folded(
 
 
 def visible(page_: Page) -> set[str]:
-    return {each.get_attribute("data-team") or "" for each in page_.locator("main [data-team]:visible").all()}
+    return {line.get_attribute("data-team") or "" for line in page_.locator("main [data-team]:visible").all()}
 
 
 def test_the_box_finds_teams_in_every_table_and_says_how_many(chromium: Browser, pages: dict[str, Path]) -> None:
@@ -221,10 +221,10 @@ def test_without_scripts_the_page_is_whole(chromium: Browser, pages: dict[str, P
 
 def test_a_bar_is_as_long_as_its_number_says(chromium: Browser, pages: dict[str, Path]) -> None:
     found = opened(chromium, pages["full"]).page
-    picture = found.get_by_role("img", name="vision, h100: 4 guaranteed; at most 8 of 16; kept, never lent")
+    picture = found.get_by_role("img", name="vision, h100: 4 guaranteed; limit 8 of 16; never lent")
     lengths: dict[str, float] = picture.evaluate(
-        "(svg) => Object.fromEntries([...svg.querySelectorAll('rect')].map((each) =>"
-        " [each.getAttribute('class'), each.getBoundingClientRect().width / svg.getBoundingClientRect().width]))"
+        "(svg) => Object.fromEntries([...svg.querySelectorAll('rect')].map((rect) =>"
+        " [rect.getAttribute('class'), rect.getBoundingClientRect().width / svg.getBoundingClientRect().width]))"
     )
     assert {name: lengths[name] for name in ("rail", "own", "may")} == {
         "rail": pytest.approx(1, abs=0.01),
@@ -242,7 +242,7 @@ def test_on_paper_all_folds_are_open_and_what_is_for_screens_is_not_there(
     assert not found.locator("nav").is_visible()
     assert not found.locator("form.find").is_visible()
     shown = found.evaluate(
-        "[...document.querySelectorAll('#teams tr[data-team]')].filter((each) => each.checkVisibility()"
-        " && each.getBoundingClientRect().height > 0).length"
+        "[...document.querySelectorAll('#teams tr[data-team]')].filter((line) => line.checkVisibility()"
+        " && line.getBoundingClientRect().height > 0).length"
     )
     assert shown == 2 * TEAMS

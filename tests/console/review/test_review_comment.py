@@ -1,4 +1,4 @@
-"""The report as a comment: Markdown that stays whole, short enough, and what its users wrote."""
+"""The pull request comment: valid Markdown, within the size limit, with escaped text of users."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ from gpu_tenancy.console.review.review import Review
 
 
 class Markdown(SingleFileSnapshotExtension):
-    """Comments that one may read."""
+    """Goldens as Markdown files."""
 
     file_extension = "md"
     _write_mode = WriteMode.TEXT
@@ -59,10 +59,10 @@ def test_the_stack_prod_aws_against_what_it_was_is_the_golden_comment(
 
 
 def busy(count: int) -> Review:
-    """Many teams, of which each changes."""
+    """A review in which each of many teams changes."""
     now, earlier = many(count), many(count)
-    for each in earlier["teams"].values():
-        each["gpus"]["h100"]["limit"] = 12
+    for team in earlier["teams"].values():
+        team["gpus"]["h100"]["limit"] = 12
     fields = (FieldChange("spec.hard.requests.nvidia.com/gpu", "12", "16"),)
     changed = tuple(
         Change("update", f"team {name}", kind, f"{name}/{kind.lower()}", f"urn:{name}:{kind}", fields)
@@ -73,7 +73,7 @@ def busy(count: int) -> Review:
 
 
 def whole(found: str) -> None:
-    """Every table has as many cells in each row as in its head, and every fold and block that opens is closed."""
+    """All rows of a table have the same number of cells, and all sections and code blocks are closed."""
     assert found.count("<details>") == found.count("</details>")
     assert found.count("```") % 2 == 0
     rows = [line for line in found.splitlines() if line.startswith("|")]
@@ -93,50 +93,52 @@ def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: 
     found = comment(busy(count), limit)
     assert len(found) <= limit
     whole(found)
-    assert found.startswith("## ✗ test: Would be refused\n\n1 mandatory rule breaks.")
+    assert found.startswith(
+        "## ✗ test: Blocked\n\n- Policies: 61 passed, 1 mandatory violation, 1 advisory, 1 exempted\n"
+    )
     assert "| guaranteed | **" in found
 
 
 def test_what_is_left_out_is_named_and_so_is_where_it_is() -> None:
     everything = comment(full())
-    assert "Left out" not in everything
-    short = comment(full(), 6_000)
+    assert "Omitted" not in everything
+    short = comment(full(), 6_300)
     note = short.splitlines()[-1]
-    assert note.startswith("*Left out, to stay short enough: ")
-    assert note.endswith(" All of it is on the report's page, an artifact of this run.*")
-    left = note.removeprefix("*Left out, to stay short enough: ").partition(".")[0].split(", ")
+    assert note.startswith("*Omitted to fit the comment size: ")
+    assert note.endswith(" See the full report page in the artifacts of this run.*")
+    left = note.removeprefix("*Omitted to fit the comment size: ").partition(".")[0].split(", ")
     assert left == [
-        "promises against supply",
-        "what each team gets",
-        "cost by cost centre",
+        "guarantees and capacity",
+        "GPUs available to each team",
+        "cost by cost center",
         "cost by team",
         "serving",
         "node pools",
-        "the tree of groups",
-        "groups",
+        "cohort tree",
+        "cohorts",
         "access",
     ]
-    assert "### What goes" in short
+    assert "### Deletions and replacements" in short
 
 
 def test_the_most_important_sections_come_in_first() -> None:
     found = comment(busy(200))
-    assert "what changes" in found.splitlines()[-1]
-    assert "### Rules and exemptions" in found
-    assert "Numbers that changed" in found or "numbers that changed" in found.splitlines()[-1]
+    assert " changes," in found.splitlines()[-1]
+    assert "### Policies" in found
+    assert "Changed values" in found or "changed values" in found.splitlines()[-1]
 
 
 def test_a_limit_that_leaves_nothing_to_say_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^a comment of 3999 characters says nothing; allow 4000 at least$"):
+    with pytest.raises(ValueError, match=r"^limit: 3999 characters is too short for a comment; set at least 4000$"):
         comment(full(), LEAST - 1)
 
 
 def test_a_verdict_of_many_sentences_tells_the_first_and_how_many_more_there_are() -> None:
     review = reviewed(outlook_of(small()))
-    long = replace(review, verdict=replace(review.verdict, sentences=tuple(f"Sentence {n}." for n in range(40))))
-    second = comment(long).splitlines()[2]
-    assert second.startswith("Sentence 0. Sentence 1. ")
-    assert second.endswith("Sentence 11. *And 28 sentences more, on the page.*")
+    long = replace(review, verdict=replace(review.verdict, sentences=tuple(f"Reason {n}" for n in range(40))))
+    lines = comment(long).splitlines()[2:16]
+    assert lines[:2] == ["- Reason 0", "- Reason 1"]
+    assert lines[11:] == ["- Reason 11", "- *28 more reasons in the full report*", ""]
 
 
 def test_a_base_with_long_notes_leaves_the_verdict_its_place() -> None:
@@ -144,7 +146,7 @@ def test_a_base_with_long_notes_leaves_the_verdict_its_place() -> None:
     found = comment(noted, LEAST)
     assert len(found) <= LEAST
     assert found.count("\n> ") == 2
-    assert found.startswith("## ✓ test: Fine\n\nNo policy pack was asked. Guarantees fit the hardware.")
+    assert found.startswith("## ✓ test: OK\n\n- Policies not evaluated (use --policy)\n- Guarantees fit\n")
 
 
 def test_words_of_users_are_no_markup() -> None:
@@ -162,24 +164,24 @@ def test_words_of_users_are_no_markup() -> None:
 
 def test_words_of_users_stay_in_their_cell_and_fold() -> None:
     now = outlook_of(small())
-    nasty = replace(now, access=tuple(replace(each, owner="a | b </details>") for each in now.access))
+    nasty = replace(now, access=tuple(replace(access, owner="a | b </details>") for access in now.access))
     found = comment(replace(reviewed(nasty), stack="a`b | c"))
     whole(found)
-    assert found.startswith(r"## ✓ a\`b \| c: Fine")
+    assert found.startswith(r"## ✓ a\`b \| c: OK")
     assert r"a \| b &lt;/details&gt;" in found
     changed = (Change("update", "team <i>x</i>", "Job", "a`|b", "urn:x", (FieldChange("spec.`a|b`", "", "``|"),)),)
     found = comment(reviewed(now, before=now, changed=changed))
     whole(found)
-    assert "<summary><b>team &lt;i&gt;x&lt;/i&gt;</b> 1 changed</summary>" in found
-    assert "<code>spec.&#96;a&#124;b&#96;</code>: *not there* → <code>&#96;&#96;&#124;</code>" in found
+    assert "<summary><b>team &lt;i&gt;x&lt;/i&gt;</b> 1 updated</summary>" in found
+    assert "<code>spec.&#96;a&#124;b&#96;</code>: *none* → <code>&#96;&#96;&#124;</code>" in found
 
 
 def test_the_tree_shows_guarantees_and_limits_and_an_edge_of_its_own_to_who_has_none() -> None:
     assert list(mermaid(outlook_of(small()))) == [
         "```mermaid",
         "flowchart LR",
-        '  g["org<br/>nobody\'s: 8 h100, 6 l4"]',
-        '  g_0["lab<br/>h100 8 → 12<br/>its own: 4 h100"]',
+        '  g["org<br/>unassigned: 8 h100, 6 l4"]',
+        '  g_0["lab<br/>h100 8 → 12<br/>own quota: 4 h100"]',
         '  g_0 -.- g_0_t0(["speech<br/>h100 0 → 8"])',
         '  g_0 --- g_0_t1(["vision<br/>h100 4 → 8"])',
         "  g --- g_0",
@@ -197,9 +199,9 @@ def test_the_tree_of_many_teams_shows_groups_with_their_number() -> None:
 
 def test_a_name_is_no_mermaid() -> None:
     now = outlook_of(small())
-    renamed = tuple(replace(each, name='a"]; b' if each.parent is None else each.name) for each in now.groups)
+    renamed = tuple(replace(group, name='a"]; b' if group.parent is None else group.name) for group in now.groups)
     (first,) = (line for line in mermaid(replace(now, groups=renamed, root='a"]; b')) if line.startswith("  g["))
-    assert first == '  g["a#34;#93;#59; b<br/>nobody\'s: 8 h100, 6 l4"]'
+    assert first == '  g["a#34;#93;#59; b<br/>unassigned: 8 h100, 6 l4"]'
 
 
 def test_the_same_review_gives_the_same_comment() -> None:

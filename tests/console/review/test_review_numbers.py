@@ -1,4 +1,4 @@
-"""Every number of the report, recomputed from the rendered Kubernetes objects alone."""
+"""Numbers of the report, recomputed from the rendered Kubernetes objects alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from gpu_tenancy.console.review.page import page
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 
 HOURS = 730
-BACK = {"Any": "at once", "LowerPriority": "from lower priorities", "Never": "when they end"}
+BACK = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stack as the report tells it, and as its objects are."""
+    """A stack as summary, as objects and as page."""
 
     now: StackOutlook
     world: World
@@ -35,7 +35,7 @@ class Case:
 def case(request: pytest.FixtureRequest) -> Case:
     found = stack_of_repository(request.param)
     done = review(found, ROOT)
-    return Case(done.now, World([dict(each.manifest) for each in found.objects]), page(done))
+    return Case(done.now, World([dict(made.manifest) for made in found.objects]), page(done))
 
 
 def dash(least: int, most: int) -> str:
@@ -43,11 +43,11 @@ def dash(least: int, most: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    return f"{round(100 * part / whole)} %"
+    return f"{round(100 * part / whole)}%"
 
 
 def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]]:
-    """By team, flavor and scheduler: guaranteed, limit, busy, alone, lends, how it gets its own back."""
+    """By team, flavor and scheduler: guaranteed, limit, busy, alone, lends, how it reclaims."""
     found: dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]] = {}
     for key in world.keys:
         busy = world.busy(key)
@@ -89,7 +89,7 @@ def guaranteed(world: World, key: Key) -> int:
 
 
 class Tables(HTMLParser):
-    """The page's tables: rows of what their cells say, by the table's label."""
+    """The page's tables by label, as rows of cell texts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -99,15 +99,15 @@ class Tables(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
-        label = said.get("aria-label") or ""
+        attributes = dict(attrs)
+        label = attributes.get("aria-label") or ""
         if tag == "div" and label.endswith(", table"):
             self._table = self.tables.setdefault(label.removesuffix(", table"), [])
         elif self._table is not None and tag == "tr":
             self._table.append([])
         elif self._table is not None and tag in {"th", "td"}:
             self._table[-1].append("")
-        if tag == "span" and (self._quiet or said.get("class") in {"place", "was", "new"}):
+        if tag == "span" and (self._quiet or attributes.get("class") in {"place", "was", "new"}):
             self._quiet += 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -129,17 +129,17 @@ def test_a_stack_drawn_by_chance_is_told_as_its_queues_say(sections: Data, tmp_p
     project = Project.at(tmp_path / "project")
     project.write("drawn", sections)
     found = preview("drawn", project.folder)
-    world = World([dict(each.manifest) for each in found.objects])
+    world = World([dict(made.manifest) for made in found.objects])
     told = {
-        (team.name, each.flavor, each.scheduler): (
-            each.guaranteed,
-            each.limit,
-            (each.busy.least, each.busy.most),
-            each.alone,
+        (team.name, holding.flavor, holding.scheduler): (
+            holding.guaranteed,
+            holding.limit,
+            (holding.busy.least, holding.busy.most),
+            holding.alone,
         )
         for team in outlook(found.stack).teams
-        for each in team.holdings
-        if each.limit
+        for holding in team.holdings
+        if holding.limit
     }
     assert told == {key: line[:4] for key, line in kueue(world).items()}
 
@@ -148,20 +148,20 @@ def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) 
     told = {
         (
             team.name,
-            each.flavor,
-            each.scheduler
-            if team.queue == team.name or each.scheduler == "Volcano"
+            holding.flavor,
+            holding.scheduler
+            if team.queue == team.name or holding.scheduler == "Volcano"
             else f"Kueue, queue of {team.queue}",
         ): (
-            each.guaranteed,
-            each.limit,
-            (each.busy.least, each.busy.most),
-            each.alone,
-            "yes" if each.lends else "no",
-            each.back or "\N{EN DASH}",
+            holding.guaranteed,
+            holding.limit,
+            (holding.busy.least, holding.busy.most),
+            holding.alone,
+            "yes" if holding.lends else "no",
+            holding.back or "\N{EN DASH}",
         )
         for team in case.now.teams
-        for each in team.holdings
+        for holding in team.holdings
     }
     assert told == kueue(case.world)
 
@@ -169,12 +169,12 @@ def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) 
 def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
     shown = Tables(case.page)
     expected = kueue(case.world)
-    promises = {(row[0], row[1], row[2]): row[4:] for row in shown.rows("Promises")}
+    promises = {(row[0], row[1], row[2]): row[4:] for row in shown.rows("Guarantees and limits")}
     assert promises == {
         key: [str(sure), str(limit), str(limit - sure), lends]
         for key, (sure, limit, _, _, lends, _) in expected.items()
     }
-    teams = {(row[0], row[1], row[2]): row[3:] for row in shown.rows("What each team gets")}
+    teams = {(row[0], row[1], row[2]): row[3:] for row in shown.rows("GPUs available to each team")}
     assert teams == {
         key: [str(sure), dash(*busy), str(alone), back] for key, (sure, _, busy, alone, _, back) in expected.items()
     }
@@ -182,17 +182,17 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
 
 def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case) -> None:
     world = case.world
-    assert [each.flavor for each in case.now.supply if each.gpus.most] == [
-        each.flavor for each in case.now.supply if (each.flavor, each.resource) in world.keys
+    assert [supply.flavor for supply in case.now.supply if supply.gpus.most] == [
+        supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys
     ]
-    shown = {row[0]: row for row in Tables(case.page).rows("Promises against supply")}
-    for each in case.now.supply:
-        key = (each.flavor, each.resource)
+    shown = {row[0]: row for row in Tables(case.page).rows("Guarantees and capacity")}
+    for supply in case.now.supply:
+        key = (supply.flavor, supply.resource)
         most = world.supply(key) + gangs(world, key)
         sure, all_ = guaranteed(world, key), limits(world, key)
-        assert (each.gpus.most, each.guaranteed, each.limits) == (most, sure, all_)
-        line = shown[each.flavor]
-        assert line[3] == dash(each.gpus.least, most)
+        assert (supply.gpus.most, supply.guaranteed, supply.limits) == (most, sure, all_)
+        line = shown[supply.flavor]
+        assert line[3] == dash(supply.gpus.least, most)
         assert [line[4], line[6], line[7], line[8], line[10]] == [
             str(sure),
             percent(sure, most),
@@ -210,7 +210,7 @@ def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
         return node.nominal.get(key, 0), world.total(node, key), limit
 
     told = {group.name: group.shares for group in case.now.groups}
-    resources = {each.flavor: each.resource for each in case.now.supply}
+    resources = {supply.flavor: supply.resource for supply in case.now.supply}
     assert told == {
         name: {flavor: held(node, (flavor, resource)) for flavor, resource in resources.items()}
         for name, node in world.cohorts.items()
@@ -224,14 +224,14 @@ def test_a_namespace_s_quota_admits_what_the_report_says_that_its_team_may_reach
             if quota["metadata"]["namespace"] == team.name:
                 hard |= {name: int(amount) for name, amount in quota["spec"]["hard"].items() if GPUS in name}
         reach: dict[str, int] = {}
-        for each in team.holdings:
-            name = f"requests.{each.resource}"
-            reach[name] = reach.get(name, 0) + each.limit
+        for holding in team.holdings:
+            name = f"requests.{holding.resource}"
+            reach[name] = reach.get(name, 0) + holding.limit
         assert {name: amount for name, amount in hard.items() if amount} == reach
 
 
 def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices(case: Case) -> None:
-    prices = {each.flavor: each.price for each in case.now.supply}
+    prices = {supply.flavor: supply.price for supply in case.now.supply}
     for team in case.now.teams:
         own = [
             (prices[flavor], sure, limit)
@@ -240,21 +240,21 @@ def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices
         ]
         sums = [
             None
-            if any(price is None and each[which] for price, *each in own)
-            else sum((price or 0) * each[which] * HOURS for price, *each in own)
+            if any(price is None and amounts[which] for price, *amounts in own)
+            else sum((price or 0) * amounts[which] * HOURS for price, *amounts in own)
             for which in (0, 1)
         ]
         assert [team.cost.guaranteed, team.cost.limit] == [None if s is None else pytest.approx(s) for s in sums]
 
 
 def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) -> None:
-    for each in case.now.supply:
-        pools = [pool for pool in case.now.pools if pool.flavor == each.flavor and pool.nodes.most]
+    for supply in case.now.supply:
+        pools = [pool for pool in case.now.pools if pool.flavor == supply.flavor and pool.nodes.most]
         if any(pool.node_price is None for pool in pools):
-            assert each.price is None
+            assert supply.price is None
             continue
         dollars = sum((pool.node_price or 0) * pool.nodes.most for pool in pools)
-        assert each.price == pytest.approx(dollars / sum(pool.gpus * pool.nodes.most for pool in pools))
+        assert supply.price == pytest.approx(dollars / sum(pool.gpus * pool.nodes.most for pool in pools))
     for pool in case.now.pools:
         for nodes, amount in ((pool.nodes.least, pool.floor), (pool.nodes.most, pool.ceiling)):
             expected = 0 if nodes == 0 else None if pool.node_price is None else nodes * pool.node_price
@@ -262,18 +262,18 @@ def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) ->
 
 
 def scaled(world: World, namespace: str, name: str) -> tuple[int, int]:
-    """A server's least and most replicas: of its autoscaler, or as many as it says."""
-    for each in (*world.of("HorizontalPodAutoscaler"), *world.of("ScaledObject")):
-        spec: Mapping[str, int] = each["spec"]
-        if each["metadata"]["namespace"] == namespace and each["spec"]["scaleTargetRef"]["name"] == name:
+    """Minimum and maximum replicas of a server: of its autoscaler, else of its Deployment."""
+    for autoscaler in (*world.of("HorizontalPodAutoscaler"), *world.of("ScaledObject")):
+        spec: Mapping[str, int] = autoscaler["spec"]
+        if autoscaler["metadata"]["namespace"] == namespace and autoscaler["spec"]["scaleTargetRef"]["name"] == name:
             least, most = (
                 ("minReplicas", "maxReplicas") if "maxReplicas" in spec else ("minReplicaCount", "maxReplicaCount")
             )
             return spec[least], spec[most]
     replicas = next(
-        each["spec"]["replicas"]
-        for each in world.of("Deployment")
-        if (each["metadata"]["namespace"], each["metadata"]["name"]) == (namespace, name)
+        deployment["spec"]["replicas"]
+        for deployment in world.of("Deployment")
+        if (deployment["metadata"]["namespace"], deployment["metadata"]["name"]) == (namespace, name)
     )
     return replicas, replicas
 
@@ -286,46 +286,46 @@ def surge(deployment: Manifest) -> int:
 
 def gpus_of(deployment: Manifest) -> int:
     containers = deployment["spec"]["template"]["spec"]["containers"]
-    return sum(int(v) for each in containers for k, v in each["resources"]["limits"].items() if GPUS in k)
+    return sum(int(v) for container in containers for k, v in container["resources"]["limits"].items() if GPUS in k)
 
 
 def test_servers_and_their_peak_are_those_of_deployments_and_autoscalers(case: Case) -> None:
     expected = sorted(
         (namespace, name, gpus, *(replicas := scaled(case.world, namespace, name)), more, gpus * (replicas[1] + more))
-        for each in case.world.of("Deployment")
-        if (namespace := each["metadata"]["namespace"]) in case.world.teams and (gpus := gpus_of(each))
-        for name, more in [(each["metadata"]["name"], surge(each))]
+        for deployment in case.world.of("Deployment")
+        if (namespace := deployment["metadata"]["namespace"]) in case.world.teams and (gpus := gpus_of(deployment))
+        for name, more in [(deployment["metadata"]["name"], surge(deployment))]
     )
     assert expected == sorted(
-        (each.team, each.name, each.gpus, each.replicas.least, each.replicas.most, each.surge, each.peak)
-        for each in case.now.serving
+        (server.team, server.name, server.gpus, server.replicas.least, server.replicas.most, server.surge, server.peak)
+        for server in case.now.serving
     )
     held = kueue(case.world)
-    for each in case.now.serving:
-        assert each.limit == next(line[1] for key, line in held.items() if key[:2] == (each.team, each.flavor))
+    for server in case.now.serving:
+        assert server.limit == next(line[1] for key, line in held.items() if key[:2] == (server.team, server.flavor))
 
 
 def test_access_is_what_namespaces_and_network_policies_grant(case: Case) -> None:
-    spaces = {each["metadata"]["name"]: each["metadata"]["labels"] for each in case.world.of("Namespace")}
-    for each in case.now.access:
-        labels = spaces[each.team]
-        assert (labels["owner"], labels["pod-security.kubernetes.io/enforce"]) == (each.owner, each.pod_security)
+    spaces = {space["metadata"]["name"]: space["metadata"]["labels"] for space in case.world.of("Namespace")}
+    for access in case.now.access:
+        labels = spaces[access.team]
+        assert (labels["owner"], labels["pod-security.kubernetes.io/enforce"]) == (access.owner, access.pod_security)
         cidrs = {
             to["ipBlock"]["cidr"]
             for policy in case.world.of("NetworkPolicy")
-            if policy["metadata"]["namespace"] == each.team
+            if policy["metadata"]["namespace"] == access.team
             for rule in policy["spec"].get("egress", ())
             if any(port["port"] == 443 for port in rule.get("ports", ()))
             for to in rule["to"]
             if "ipBlock" in to
         }
-        assert cidrs == set(each.egress)
+        assert cidrs == set(access.egress)
         claims = {
             claim["metadata"]["name"]
             for claim in case.world.of("PersistentVolumeClaim")
-            if claim["metadata"]["namespace"] == each.team and "volumeName" in claim["spec"]
+            if claim["metadata"]["namespace"] == access.team and "volumeName" in claim["spec"]
         }
-        assert claims == set(each.datasets)
+        assert claims == set(access.datasets)
     assert {name: labels["cost-center"] for name, labels in spaces.items() if name in case.world.teams} == {
         team.name: team.cost_center for team in case.now.teams
     }

@@ -1,4 +1,4 @@
-"""The report's page: all that it says, in words, bytes and marks."""
+"""The report's page: texts, charts and structure."""
 
 import tomllib
 from dataclasses import replace
@@ -38,7 +38,7 @@ VOID = {"meta", "br", "link", "img", "input", "rect", "line", "circle", "path"}
 
 
 class Html(SingleFileSnapshotExtension):
-    """Pages that one may open."""
+    """Goldens as HTML files."""
 
     file_extension = "html"
     _write_mode = WriteMode.TEXT
@@ -50,7 +50,7 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page, which must nest as it should."""
+    """The parsed page; its elements must be nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -67,17 +67,17 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
+        attributes = dict(attrs)
         if tag == "html":
-            self.language = said.get("lang")
-        if tag in {"link", "iframe", "img", "object"} or "src" in said or "srcset" in said:
+            self.language = attributes.get("lang")
+        if tag in {"link", "iframe", "img", "object"} or "src" in attributes or "srcset" in attributes:
             self.asked.append(tag)
         if tag == "a":
-            self.links.append(said["href"] or "")
-        if tag == "svg" and "aria-hidden" not in said:
-            self.pictures.append(said.get("aria-label"))
-        if "id" in said:
-            self.ids.append(said["id"] or "")
+            self.links.append(attributes["href"] or "")
+        if tag == "svg" and "aria-hidden" not in attributes:
+            self.pictures.append(attributes.get("aria-label"))
+        if "id" in attributes:
+            self.ids.append(attributes["id"] or "")
         if tag[0] == "h" and tag[1:].isdigit():
             self.headings.append(int(tag[1:]))
         if tag not in VOID:
@@ -146,8 +146,11 @@ def test_what_users_wrote_is_shown_as_they_wrote_it() -> None:
 
 def test_without_packs_the_page_says_how_to_ask_them() -> None:
     words = Page(page(bare())).words
-    assert "No policy pack was asked. Ask both with tenancy preview test --policy workloads --policy clouds ." in words
-    assert "Before and after" not in words
+    assert (
+        "Policies not evaluated. To evaluate both packs, run tenancy preview test --policy workloads --policy clouds ."
+        in words
+    )
+    assert "Changes since the base" not in words
 
 
 def test_an_unknown_price_is_said_and_never_0() -> None:
@@ -167,23 +170,26 @@ def test_an_unknown_price_is_said_and_never_0() -> None:
         "vision": ["unknown", "unknown"],
         "all teams": ["unknown", "unknown"],
     }
-    assert [(each.value, each.note, each.change) for each in key_figures(review)[2:]] == [
+    assert [(figure.value, figure.note, figure.change) for figure in key_figures(review)[2:]] == [
         ("unknown", "at least $1.7k", "was $20.1k"),
         ("unknown", "at least $5.0k", "was $60.3k"),
     ]
-    assert "The price of h100 is unknown, and so is what counts it." in Page(page(review)).words
+    assert "No price for node pool h100; costs that include it are unknown." in Page(page(review)).words
 
 
 def test_more_promised_than_there_is_stands_out() -> None:
     words = Page(page(bare())).words
-    assert words.startswith("test: GPU tenancy test environment test · 99 resources Promises")
-    assert "Guarantees exceed the hardware: 19 of 16 h100, 11 of 8 l4." in words
-    assert "19 of 16 · limits 16 · 3 guaranteed more than there are" in words
+    assert words.startswith("test: GPU tenancy test environment test · 99 resources Guarantees")
+    assert (
+        "Guarantees exceed capacity: h100 (19 GPUs guaranteed, 16 available), l4 (11 GPUs guaranteed, 8 available)"
+        in words
+    )
+    assert "19 of 16 · sum of limits 16 · guarantees exceed capacity by 3" in words
     first = key_figures(bare())[0]
     assert (first.value, first.beside, first.note, first.tone) == (
         "30",
         "of 24",
-        "GPUs; more h100, l4 than there are",
+        "GPUs; capacity exceeded: h100, l4",
         "bad",
     )
 
@@ -194,7 +200,7 @@ def test_each_number_stands_beside_what_it_was() -> None:
     assert [(cell.text, cell.was) for cell in speech.cells[4:7]] == [("0", ""), ("8", "4"), ("8", "4")]
     (search,) = (row for row in tables(review)["promises"].rows if row.team == "search")
     assert search.fresh
-    assert [each.was for each in bars_of(review)] == ["was 0 → 4", "", "new"]
+    assert [bar.was for bar in bars_of(review)] == ["was 0 → 4", "", "new"]
 
 
 def bars_of(review: Review) -> list[Bar]:
@@ -207,19 +213,23 @@ def test_rows_that_went_are_named_and_come_first() -> None:
     sections = small()
     del sections["teams"]["search"]
     review = reviewed(outlook_of(sections), before=outlook_of(small()))
-    found = [each for each in differences(tables(review).values()) if each.table == "Promises"]
-    assert [(each.about, each.was, each.now) for each in found] == [("search, l4, Kueue", "there", "gone")]
-    assert "No more: search, l4, Kueue." in Page(page(review)).words
+    found = [
+        difference for difference in differences(tables(review).values()) if difference.table == "Guarantees and limits"
+    ]
+    assert [(difference.about, difference.was, difference.now) for difference in found] == [
+        ("search, l4, Kueue", "present", "removed")
+    ]
+    assert "Removed: search, l4, Kueue." in Page(page(review)).words
 
 
 def test_a_comparison_that_finds_nothing_says_so() -> None:
     now = outlook_of(small())
     words = Page(page(reviewed(now, before=now))).words
-    assert "No number of this page is another than before." in words
-    assert "nothing changes." in words
-    assert [each.change for each in key_figures(reviewed(now, before=now))] == ["±0"] * 4
-    new = reviewed(now, notes=("origin/main has no stack test: all of it is new",))
-    assert "There is nothing to compare the numbers with." in Page(page(new)).words
+    assert "No values changed." in words
+    assert "no changes." in words
+    assert [figure.change for figure in key_figures(reviewed(now, before=now))] == ["±0"] * 4
+    new = reviewed(now, notes=("stack test does not exist at origin/main; all resources are new",))
+    assert "No values to compare: the base has no valid version of this stack." in Page(page(new)).words
 
 
 def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by_kind() -> None:
@@ -228,7 +238,7 @@ def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by
         ("team vision", "1 deleted", True),
         ("pool h100", "1 replaced", True),
         ("team search", "3 created", False),
-        ("team speech", "1 changed", False),
+        ("team speech", "1 updated", False),
     ]
     assert [(line.kind, line.names) for line in groups[2].lines] == [
         ("Namespace", ("search",)),
@@ -244,11 +254,11 @@ def test_what_pulumi_itself_says_is_laid_over_what_the_files_say() -> None:
         (group.name, line.action, line.names): line.remark for group in change_groups(review) for line in group.lines
     }
     assert lines == {
-        ("team speech", "replace", ("speech",)): "by the files alone: changed",
-        ("cluster", "update", ("cluster",)): "seen by Pulumi's preview alone: what is deployed is not the base",
-        ("team search", "create", ("search/default-deny",)): "Pulumi's preview leaves it as it is",
+        ("team speech", "replace", ("speech",)): "in the files: updated",
+        ("cluster", "update", ("cluster",)): "only in the Pulumi preview: the deployed state differs from the base",
+        ("team search", "create", ("search/default-deny",)): "unchanged in the Pulumi preview",
     }
-    assert "1 replaced, 1 changed; 90 stay as they are." in Page(page(review)).words
+    assert "1 replaced, 1 updated; 90 unchanged." in Page(page(review)).words
     alone = replace(review, comparison=None, changes=())
     assert {line.remark for group in change_groups(alone) for line in group.lines} == {""}
 
@@ -277,7 +287,7 @@ def test_bars_lie_where_the_numbers_say() -> None:
         True,
         12.5,
     )
-    assert vision.says == "vision, h100: 4 guaranteed; at most 8 of 16; kept, never lent; 2 in use"
+    assert vision.says == "vision, h100: 4 guaranteed; limit 8 of 16; never lent; 2 in use"
     assert (search.rail, search.solid, search.tick, search.kept, search.hue) == (50, 12.5, 37.5, False, 1)
 
 
@@ -289,10 +299,10 @@ def test_gangs_and_teams_in_another_s_queue_are_drawn_as_what_they_are() -> None
     (lab,) = drawing.tree.groups
     bars = {name: [(bar.scheduler, bar.numbers, bar.remark) for bar in bars] for name, bars in lab.teams}
     assert list(bars) == ["speech", "vision", "guests"]
-    assert bars["guests"] == [("Kueue", "4 → 8", "in the queue of vision")]
+    assert bars["guests"] == [("Kueue", "4 → 8", "uses the queue of vision")]
     assert [(bar.scheduler, bar.numbers, bar.remark) for bar in dict(drawing.tree.teams)["search"]] == [
         ("Kueue", "2 → 6", "lent while idle"),
-        ("Volcano", "2 → 2", "Volcano's gangs, kept"),
+        ("Volcano", "2 → 2", "Volcano gangs, never lent"),
     ]
     rows = {
         row.cells[0].text: [cell.text for cell in row.cells]
@@ -318,7 +328,7 @@ def test_a_flavor_too_short_to_read_gives_each_a_scale_of_its_own() -> None:
 def test_a_flavor_of_which_nobody_may_reach_a_fraction_is_cut_and_the_page_says_so() -> None:
     large = reviewed(outlook_of(many(40)))
     assert Drawing(large.now).cut == ("a100", "h100", "l4")
-    assert "There is more of a100, h100, l4 than the picture is wide." in Page(page(large)).words
+    assert "The capacity of a100, h100, l4 exceeds the chart." in Page(page(large)).words
     assert Drawing(outlook_of(small())).cut == ()
 
 
@@ -330,8 +340,8 @@ def test_supply_is_drawn_against_whatever_is_longest() -> None:
     h100, l4 = tanks(outlook_of(sections))
     assert (h100.sure, h100.rail, h100.solid, h100.tick) == (0, 80, 40, 100)
     assert (h100.numbers, h100.remark, h100.over) == (
-        "8 of 0\N{EN DASH}16 · limits 20",
-        "8 on nodes that come when asked for",
+        "8 of 0\N{EN DASH}16 · sum of limits 20",
+        "8 guaranteed GPUs depend on autoscaling",
         False,
     )
     assert (l4.sure, l4.rail, l4.solid, l4.tick, l4.remark) == (40, 40, 10, 30, "")
@@ -356,15 +366,15 @@ def test_a_page_with_few_teams_has_no_script_and_one_with_many_has_its_own_alone
 
 def test_rules_are_told_by_what_they_do() -> None:
     words = Page(page(reviewed(outlook_of(small()), rules=RULES))).words
-    assert "mandatory image-pinned Job ml-research/nightly: image pytorch names no version" in words
+    assert "mandatory image-pinned Job ml-research/nightly: image pytorch has no tag" in words
     assert "advisory surge-room" in words
     assert "exempted nodes-private" in words
-    assert "61 rules hold · workloads 0.1.0, clouds 0.1.0" in words
+    assert "61 rules passed · workloads 0.1.0, clouds 0.1.0" in words
 
 
 def test_the_templates_are_in_the_wheel() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
-    assert "console" in build["targets"]["wheel"]["packages"]
+    assert "gpu_tenancy" in build["targets"]["wheel"]["only-include"]
     assert "exclude" not in build
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # what git ignores, hatch leaves out
     files = [file.name for file in (ROOT / "gpu_tenancy/console/review/templates").iterdir()]

@@ -10,8 +10,8 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_story, told, tree, tree_of
 
 from gpu_tenancy.console.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
+from gpu_tenancy.console.whatif.narrative import Played, headline, sentences, turns
 from gpu_tenancy.console.whatif.page import page
-from gpu_tenancy.console.whatif.telling import Played, headline, sentences, turns
 from gpu_tenancy.console.whatif.timeline import ABOVE, AREA, timeline
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif import Moment, Waiting, busy, supply
@@ -143,7 +143,7 @@ def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
     found = tree_of(file)
     played = everyone(found)
     moment, seen = played.last, Page(page(played)).tables
-    rows = {(row[0], row[1]): [int(cell) for cell in row[3:]] for row in seen["Who has what"][1:]}
+    rows = {(row[0], row[1]): [int(cell) for cell in row[3:]] for row in seen["Usage by team"][1:]}
     wanted = busy(found).wanted
     for (team, flavor), (sure, limit, runs, own, borrowed, unused, waits) in rows.items():
         share = found.team_shares[team][flavor][found.flavors[flavor].resource or ""]
@@ -195,30 +195,30 @@ def test_lanes_blocks_and_tables_say_what_runs_and_waits_after_each_step(tmp_pat
     count = len(played.moments)
     lanes = {lane.name: lane for lane in drawn.lanes if lane.spells}
     assert len(lanes) == 60
-    rows = {row[0]: row[3:] for row in seen["Jobs, step by step"][1:]}
+    rows = {row[0]: row[3:] for row in seen["Jobs by step"][1:]}
     for at, moment in enumerate(played.moments):
         middle = 100 * (at + 0.5) / count
         states = {
-            name: {True: "runs", False: "waits"}[spell.runs]
+            name: {True: "running", False: "pending"}[spell.runs]
             for name, lane in lanes.items()
             for spell in lane.spells
             if spell.left < middle < spell.left + spell.width
         }
-        expected = {each.workload: "runs" for each in moment.running}
-        expected |= {each.workload: "waits" for each in moment.waiting}
+        expected = {each.workload: "running" for each in moment.running}
+        expected |= {each.workload: "pending" for each in moment.waiting}
         assert states == expected
-        assert {name: cells[at] for name, cells in rows.items() if cells[at] in {"runs", "waits"}} == expected
+        assert {name: cells[at] for name, cells in rows.items() if cells[at] in {"running", "pending"}} == expected
         (area,) = drawn.areas
         tall = sum(each.height for each in area.blocks if each.left < middle < each.left + each.width)
         assert tall == pytest.approx(AREA * ran(moment, "h100") / supply(played.tree, "h100"), abs=0.1)
         assert area.sums[at][2] == ran(moment, "h100")
-        told_ = sum(int(row[2 + at]) for row in seen["GPUs in use, step by step"][1:])
+        told_ = sum(int(row[2 + at]) for row in seen["GPUs in use by step"][1:])
         assert told_ == ran(moment, "h100")
     gone = [(each.workload, each.by) for _, each in played.evicted()]
     assert gone
-    assert [(row[0], row[4]) for row in seen["Who gave way to whom"][1:]] == gone
+    assert [(row[0], row[4]) for row in seen["Preempted jobs"][1:]] == gone
     assert len(drawn.arrows) == len({(label, each.workload, each.by) for label, each in played.evicted()})
-    assert [row[0] for row in seen["Who waits, and why"][1:]] == [each.workload for each in played.last.waiting]
+    assert [row[0] for row in seen["Pending jobs"][1:]] == [each.workload for each in played.last.waiting]
 
 
 def test_no_lane_lies_on_another_and_arrows_go_from_lane_to_lane(tmp_path: Path) -> None:
@@ -238,15 +238,12 @@ def test_no_lane_lies_on_another_and_arrows_go_from_lane_to_lane(tmp_path: Path)
 
 def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
     played = small_story(tmp_path)
-    assert headline(played) == "At the end 8 of 15 GPUs are in use, 3 jobs wait"
+    assert headline(played) == "At the end: 8 of 15 GPUs in use, 3 jobs pending"
     assert list(sentences(played)) == [
-        (
-            "All 8 h100 are in use: speech has none and waits for 14; vision has 8 (4 its own, 4 borrowed) and waits"
-            " for 4 more."
-        ),
-        "0 of 7 l4 are in use.",
-        "In step 2 sweep (speech) gave way to train (vision).",
-        "In step 3 extra (vision) gave way to urgent (vision).",
+        ("8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending)."),
+        "0 of 7 l4 GPUs in use.",
+        "Step 2: sweep (speech) was preempted by train (vision).",
+        "Step 3: extra (vision) was preempted by urgent (vision).",
     ]
 
 
@@ -263,16 +260,13 @@ def test_a_turn_tells_only_what_is_other_than_before(tmp_path: Path) -> None:
 
 def test_a_scene_is_told_in_sentences() -> None:
     played = everyone(tree(small()), first="speech")
-    assert headline(played) == "14 of 15 GPUs are in use, 2 teams wait"
+    assert headline(played) == "14 of 15 GPUs in use, 2 teams with pending jobs"
     assert list(sentences(played)) == [
-        (
-            "All 8 h100 are in use: speech has 4 (2 its own, 2 borrowed) and waits for 4 more; vision has 4 and waits"
-            " for 4 more."
-        ),
-        "6 of 7 l4 are in use: search has 6 (2 its own, 4 borrowed).",
-        "As it came, vision took 4 h100: 4 from speech.",
+        ("8 of 8 h100 GPUs in use: speech uses 4 (2 borrowed, 4 pending); vision uses 4 (4 pending)."),
+        "6 of 7 l4 GPUs in use: search uses 6 (4 borrowed).",
+        "vision preempted jobs with 4 h100 GPUs: 4 of speech.",
     ]
-    assert headline(only(tree(small()), "vision")) == "All 8 GPUs are in use, nobody waits"
+    assert headline(only(tree(small()), "vision")) == "8 of 8 GPUs in use, no jobs pending"
 
 
 def test_queues_that_never_rest_and_what_is_not_modelled_are_said() -> None:
@@ -281,10 +275,10 @@ def test_queues_that_never_rest_and_what_is_not_modelled_are_said() -> None:
         played, moments=(replace(played.last, restless=("speech", "vision")),), left_out=("admission checks: words",)
     )
     words = Page(page(found)).words
-    assert headline(found) == "Some queues never come to rest"
-    assert "everyone busy: in speech, vision jobs evict one another for ever" in words
-    assert "the real Kueue may decide otherwise: admission checks: words" in words
-    assert "This stack uses nothing that the simulation leaves out." in Page(page(played)).words
+    assert headline(found) == "Some queues end in a livelock"
+    assert "everyone busy: Jobs of speech, vision preempt one another endlessly" in words
+    assert "so Kueue may decide otherwise: admission checks: words" in words
+    assert "All features that this stack uses are simulated." in Page(page(played)).words
 
 
 def test_a_guarantee_that_its_team_does_not_use_is_idle_kept_or_lent() -> None:
@@ -292,15 +286,15 @@ def test_a_guarantee_that_its_team_does_not_use_is_idle_kept_or_lent() -> None:
         return next(bar.remark for each in pictures(played) for bar in bars(each.tree) if bar.team == team)
 
     found = tree(small())
-    assert remark(only(found, "vision"), "speech") == "2 of its own lent out"
+    assert remark(only(found, "vision"), "speech") == "2 of the guarantee lent"
     played = only(found, "speech")
     moment = replace(played.last, running=played.last.running[:1])
-    assert remark(replace(played, moments=(moment,)), "vision") == "4 of its own idle"
+    assert remark(replace(played, moments=(moment,)), "vision") == "4 of the guarantee idle"
     moment = replace(played.last, running=played.last.running[:3])
-    assert remark(replace(played, moments=(moment,)), "vision") == "4 of its own lent or idle"
+    assert remark(replace(played, moments=(moment,)), "vision") == "4 of the guarantee lent or idle"
     wants = Waiting("j", "search", "l4", 1, "words")
     assert remark(replace(played, moments=(replace(played.last, waiting=(wants,)),)), "search") == (
-        "2 of its own idle, kept"
+        "2 of the guarantee idle (not lent)"
     )
 
 

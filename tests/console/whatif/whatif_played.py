@@ -7,7 +7,7 @@ from typing import Final
 
 from builders import Data, pool, team
 
-from gpu_tenancy.console.whatif.telling import Played
+from gpu_tenancy.console.whatif.narrative import Played
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file

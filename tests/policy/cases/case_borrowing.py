@@ -29,17 +29,19 @@ CASES: Final = (
             Break(
                 f"{_GPU}.borrowingLimit",
                 GONE,
-                f"{_L4}: may borrow nvidia.com/gpu without bound; write a borrowingLimit, 0 included",
+                f"{_L4}: no borrowingLimit for nvidia.com/gpu, so borrowing is unlimited; set borrowingLimit (0"
+                " disables borrowing)",
             ),
             Break(
                 f"{_GPU}.borrowingLimit",
                 9,
-                f"{_L4}: may borrow 9 nvidia.com/gpu, and 8 is the most; lower borrowingLimit",
+                f"{_L4}: borrowingLimit 9 for nvidia.com/gpu exceeds the maximum (8); lower borrowingLimit",
             ),
             Break(
                 f"{_GROUP}.borrowingLimit",
                 GONE,
-                "Cohort groups, flavor l4: may borrow nvidia.com/gpu without bound; write a borrowingLimit, 0 included",
+                "Cohort groups, flavor l4: no borrowingLimit for nvidia.com/gpu, so borrowing is unlimited; set"
+                " borrowingLimit (0 disables borrowing)",
             ),
         ],
         unknown={
@@ -62,20 +64,23 @@ CASES: Final = (
                 "queue: spec.cohortName",
                 GONE,
                 (
-                    f"{_QUEUE}: has a borrowingLimit and no cohort to share with; write cohortName, or take it out",
-                    f"{_QUEUE}: has reclaimWithinCohort Any and no cohort to share with; write cohortName, or Never",
+                    f"{_QUEUE}: borrowingLimit is set without a cohort; set cohortName, or remove borrowingLimit",
+                    (
+                        f"{_QUEUE}: reclaimWithinCohort is Any without a cohort; set cohortName, or set"
+                        " reclaimWithinCohort to Never"
+                    ),
                 ),
             ),
             Break(
                 "queue: spec",
                 {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
-                f"{_QUEUE}: has borrowWithinCohort LowerPriority and no cohort to share with; write cohortName, or"
-                " Never",
+                f"{_QUEUE}: borrowWithinCohort is LowerPriority without a cohort; set cohortName, or set"
+                " borrowWithinCohort to Never",
             ),
             Break(
                 "groups: spec.parentName",
                 GONE,
-                "Cohort groups: has a borrowingLimit and no cohort to share with; write parentName, or take it out",
+                "Cohort groups: borrowingLimit is set without a cohort; set parentName, or remove borrowingLimit",
             ),
         ],
         unknown={"queue: spec.cohortName": doubt(_QUEUE, "spec.cohortName")},
@@ -89,8 +94,8 @@ CASES: Final = (
             Break(
                 "queue: spec.namespaceSelector",
                 GONE,
-                f"{_QUEUE}: selects no namespace, so it admits nothing; write namespaceSelector: {{}} for all, or"
-                " labels of some",
+                f"{_QUEUE}: namespaceSelector is not set, so no workload is admitted; set namespaceSelector: {{}}"
+                " for all namespaces, or select namespaces by label",
             )
         ],
         unknown={"queue: spec.namespaceSelector": doubt(_QUEUE, "spec.namespaceSelector")},
@@ -104,7 +109,7 @@ CASES: Final = (
             Break(
                 "local",
                 OLD,
-                "LocalQueue ml-serving/old: is written in kueue.x-k8s.io/v1beta1; write it in v1beta2",
+                "LocalQueue ml-serving/old: apiVersion is kueue.x-k8s.io/v1beta1; use v1beta2",
             )
         ],
         unknown={"local: apiVersion": doubt("LocalQueue ml-serving/serving", "apiVersion")},

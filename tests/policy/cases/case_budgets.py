@@ -21,18 +21,18 @@ _QUOTA: Final = "ResourceQuota ml-serving/budget"
 _CHAT: Final = "Deployment ml-serving/chat"
 _BUDGET: Final = "PodDisruptionBudget ml-serving/chat"
 _STRATEGY: Final = "server: spec.strategy"
-_MORE: Final = "raise requests.nvidia.com/gpu, or lower what their autoscalers may make"
+_MORE: Final = "raise requests.nvidia.com/gpu, or lower the autoscaler maximums"
 _HARD: Final = "quota: spec.hard.'requests.nvidia.com/gpu'"
-_ONE: Final = "write maxUnavailable: 1 instead"
+_ONE: Final = "set maxUnavailable: 1 instead"
 _NO_BUDGET: Final = (
-    f"{_CHAT}: has 2 pods or more and no PodDisruptionBudget that selects them; write one with maxUnavailable 1"
+    f"{_CHAT}: has at least 2 pods and no PodDisruptionBudget that selects them; add one with maxUnavailable: 1"
 )
 
 
 def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
     return (
-        f"{_CHAT}: at its most a rollout adds {surge} pods of 2 nvidia.com/gpu to the 12 that run, and {of} admits"
-        f" {admits}; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to {12 + 2 * surge}"
+        f"{_CHAT}: a rollout at maximum replicas adds {surge} pods of 2 nvidia.com/gpu to the 12 in use, but {of}"
+        f" allows {admits}; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to {12 + 2 * surge}"
     )
 
 
@@ -51,20 +51,20 @@ CASES: Final = (
             Break(
                 "hpa: spec.maxReplicas",
                 6,
-                f"{_QUOTA}: admits 12 nvidia.com/gpu, and servers need 14 at their most (chat 6 pods of 2, rank 2 pods"
-                f" of 1); {_MORE}",
+                f"{_QUOTA}: quota is 12 nvidia.com/gpu, but serving workloads need up to 14 (chat 6 pods of 2, rank"
+                f" 2 pods of 1); {_MORE}",
             ),
             Break(
                 "second: spec.replicas",
                 3,
-                f"{_QUOTA}: admits 12 nvidia.com/gpu, and servers need 13 at their most (chat 5 pods of 2, rank 3 pods"
-                f" of 1); {_MORE}",
+                f"{_QUOTA}: quota is 12 nvidia.com/gpu, but serving workloads need up to 13 (chat 5 pods of 2, rank"
+                f" 3 pods of 1); {_MORE}",
             ),
             Break(
                 _HARD,
                 11,
-                f"{_QUOTA}: admits 11 nvidia.com/gpu, and servers need 12 at their most (chat 5 pods of 2, rank 2 pods"
-                f" of 1); {_MORE}",
+                f"{_QUOTA}: quota is 11 nvidia.com/gpu, but serving workloads need up to 12 (chat 5 pods of 2, rank"
+                f" 2 pods of 1); {_MORE}",
             ),
         ],
         unknown={
@@ -85,8 +85,8 @@ CASES: Final = (
             Break(
                 _HARD,
                 11,
-                "ResourceQuota ml-serving/critical: admits 11 nvidia.com/gpu, and servers need 12 at their most (chat 5"
-                f" pods of 2, rank 2 pods of 1); {_MORE}",
+                "ResourceQuota ml-serving/critical: quota is 11 nvidia.com/gpu, but serving workloads need up to 12"
+                f" (chat 5 pods of 2, rank 2 pods of 1); {_MORE}",
             )
         ],
         unknown={
@@ -127,14 +127,14 @@ CASES: Final = (
             Break(
                 "rollout: spec.strategy",
                 {"blueGreen": {}},
-                "Rollout ml-serving/blue: at its most a rollout adds 2 pods of 1 nvidia.com/gpu to the 2 that run, and"
-                f" {_QUOTA} admits 3; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+                "Rollout ml-serving/blue: a rollout at maximum replicas adds 2 pods of 1 nvidia.com/gpu to the 2 in"
+                f" use, but {_QUOTA} allows 3; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
             ),
             Break(
                 "rollout: spec.strategy.canary",
                 {"maxSurge": "100%"},
-                "Rollout ml-serving/blue: at its most a rollout adds 2 pods of 1 nvidia.com/gpu to the 2 that run, and"
-                f" {_QUOTA} admits 3; write maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+                "Rollout ml-serving/blue: a rollout at maximum replicas adds 2 pods of 1 nvidia.com/gpu to the 2 in"
+                f" use, but {_QUOTA} allows 3; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
             ),
         ],
         unknown={"quota: spec.hard": doubt("Rollout ml-serving/blue", f"{_QUOTA}: spec.hard")},
@@ -178,22 +178,32 @@ CASES: Final = (
             ("budget: spec", {"selector": {}}),
         ],
         breaks=[
-            Break("budget: spec.maxUnavailable", 0, f"{_BUDGET}: lets nothing go: maxUnavailable is 0; write 1"),
-            Break("budget: spec.maxUnavailable", "0%", f"{_BUDGET}: lets nothing go: maxUnavailable is 0%; write 1"),
+            Break(
+                "budget: spec.maxUnavailable",
+                0,
+                (f"{_BUDGET}: maxUnavailable is 0, so no pod can be evicted; set it to 1"),
+            ),
+            Break(
+                "budget: spec.maxUnavailable",
+                "0%",
+                (f"{_BUDGET}: maxUnavailable is 0%, so no pod can be evicted; set it to 1"),
+            ),
             Break(
                 "budget: spec",
                 {"minAvailable": "100%"},
-                f"{_BUDGET}: lets nothing go: minAvailable is 100%; {_ONE}",
+                f"{_BUDGET}: minAvailable is 100%, so no pod can be evicted; {_ONE}",
             ),
             Break(
                 "budget: spec",
                 {"minAvailable": 2, "selector": {"matchLabels": {"app": "chat"}}},
-                f"{_BUDGET}: lets nothing go while {_CHAT} has 2 pods: minAvailable is 2; {_ONE}",
+                f"{_BUDGET}: minAvailable is 2 and the minimum number of pods of {_CHAT} is 2, so no pod"
+                f" can be evicted; {_ONE}",
             ),
             Break(
                 "budget: spec",
                 {"minAvailable": "51%", "selector": {}},
-                f"{_BUDGET}: lets nothing go while {_CHAT} has 2 pods: minAvailable is 51%; {_ONE}",
+                f"{_BUDGET}: minAvailable is 51% and the minimum number of pods of {_CHAT} is 2, so no pod"
+                f" can be evicted; {_ONE}",
             ),
         ],
         unknown={
@@ -212,7 +222,8 @@ CASES: Final = (
             Break(
                 "hpa",
                 GONE,
-                f"{_BUDGET}: lets nothing go while {_CHAT} has 1 pods: minAvailable is 1; {_ONE}",
+                f"{_BUDGET}: minAvailable is 1 and the minimum number of pods of {_CHAT} is 1, so no pod"
+                f" can be evicted; {_ONE}",
             )
         ],
         unknown={

@@ -9,15 +9,15 @@ from cases.clouds import AKS, EKS, GKE
 from cloud_rules import access
 
 CLUSTERS: Final = {"eks": EKS, "gke": GKE, "aks": AKS}
-_ALL: Final = "its API server answers the whole internet; write "
-_SOME: Final = "its API server answers {}, which is no allow-list; write {}"
-_EKS: Final = "vpcConfig.endpointPublicAccess: false, or the networks that need it under vpcConfig.publicAccessCidrs"
+_ALL: Final = "the API server is reachable from the whole internet; set "
+_SOME: Final = "the API server accepts {}, which is too wide for an allow-list; set {}"
+_EKS: Final = "vpcConfig.endpointPublicAccess: false, or list the required networks under vpcConfig.publicAccessCidrs"
 _GKE: Final = (
-    "privateClusterConfig.enablePrivateEndpoint: true, or the networks that need it under"
+    "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
     " masterAuthorizedNetworksConfig.cidrBlocks"
 )
 _AKS: Final = (
-    "apiServerAccessProfile.enablePrivateCluster: true, or the networks that need it under"
+    "apiServerAccessProfile.enablePrivateCluster: true, or list the required networks under"
     " apiServerAccessProfile.authorizedIPRanges"
 )
 _OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
@@ -25,12 +25,12 @@ _BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
 _ADDON: Final = Given("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
 _ISSUER: Final = Given("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "issuer")
 _NO_IDENTITY: Final = (
-    "Cluster eks: the stack makes neither the add-on eks-pod-identity-agent nor an OpenID Connect provider of the"
-    " cluster's, so pods use the node's role; make one of them"
+    "Cluster eks: the stack has neither the add-on eks-pod-identity-agent nor an OpenID Connect provider for the"
+    " cluster, so pods use the node's role; add one of them"
 )
 _CONFIG_MAP: Final = (
-    "Cluster eks: authenticationMode is {}, so the ConfigMap aws-auth lets people in, and no log of IAM shows who"
-    " changes it; write accessConfig.authenticationMode: API"
+    "Cluster eks: authenticationMode is {}, so access is granted by the ConfigMap aws-auth, whose changes IAM does"
+    " not log; set accessConfig.authenticationMode: API"
 )
 
 CASES: Final = (
@@ -88,19 +88,21 @@ CASES: Final = (
             Break(
                 "gke: workloadIdentityConfig",
                 GONE,
-                "Cluster gke: has no workload identity, so pods use the node's account; write"
+                "Cluster gke: workload identity is disabled, so pods use the node's service account; set"
                 " workloadIdentityConfig.workloadPool: <project>.svc.id.goog",
             ),
             Break(
                 "aks: oidcIssuerProfile",
                 GONE,
-                "ManagedCluster aks: issues no tokens that Azure knows; write oidcIssuerProfile.enabled: true",
+                "ManagedCluster aks: the OIDC issuer is disabled; set oidcIssuerProfile.enabled: true",
             ),
             Break(
                 "aks: securityProfile.workloadIdentity.enabled",
                 to=False,
-                says="ManagedCluster aks: gives pods no identities of their own; write"
-                " securityProfile.workloadIdentity.enabled: true",
+                says=(
+                    "ManagedCluster aks: workload identity is disabled; set"
+                    " securityProfile.workloadIdentity.enabled: true"
+                ),
             ),
         ],
         unknown={
@@ -137,18 +139,18 @@ CASES: Final = (
             Break(
                 "gke: masterAuth",
                 {"clientCertificateConfig": {"issueClientCertificate": True}},
-                "Cluster gke: issues a client certificate, which is nobody's and does not end; write"
+                "Cluster gke: issues a client certificate, which identifies no user and does not expire; set"
                 " masterAuth.clientCertificateConfig.issueClientCertificate: false",
             ),
             Break(
                 "gke: enableLegacyAbac",
                 to=True,
-                says="Cluster gke: lets attributes decide beside RBAC; write enableLegacyAbac: false",
+                says="Cluster gke: attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false",
             ),
             Break(
                 "aks: disableLocalAccounts",
                 GONE,
-                "ManagedCluster aks: has local accounts, whose certificates are nobody's; write"
+                "ManagedCluster aks: local accounts are enabled, whose certificates identify no user; set"
                 " disableLocalAccounts: true",
             ),
         ],

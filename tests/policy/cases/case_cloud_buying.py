@@ -9,8 +9,8 @@ from cases.clouds import CPU_GROUP, GKE_POOL, GROUP, KARPENTER, POOLS, SELF_MANA
 from cloud_rules import buying
 
 _EKS: Final = "NodeGroup group: "
-_NONE: Final = "{} is none of the machines of this environment (p5.48xlarge, g6.*, a2-*, Standard_*)"
-_SPOT: Final = "may have spot machines, which this environment does not allow; write {}"
+_NONE: Final = "{} is not an allowed machine type; use one of p5.48xlarge, g6.*, a2-*, Standard_*"
+_SPOT: Final = "can use spot machines, which are not allowed in this environment; set {}"
 _CAPACITY: Final = "{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}"
 _REQUIREMENTS: Final = "karpenter: spec.template.spec.requirements"
 _MIXED: Final[dict[str, Any]] = {
@@ -125,14 +125,14 @@ CASES: Final = (
             Break(
                 "h100: scalingConfig.maxSize",
                 3,
-                f"{_EKS}all node pools cost up to 120,685 USD a month, and 80,506 are allowed; lower maximums (the"
-                " dearest: NodeGroup group 120,538, NodeGroup cpu 147, NodePool gke-pool 0)",
+                f"{_EKS}all node pools cost up to 120,685 USD a month, which exceeds the cap of 80,506 USD; lower"
+                " maximums (most expensive: NodeGroup group 120,538, NodeGroup cpu 147, NodePool gke-pool 0)",
             ),
             Break(
                 "gke: autoscaling",
                 {"maxNodeCount": 1},
-                f"{_EKS}all node pools cost up to 169,311 USD a month, and 80,506 are allowed; lower maximums (the"
-                " dearest: NodePool gke-pool 88,805, NodeGroup group 80,358, NodeGroup cpu 147)",
+                f"{_EKS}all node pools cost up to 169,311 USD a month, which exceeds the cap of 80,506 USD; lower"
+                " maximums (most expensive: NodePool gke-pool 88,805, NodeGroup group 80,358, NodeGroup cpu 147)",
             ),
         ],
         unknown={
@@ -154,14 +154,15 @@ CASES: Final = (
             Break(
                 "cpu: scalingConfig.maxSize",
                 3,
-                "NodeGroup cpu: node pools of cost center rd-002 cost up to 110 USD a month, and 100 are allowed; lower"
-                " maximums (the dearest: NodeGroup cpu 110)",
+                "NodeGroup cpu: node pools of cost center rd-002 cost up to 110 USD a month, which exceeds the cap"
+                " of 100 USD; lower maximums (most expensive: NodeGroup cpu 110)",
             ),
             Break(
                 "cpu",
                 replace(_OF_TWO["gke"], props={**GKE_POOL.props, "autoscaling": {"totalMaxNodeCount": 1}}),
-                f"{_EKS}node pools of cost center rd-001 cost up to 109,960 USD a month, and 81,000 are allowed; lower"
-                " maximums (the dearest: NodeGroup group 80,358, NodePool gke-pool 29,602, NodePool gke-pool 0)",
+                f"{_EKS}node pools of cost center rd-001 cost up to 109,960 USD a month, which exceeds the cap of"
+                " 81,000 USD; lower maximums (most expensive: NodeGroup group 80,358, NodePool gke-pool 29,602,"
+                " NodePool gke-pool 0)",
             ),
         ],
         unknown={"cpu: tags.CostCenter": doubt("NodeGroup cpu", "tags.CostCenter")},
@@ -177,8 +178,8 @@ CASES: Final = (
             Break(
                 "karpenter: spec.limits.'nvidia.com/gpu'",
                 17,
-                "NodePool l4: all node pools cost up to 114,254 USD a month, and 110,895 are allowed; lower maximums"
-                " (the dearest: NodePool l4 97,458, NodePool l4 16,796)",
+                "NodePool l4: all node pools cost up to 114,254 USD a month, which exceeds the cap of 110,895 USD;"
+                " lower maximums (most expensive: NodePool l4 97,458, NodePool l4 16,796)",
             ),
         ],
         unknown={

@@ -8,7 +8,7 @@ from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt, manifest
 from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import gpu_pools
 
-_NONE: Final = "has GPUs and no taint that keeps other pods off; write "
+_NONE: Final = "has GPUs and no taint that keeps other pods off; set "
 _EKS: Final = f"NodeGroup group: {_NONE}taints: [{{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}}]"
 _KARPENTER: Final = (
     f"NodePool l4: {_NONE}spec.template.spec.taints: [{{key: nvidia.com/gpu, value: present, effect: NoSchedule}}]"
@@ -19,13 +19,13 @@ _GKE: Final = (
 )
 _AKS: Final = f"AgentPool aks-pool: {_NONE}nodeTaints: ['nvidia.com/gpu=present:NoSchedule']"
 _SELF: Final = (
-    f"Group self: {_NONE}--register-with-taints=nvidia.com/gpu=present:NoSchedule to the kubelet in the template's user"
-    " data, and the tag k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu: present:NoSchedule"
+    f"Group self: {_NONE}--register-with-taints=nvidia.com/gpu=present:NoSchedule for the kubelet in the template's"
+    " user data, and the tag k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu: present:NoSchedule"
 )
 _REQUIREMENTS: Final = "karpenter: spec.template.spec.requirements"
 _COUNT: Final = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "In", "values": ["8"]}
 _FAMILY: Final = "karpenter.k8s.aws/instance-family"
-_SYSTEM: Final = "has GPUs, and AKS puts its own pods on it (mode System); write mode: User, beside one without GPUs"
+_SYSTEM: Final = "has GPUs and runs AKS system pods (mode System); set mode: User, and add a system pool without GPUs"
 _UNTAGGED: Final = replace(SELF_MANAGED, props={**SELF_MANAGED.props, "tags": SELF_MANAGED.props["tags"][:1]})
 _BY_TEMPLATE: Final = replace(
     GROUP,
@@ -49,7 +49,7 @@ _N1: Final = replace(
     },
 )
 _GKE_CPU: Final = Given("gcp:container/nodePool:NodePool", {"nodeConfig": {"machineType": "e2-medium"}}, "cpu")
-_ONLY_GPUS: Final = "Cluster {}: all its node pools have GPUs; make one without, for the cluster's own pods"
+_ONLY_GPUS: Final = "Cluster {}: all node pools have GPUs; add one without GPUs for the cluster's system pods"
 
 CASES: Final = (
     Case(

@@ -11,21 +11,21 @@ from cloud_rules import hardening
 NODES: Final = {**POOLS, "template": TEMPLATE, "class": NODE_CLASS, "gcp": GKE}
 """What nodes are made of, on all three clouds."""
 _V1: Final = (
-    "lets IMDSv1 answer without a token; write metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}"
+    "allows IMDSv1 requests without a token; set metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}"
 )
 _FAR: Final = (
-    "lets answers of the metadata service travel 2 hops, so into pods; write metadataOptions.httpPutResponseHopLimit: 1"
+    "the metadata hop limit is 2, so pods can reach the metadata service; set"
+    " metadataOptions.httpPutResponseHopLimit: 1"
 )
 _TEMPLATE: Final = "LaunchTemplate template: "
 _CLASS: Final = "EC2NodeClass l4: "
 _POOL: Final = "NodePool gke-pool: "
-_PLAIN: Final = "/dev/xvda is not encrypted; write ebs.encrypted: true for it under blockDeviceMappings"
+_PLAIN: Final = "/dev/xvda is not encrypted; set ebs.encrypted: true for it under blockDeviceMappings"
 _UNNAMED: Final = (
-    "names no disk, so nothing says that its disks are encrypted; write ebs.encrypted: true for each under"
-    " blockDeviceMappings"
+    "lists no disk, so disk encryption is not enforced; set ebs.encrypted: true for each disk under blockDeviceMappings"
 )
 _NO_TEMPLATE: Final = (
-    "NodeGroup cpu: has no launch template, so nothing says that its disks are encrypted; make one with"
+    "NodeGroup cpu: has no launch template, so disk encryption is not enforced; add one with"
     " blockDeviceMappings.0.ebs.encrypted: true"
 )
 
@@ -50,19 +50,19 @@ CASES: Final = (
             Break(
                 "eks",
                 CPU_GROUP,
-                "NodeGroup cpu: has no launch template, so nothing says IMDSv2; make one with metadataOptions:"
+                "NodeGroup cpu: has no launch template, so IMDSv2 is not enforced; add one with metadataOptions:"
                 " {httpTokens: required, httpPutResponseHopLimit: 1}",
             ),
             Break(
                 "gke: nodeConfig.workloadMetadataConfig.mode",
                 "GCE_METADATA",
-                f"{_POOL}lets pods ask for the node's metadata (GCE_METADATA); write workloadMetadataConfig.mode:"
+                f"{_POOL}allows pods to read the node's metadata (GCE_METADATA); set workloadMetadataConfig.mode:"
                 " GKE_METADATA",
             ),
             Break(
                 "gke: nodeConfig.metadata",
                 {"disable-legacy-endpoints": "false"},
-                f"{_POOL}serves the legacy metadata endpoints; write nodeConfig.metadata.disable-legacy-endpoints:"
+                f"{_POOL}serves the legacy metadata endpoints; set nodeConfig.metadata.disable-legacy-endpoints:"
                 " 'true'",
             ),
         ],
@@ -82,7 +82,7 @@ CASES: Final = (
             Break(
                 "template: metadataOptions.httpPutResponseHopLimit",
                 3,
-                f"{_TEMPLATE}lets answers of the metadata service travel 3 hops, so into pods; write"
+                f"{_TEMPLATE}the metadata hop limit is 3, so pods can reach the metadata service; set"
                 " metadataOptions.httpPutResponseHopLimit: 2",
             )
         ],
@@ -118,7 +118,7 @@ CASES: Final = (
             Break(
                 "template: blockDeviceMappings.0.ebs.kmsKeyId",
                 GONE,
-                f"{_TEMPLATE}/dev/xvda has no key of the organisation's; write ebs.kmsKeyId for it under"
+                f"{_TEMPLATE}/dev/xvda is not encrypted with a customer-managed key; set ebs.kmsKeyId for it under"
                 " blockDeviceMappings",
             ),
             Break("template: blockDeviceMappings", [], f"{_TEMPLATE}{_UNNAMED}"),
@@ -127,18 +127,20 @@ CASES: Final = (
             Break(
                 "gke: nodeConfig.bootDiskKmsKey",
                 GONE,
-                f"{_POOL}its boot disk has no key of the organisation's; write nodeConfig.bootDiskKmsKey",
+                f"{_POOL}the boot disk is not encrypted with a customer-managed key; set nodeConfig.bootDiskKmsKey",
             ),
             Break(
                 "aks: enableEncryptionAtHost",
                 GONE,
-                "AgentPool aks-pool: its host does not encrypt disks; write enableEncryptionAtHost: true",
+                "AgentPool aks-pool: host encryption of disks is disabled; set enableEncryptionAtHost: true",
             ),
             Break(
                 "cluster: agentPoolProfiles.0.enableEncryptionAtHost",
                 to=False,
-                says="ManagedCluster aks, node pool system: its host does not encrypt disks; write"
-                " enableEncryptionAtHost: true",
+                says=(
+                    "ManagedCluster aks, node pool system: host encryption of disks is disabled; set"
+                    " enableEncryptionAtHost: true"
+                ),
             ),
         ],
         unknown={"aks: enableEncryptionAtHost": doubt("AgentPool aks-pool", "enableEncryptionAtHost")},
@@ -173,29 +175,29 @@ CASES: Final = (
             Break(
                 "template: networkInterfaces.0.associatePublicIpAddress",
                 "true",
-                f"{_TEMPLATE}gives nodes public addresses; write associatePublicIpAddress: false under"
+                f"{_TEMPLATE}assigns public addresses to nodes; set associatePublicIpAddress: false under"
                 " networkInterfaces",
             ),
             Break(
                 "class: spec.associatePublicIPAddress",
                 to=True,
-                says=f"{_CLASS}gives nodes public addresses; write associatePublicIPAddress: false",
+                says=f"{_CLASS}assigns public addresses to nodes; set associatePublicIPAddress: false",
             ),
             Break(
                 "gke: networkConfig.enablePrivateNodes",
                 to=False,
-                says=f"{_POOL}gives nodes public addresses; write networkConfig.enablePrivateNodes: true",
+                says=f"{_POOL}assigns public addresses to nodes; set networkConfig.enablePrivateNodes: true",
             ),
             Break(
                 "gcp: privateClusterConfig",
                 GONE,
-                "Cluster gke: gives nodes public addresses where a pool says nothing else; write"
+                "Cluster gke: assigns public addresses to nodes unless a pool disables them; set"
                 " privateClusterConfig.enablePrivateNodes: true",
             ),
             Break(
                 "aks: enableNodePublicIP",
                 to=True,
-                says="AgentPool aks-pool: gives nodes public addresses; write enableNodePublicIP: false",
+                says="AgentPool aks-pool: assigns public addresses to nodes; set enableNodePublicIP: false",
             ),
         ],
         unknown={
@@ -214,20 +216,21 @@ CASES: Final = (
             Break(
                 "gke: nodeConfig.shieldedInstanceConfig",
                 GONE,
-                f"{_POOL}does without enableSecureBoot; write nodeConfig.shieldedInstanceConfig.enableSecureBoot: true",
+                f"{_POOL}enableSecureBoot is disabled; set nodeConfig.shieldedInstanceConfig.enableSecureBoot: true",
             ),
             Break(
                 "cluster: agentPoolProfiles.0.securityProfile.enableVTPM",
                 to=False,
-                says="ManagedCluster aks, node pool system: does without enableVTPM; write"
-                " securityProfile.enableVTPM: true",
+                says=(
+                    "ManagedCluster aks, node pool system: enableVTPM is disabled; set securityProfile.enableVTPM: true"
+                ),
             ),
             Break(
                 "aks: vmSize",
                 "Standard_D8s_v5",
                 (
-                    "AgentPool aks-pool: does without enableSecureBoot; write securityProfile.enableSecureBoot: true",
-                    "AgentPool aks-pool: does without enableVTPM; write securityProfile.enableVTPM: true",
+                    "AgentPool aks-pool: enableSecureBoot is disabled; set securityProfile.enableSecureBoot: true",
+                    "AgentPool aks-pool: enableVTPM is disabled; set securityProfile.enableVTPM: true",
                 ),
             ),
         ],
@@ -246,13 +249,18 @@ CASES: Final = (
             Break(
                 "gcp: enableShieldedNodes",
                 to=False,
-                says="Cluster gke: lets any machine say that it is a node; write enableShieldedNodes: true",
+                says=(
+                    "Cluster gke: shielded nodes are disabled, so any machine can register as a node; set"
+                    " enableShieldedNodes: true"
+                ),
             ),
             Break(
                 "gke: nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring",
                 to=False,
-                says=f"{_POOL}does without enableIntegrityMonitoring; write"
-                " nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring: true",
+                says=(
+                    f"{_POOL}enableIntegrityMonitoring is disabled; set"
+                    " nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring: true"
+                ),
             ),
         ],
         unknown={"gcp: enableShieldedNodes": doubt("Cluster gke", "enableShieldedNodes")},

@@ -9,7 +9,7 @@ from cases.clouds import AKS, AKS_POOL, EKS, GKE, GKE_POOL, GROUP, NODE_CLASS, S
 from cloud_rules import keeping
 
 WHOLE: Final = {"eks": EKS, "group": GROUP, "gke": GKE, "pool": GKE_POOL, "aks": AKS, "aks-pool": AKS_POOL}
-_PROTECT: Final = "Pulumi would delete it, or replace it, without asking; set the resource option protect: true"
+_PROTECT: Final = "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
 
 CASES: Final = (
     Case(
@@ -46,16 +46,32 @@ CASES: Final = (
             ("pool: nodeConfig.resourceLabels", {"owner": "a", "cost_center": "b", "environment": "c"}),
         ],
         breaks=[
-            Break("eks: tags", GONE, "Cluster eks: says no owner, cost-center, environment; write it under tags"),
-            Break("group: tags.owner", " ", "NodeGroup group: says no owner; write it under tags"),
+            Break(
+                "eks: tags",
+                GONE,
+                ("Cluster eks: missing tags or labels: owner, cost-center, environment; add them under tags"),
+            ),
+            Break("group: tags.owner", " ", "NodeGroup group: missing tags or labels: owner; add them under tags"),
             Break(
                 "pool: nodeConfig.resourceLabels",
                 {"owner": "a", "environment": "b"},
-                "NodePool gke-pool: says no cost-center; write it under nodeConfig.resourceLabels",
+                "NodePool gke-pool: missing tags or labels: cost-center; add them under nodeConfig.resourceLabels",
             ),
-            Break("gke: resourceLabels.owner", "", "Cluster gke: says no owner; write it under resourceLabels"),
-            Break("aks-pool: tags.environment", "", "AgentPool aks-pool: says no environment; write it under tags"),
-            Break("class: spec.tags.owner", "", "EC2NodeClass l4: says no owner; write it under spec.tags"),
+            Break(
+                "gke: resourceLabels.owner",
+                "",
+                ("Cluster gke: missing tags or labels: owner; add them under resourceLabels"),
+            ),
+            Break(
+                "aks-pool: tags.environment",
+                "",
+                ("AgentPool aks-pool: missing tags or labels: environment; add them under tags"),
+            ),
+            Break(
+                "class: spec.tags.owner",
+                "",
+                ("EC2NodeClass l4: missing tags or labels: owner; add them under spec.tags"),
+            ),
         ],
         unknown={
             "eks: tags": doubt("Cluster eks", "tags"),

@@ -13,10 +13,10 @@ _KARPENTER: Final = "NodePool l4: "
 _GKE: Final = "NodePool gke-pool: "
 _AKS: Final = "AgentPool aks-pool: "
 _LIMITS: Final = "spec.limits.nodes (or a limit of nvidia.com/gpu)"
-_NODES: Final = "may have {} nodes, and a pool has at most 8 here; lower {}"
-_GPUS: Final = "may have {} GPUs, and a pool has at most 64 here; lower {}"
-_KEEPS: Final = "keeps {} of its nodes while nobody asks; write {}: 0, with an autoscaler"
-_SETS: Final = "{} sets its nodes against the autoscaler at each deployment; leave it out, or ignore changes of it"
+_NODES: Final = "maximum of {} nodes exceeds the limit of 8 nodes for a pool in this environment; lower {}"
+_GPUS: Final = "maximum of {} GPUs exceeds the limit of 64 GPUs for a pool in this environment; lower {}"
+_KEEPS: Final = "minimum node count is {}, so idle nodes are kept; set {}: 0, with an autoscaler"
+_SETS: Final = "{} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"
 _ZONED: Final = replace(
     GKE_POOL,
     props={"location": "us-central1", "nodeCount": 2, "nodeConfig": {"machineType": "e2-medium"}},
@@ -59,8 +59,8 @@ CASES: Final = (
                 (f"Group self: {_NODES.format(17, 'maxSize')}", f"Group self: {_GPUS.format(68, 'maxSize')}"),
             ),
             Break("karpenter: spec.limits.'nvidia.com/gpu'", "65", f"{_KARPENTER}{_GPUS.format(65, _LIMITS)}"),
-            Break("karpenter: spec.limits", GONE, f"{_KARPENTER}nothing bounds its nodes; write {_LIMITS}"),
-            Break("karpenter: spec.limits", {"cpu": "1k"}, f"{_KARPENTER}nothing bounds its GPUs; write {_LIMITS}"),
+            Break("karpenter: spec.limits", GONE, f"{_KARPENTER}has no maximum number of nodes; set {_LIMITS}"),
+            Break("karpenter: spec.limits", {"cpu": "1k"}, f"{_KARPENTER}has no maximum number of GPUs; set {_LIMITS}"),
             Break(
                 "karpenter: spec.limits",
                 {"nodes": 17},
@@ -74,8 +74,8 @@ CASES: Final = (
                     f"{_GKE}{_GPUS.format(72, 'autoscaling.totalMaxNodeCount')}",
                 ),
             ),
-            Break("gke: autoscaling", {}, f"{_GKE}nothing bounds its nodes; write autoscaling.totalMaxNodeCount"),
-            Break("aks: maxCount", GONE, f"{_AKS}nothing bounds its nodes; write maxCount"),
+            Break("gke: autoscaling", {}, f"{_GKE}has no maximum number of nodes; set autoscaling.totalMaxNodeCount"),
+            Break("aks: maxCount", GONE, f"{_AKS}has no maximum number of nodes; set maxCount"),
             Break(
                 "cluster: agentPoolProfiles.0.count",
                 9,
@@ -105,24 +105,26 @@ CASES: Final = (
             Break(
                 "gke: nodeCount",
                 3,
-                f"{_GKE}may have 9 nodes, and a pool has at most 6 here; lower autoscaling.totalMaxNodeCount",
+                f"{_GKE}maximum of 9 nodes exceeds the limit of 6 nodes for a pool in this environment; lower"
+                " autoscaling.totalMaxNodeCount",
             ),
             Break(
                 "gke: nodeLocations",
                 [f"us-central1-{zone}" for zone in "abcf"],
-                f"{_GKE}may have 8 nodes, and a pool has at most 6 here; lower autoscaling.totalMaxNodeCount",
+                f"{_GKE}maximum of 8 nodes exceeds the limit of 6 nodes for a pool in this environment; lower"
+                " autoscaling.totalMaxNodeCount",
             ),
             Break(
                 "cluster: nodePools.0",
                 {"name": "big", "nodeCount": 4, "nodeLocations": ["us-central1-a", "us-central1-b"]},
-                "Cluster gke, node pool big: may have 8 nodes, and a pool has at most 6 here; lower"
-                " autoscaling.totalMaxNodeCount",
+                "Cluster gke, node pool big: maximum of 8 nodes exceeds the limit of 6 nodes for a pool in this"
+                " environment; lower autoscaling.totalMaxNodeCount",
             ),
             Break(
                 "cluster",
                 replace(_INLINE, props={"location": "us-central1", "initialNodeCount": 3}),
-                "Cluster gke, default node pool: may have 9 nodes, and a pool has at most 6 here; lower"
-                " autoscaling.totalMaxNodeCount",
+                "Cluster gke, default node pool: maximum of 9 nodes exceeds the limit of 6 nodes for a pool in this"
+                " environment; lower autoscaling.totalMaxNodeCount",
             ),
         ],
         unknown={

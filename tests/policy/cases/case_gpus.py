@@ -86,8 +86,8 @@ def _gpus(count: object, name: str = "nvidia.com/gpu") -> dict[str, Any]:
 
 def _turns(one: str, other: str, name: str = "nvidia.com/gpu") -> str:
     return (
-        f"{one}: takes turns on {name} with {other}, and nothing keeps their memory apart; cut the GPUs by MIG, choose"
-        " other nodes, or say that both namespaces trust one another"
+        f"{one}: shares time-sliced {name} with {other} without memory isolation; partition the GPUs with MIG,"
+        " select other nodes, or list both namespaces under `trusting`"
     )
 
 
@@ -105,27 +105,28 @@ CASES: Final = (
             Break(
                 f"{_RESOURCES}.requests.'nvidia.com/gpu'",
                 4,
-                f"{_TRAIN}: requests 4 nvidia.com/gpu with a limit of 8; write the same number",
+                f"{_TRAIN}: requests 4 nvidia.com/gpu, but the limit is 8; set both to the same number",
             ),
             Break(
                 f"{_RESOURCES}.requests.'nvidia.com/gpu'",
                 0,
-                f"{_TRAIN}: requests 0 nvidia.com/gpu with a limit of 8; write the same number",
+                f"{_TRAIN}: requests 0 nvidia.com/gpu, but the limit is 8; set both to the same number",
             ),
             Break(
                 f"{_RESOURCES}.limits",
                 GONE,
-                f"{_TRAIN}: requests 8 nvidia.com/gpu without a limit; write limits.nvidia.com/gpu: 8 too",
+                f"{_TRAIN}: requests 8 nvidia.com/gpu without a limit; set limits.nvidia.com/gpu: 8",
             ),
             Break(
                 _RESOURCES,
                 _gpus("500m"),
-                f"{_TRAIN}: asks for 0.5 nvidia.com/gpu; a GPU is whole: write a whole number, or ask for a partition",
+                f"{_TRAIN}: requests 0.5 nvidia.com/gpu, which is not a whole number; set a whole number, or"
+                " request a partition",
             ),
             Break(
                 "train: spec.trainer.resourcesPerNode.limits",
                 GONE,
-                f"{_TRAINER}: requests 8 nvidia.com/gpu without a limit; write limits.nvidia.com/gpu: 8 too",
+                f"{_TRAINER}: requests 8 nvidia.com/gpu without a limit; set limits.nvidia.com/gpu: 8",
             ),
         ],
         unknown={
@@ -144,20 +145,20 @@ CASES: Final = (
             Break(
                 _RESOURCES,
                 _gpus(16),
-                f"{_NIGHTLY}: asks for 16 nvidia.com/gpu, and the largest node has 8; divide the work between pods of 8"
-                " or less",
+                f"{_NIGHTLY}: requests 16 nvidia.com/gpu, but the largest node has 8; split the work into pods of"
+                " at most 8",
             ),
             Break(
                 f"{_SPEC}.containers.1",
                 {"name": "more", "resources": _gpus(1)},
-                f"{_NIGHTLY}: asks for 9 nvidia.com/gpu, and the largest node has 8; divide the work between pods of 8"
-                " or less",
+                f"{_NIGHTLY}: requests 9 nvidia.com/gpu, but the largest node has 8; split the work into pods of at"
+                " most 8",
             ),
             Break(
                 "train: spec.trainer.resourcesPerNode",
                 _gpus(9),
-                "TrainJob ml-research/finetune: asks for 9 nvidia.com/gpu, and the largest node has 8; divide the work"
-                " between pods of 8 or less",
+                "TrainJob ml-research/finetune: requests 9 nvidia.com/gpu, but the largest node has 8; split the"
+                " work into pods of at most 8",
             ),
         ],
         unknown={
@@ -181,8 +182,8 @@ CASES: Final = (
             Break(
                 _RESOURCES,
                 _gpus(8, "nvidia.com/mig-1g.10gb"),
-                f"{_NIGHTLY}: asks for 8 nvidia.com/mig-1g.10gb, and the largest node has 7; divide the work between"
-                " pods of 7 or less",
+                f"{_NIGHTLY}: requests 8 nvidia.com/mig-1g.10gb, but the largest node has 7; split the work into"
+                " pods of at most 7",
             ),
         ],
         unknown={},
@@ -200,19 +201,19 @@ CASES: Final = (
             Break(
                 f"{_CONTAINER}.env.0",
                 {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES itself, to GPUs that nobody gave it; take it out, or write"
-                " none",
+                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES itself, which bypasses GPU allocation; remove it, or set it"
+                " to none",
             ),
             Break(
                 f"{_CONTAINER}.env.0",
                 {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "gpus", "key": "all"}}},
-                f"{_TRAIN}: takes NVIDIA_VISIBLE_DEVICES from elsewhere; take it out, the device plugin sets it",
+                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES from a reference; remove it (the device plugin sets it)",
             ),
             Break(
                 "train: spec.trainer.env.0",
                 {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"},
-                f"{_TRAINER}: sets NVIDIA_MIG_CONFIG_DEVICES itself, to GPUs that nobody gave it; take it out, or write"
-                " none",
+                f"{_TRAINER}: sets NVIDIA_MIG_CONFIG_DEVICES itself, which bypasses GPU allocation; remove it, or"
+                " set it to none",
             ),
         ],
         unknown={

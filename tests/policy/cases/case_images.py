@@ -32,11 +32,13 @@ _TRAIN: Final = "Job ml-research/nightly, container train"
 _VOLUME: Final = "Job ml-research/nightly, volume model"
 _IMAGE: Final = "job: spec.template.spec.containers.0.image"
 _REFERENCE: Final = "job: spec.template.spec.volumes.1.image.reference"
-_NONE: Final = "is no name of an image; write registry/path:tag"
+_NONE: Final = "is not a valid image name; use registry/path:tag"
 
 
 def _untagged(name: str) -> Break:
-    return Break(_IMAGE, name, f"{_TRAIN}: {name} has no tag, so it is whatever is newest; write one, or a digest")
+    return Break(
+        _IMAGE, name, (f"{_TRAIN}: {name} has no tag, so the latest image is used; set a version tag or a digest")
+    )
 
 
 def _nothing(name: str) -> Break:
@@ -45,7 +47,7 @@ def _nothing(name: str) -> Break:
 
 def _foreign(name: str, registry: str) -> Break:
     approved = "registry.example.com/ml, *.pkg.dev/ml-prod, docker.io/library"
-    return Break(_IMAGE, name, f"{_TRAIN}: {name} is of {registry}; use one of {approved}")
+    return Break(_IMAGE, name, f"{_TRAIN}: {name} is from {registry}, which is not approved; use one of {approved}")
 
 
 CASES: Final = (
@@ -80,19 +82,19 @@ spec:
             Break(
                 _IMAGE,
                 "registry.example.com/ml/train:latest",
-                f"{_TRAIN}: registry.example.com/ml/train:latest has a tag that moves; write a version, or a digest",
+                f"{_TRAIN}: registry.example.com/ml/train:latest has a mutable tag; set a version tag or a digest",
             ),
             Break(
                 _REFERENCE,
                 "registry.example.com/ml/model",
-                f"{_VOLUME}: registry.example.com/ml/model has no tag, so it is whatever is newest; write one, or a"
-                " digest",
+                f"{_VOLUME}: registry.example.com/ml/model has no tag, so the latest image is used; set a version"
+                " tag or a digest",
             ),
             Break(
                 "train: spec.trainer.image",
                 "train:latest",
-                "TrainJob ml-research/finetune, container trainer: train:latest has a tag that moves; write a version,"
-                " or a digest",
+                "TrainJob ml-research/finetune, container trainer: train:latest has a mutable tag; set a version"
+                " tag or a digest",
             ),
             _nothing("registry.example.com/ml/train:"),
             _nothing("registry.example.com/ml/train:3 "),
@@ -117,13 +119,13 @@ spec:
             Break(
                 _IMAGE,
                 "registry.example.com/ml/train:3.0.1",
-                f"{_TRAIN}: registry.example.com/ml/train:3.0.1 has no digest; add the one that its registry says"
+                f"{_TRAIN}: registry.example.com/ml/train:3.0.1 has no digest; add the digest from the registry"
                 " (@sha256:…)",
             ),
             Break(
                 _IMAGE,
                 "train:nightly-cuda",
-                f"{_TRAIN}: train:nightly-cuda has a tag that moves; write a version, or a digest",
+                f"{_TRAIN}: train:nightly-cuda has a mutable tag; set a version tag or a digest",
             ),
         ],
         unknown={},
@@ -151,8 +153,8 @@ spec:
             Break(
                 _REFERENCE,
                 "quay.io/ml/model:1",
-                f"{_VOLUME}: quay.io/ml/model:1 is of quay.io; use one of registry.example.com/ml, *.pkg.dev/ml-prod,"
-                " docker.io/library",
+                f"{_VOLUME}: quay.io/ml/model:1 is from quay.io, which is not approved; use one of"
+                " registry.example.com/ml, *.pkg.dev/ml-prod, docker.io/library",
             ),
         ],
         unknown={

@@ -119,17 +119,17 @@ _L4: Final = {"nvidia.com/gpu.product": "NVIDIA-L4"}
 
 
 def _no_end(place: str, where: str) -> str:
-    return f"{place}: asks for nvidia.com/gpu and has no end; write {where}.activeDeadlineSeconds: 604800 or less"
+    return f"{place}: requests nvidia.com/gpu without a time limit; set {where}.activeDeadlineSeconds: 604800 or less"
 
 
 def _no_queue(place: str, write: str = "label kueue.x-k8s.io/queue-name") -> str:
-    return f"{place}: asks for nvidia.com/gpu and names no queue; write {write}"
+    return f"{place}: requests nvidia.com/gpu and has no queue; set {write}"
 
 
 def _both(place: str, other: str) -> str:
     return (
-        f"{place}: is Volcano's, and {other} of queue ml-research is Kueue's, and both may take the same GPUs; give"
-        " both to one scheduler, let them select different nodes, or list the namespace under `both`"
+        f"{place}: is scheduled by Volcano, and {other} of queue ml-research by Kueue, so both can use the same"
+        " GPUs; use one scheduler for both, select different nodes, or list the namespace under `both`"
     )
 
 
@@ -145,7 +145,9 @@ CASES: Final = (
         breaks=[
             Break("job: spec.activeDeadlineSeconds", GONE, _no_end(_NIGHTLY, "spec")),
             Break(
-                "job: spec.activeDeadlineSeconds", 700000, f"{_NIGHTLY}: may last 700000 seconds; write 604800 or less"
+                "job: spec.activeDeadlineSeconds",
+                700000,
+                (f"{_NIGHTLY}: time limit of 700000 seconds exceeds the maximum; set 604800 or less"),
             ),
             Break(
                 "cron: spec.jobTemplate.spec.activeDeadlineSeconds",
@@ -189,7 +191,11 @@ spec:
         ],
         settings={"hours": 24.0},
         breaks=[
-            Break("job: spec.activeDeadlineSeconds", 90000, f"{_NIGHTLY}: may last 90000 seconds; write 86400 or less"),
+            Break(
+                "job: spec.activeDeadlineSeconds",
+                90000,
+                (f"{_NIGHTLY}: time limit of 90000 seconds exceeds the maximum; set 86400 or less"),
+            ),
         ],
         unknown={},
     ),

@@ -32,7 +32,7 @@ def aks(driver: str = "", size: str = "Standard_ND96asr_v4", version: str = "/v2
 def wants(pool: str, said: str, part: str, *, enabled: bool) -> str:
     found, wanted = ("true", "false") if enabled else ("false", "true")
     return (
-        f"{pool}: has {said}, and Release gpu-operator has {part}.enabled {found}; write {part}.enabled: {wanted}, or"
+        f"{pool}: has {said}, but Release gpu-operator has {part}.enabled {found}; set {part}.enabled: {wanted}, or"
         " change the pool's mode"
     )
 
@@ -61,26 +61,25 @@ CASES: Final = (
             Break(
                 "release: version",
                 GONE,
-                "Release gpu-operator: installs whatever version of gpu-operator is the newest; write version: with one"
-                " release's number",
+                "Release gpu-operator: installs the latest version of gpu-operator; set version to one release number",
             ),
             Break(
                 "release: version",
                 ">=26.3",
-                "Release gpu-operator: version >=26.3 of gpu-operator is no single release; write one release's number,"
-                " such as 1.2.3",
+                "Release gpu-operator: version >=26.3 of gpu-operator is not an exact version; set one release"
+                " number, such as 1.2.3",
             ),
             Break(
                 "release: version",
                 "latest",
-                "Release gpu-operator: version latest of gpu-operator is no single release; write one release's number,"
-                " such as 1.2.3",
+                "Release gpu-operator: version latest of gpu-operator is not an exact version; set one release"
+                " number, such as 1.2.3",
             ),
             Break(
                 "release",
                 Given("kubernetes:helm.sh/v4:Chart", {"chart": "oci://registry.example.com/kueue", "version": "0.19"}),
-                "Chart it: version 0.19 of oci://registry.example.com/kueue is no single release; write one release's"
-                " number, such as 1.2.3",
+                "Chart it: version 0.19 of oci://registry.example.com/kueue is not an exact version; set one"
+                " release number, such as 1.2.3",
             ),
         ],
         unknown={
@@ -159,8 +158,8 @@ CASES: Final = (
             Break(
                 "pool",
                 gke("LATEST", labels=_NO_PLUGIN),
-                f"NodePool a100: has gpuDriverVersion LATEST {_WITH}, so nobody brings a driver; take the label out, or"
-                " write INSTALLATION_DISABLED",
+                f"NodePool a100: has gpuDriverVersion LATEST {_WITH}, so no driver is installed; remove the label,"
+                " or set INSTALLATION_DISABLED",
             ),
         ],
         unknown={

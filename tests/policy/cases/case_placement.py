@@ -54,15 +54,15 @@ def _affinity(*terms: tuple[str, str, list[str]]) -> dict[str, Any]:
 
 _BY_AFFINITY: Final = changed({"job": JOB}, f"{_SPEC}.nodeSelector", GONE)["job"]
 _ANY: Final = (
-    f"{_NIGHTLY}: asks for nvidia.com/gpu of any model; name one in nodeSelector or a required node affinity, by"
-    " nvidia.com/gpu.product"
+    f"{_NIGHTLY}: requests nvidia.com/gpu without a GPU model; set one in nodeSelector or a required node affinity,"
+    " by nvidia.com/gpu.product"
 )
 
 
 def _untolerated(key: str) -> str:
     return (
-        f"{_NIGHTLY}: asks for GPUs and does not tolerate {key}; add {{key: {key}, operator: Exists,"
-        " effect: NoSchedule}"
+        f"{_NIGHTLY}: requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect:"
+        " NoSchedule}"
     )
 
 
@@ -117,7 +117,7 @@ CASES: Final = (
             Break(
                 _SPEC,
                 {"containers": [{"name": "train", "resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}]},
-                _ANY.replace("nvidia.com/gpu of", "nvidia.com/mig-1g.10gb of"),
+                _ANY.replace("nvidia.com/gpu without", "nvidia.com/mig-1g.10gb without"),
             ),
         ],
         unknown={
@@ -180,17 +180,17 @@ CASES: Final = (
             Break(
                 "cpu: spec.template.spec.tolerations.0.key",
                 "nvidia.com/gpu",
-                f"{_WEB}: asks for no GPU and tolerates nvidia.com/gpu; take that toleration out",
+                f"{_WEB}: requests no GPU but tolerates nvidia.com/gpu; remove the toleration",
             ),
             Break(
                 "cpu: spec.template.spec.nodeSelector",
                 {"nvidia.com/gpu.present": "true"},
-                f"{_WEB}: asks for no GPU and selects nodes by nvidia.com/gpu.present; select others",
+                f"{_WEB}: requests no GPU but selects nodes by nvidia.com/gpu.present; select other nodes",
             ),
             Break(
                 "cpu: spec.template.spec.affinity",
                 _affinity(("cloud.google.com/gke-accelerator", "In", ["nvidia-l4"])),
-                f"{_WEB}: asks for no GPU and selects nodes by cloud.google.com/gke-accelerator; select others",
+                f"{_WEB}: requests no GPU but selects nodes by cloud.google.com/gke-accelerator; select other nodes",
             ),
         ],
         unknown={
@@ -206,7 +206,7 @@ CASES: Final = (
             Break(
                 "cpu: spec.template.spec.tolerations.0.key",
                 "sku",
-                f"{_WEB}: asks for no GPU and tolerates sku; take that toleration out",
+                f"{_WEB}: requests no GPU but tolerates sku; remove the toleration",
             ),
         ],
         unknown={},
@@ -219,7 +219,7 @@ CASES: Final = (
             Break(
                 "cpu: spec.template.spec.tolerations.0.key",
                 GONE,
-                f"{_WEB}: toleration 0 has no key and tolerates every taint; name the key of one",
+                f"{_WEB}: toleration 0 has no key and tolerates every taint; set the key of one taint",
             ),
         ],
         unknown={
@@ -235,7 +235,7 @@ CASES: Final = (
             Break(
                 "cpu",
                 DAEMON,
-                "DaemonSet logging/logs: toleration 0 has no key and tolerates every taint; name the key of one",
+                "DaemonSet logging/logs: toleration 0 has no key and tolerates every taint; set the key of one taint",
             ),
         ],
         unknown={},

@@ -24,7 +24,7 @@ spec:
     replicas: 4
     template: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """)
-_ONE: Final = "leave globalDefault to one of them"
+_ONE: Final = "set globalDefault on only one of them"
 _CHAT: Final = "Deployment ml-serving/chat"
 _NIGHTLY: Final = "Job ml-research/nightly"
 _MINE: Final = "job: spec.template.spec.priorityClassName"
@@ -39,11 +39,11 @@ CASES: Final = (
         given={"job": TRAINING, "gang": GANG},
         also=[(_LIMITS, {"cpu": 1}), ("job: metadata.namespace", "kube-system")],
         breaks=[
-            Break(_MINE, GONE, f"{_NIGHTLY}: names no priority class; write priorityClassName"),
+            Break(_MINE, GONE, f"{_NIGHTLY}: has no priority class; set priorityClassName"),
             Break(
                 "gang: spec.priorityClassName",
                 GONE,
-                "Job ml-research/gang, worker: names no priority class; write priorityClassName",
+                "Job ml-research/gang, worker: has no priority class; set priorityClassName",
             ),
         ],
         unknown={
@@ -61,7 +61,7 @@ CASES: Final = (
         },
         settings={"every": True},
         breaks=[
-            Break("job: spec.priorityClassName", GONE, "Pod web: names no priority class; write priorityClassName"),
+            Break("job: spec.priorityClassName", GONE, "Pod web: has no priority class; set priorityClassName"),
         ],
         unknown={},
     ),
@@ -74,8 +74,7 @@ CASES: Final = (
             Break(
                 _MINE,
                 "system-node-critical",
-                f"{_NIGHTLY}: has the priority class system-node-critical, which is the system's; write one of the"
-                " tenants' classes",
+                f"{_NIGHTLY}: has the system priority class system-node-critical; set a priority class for tenants",
             )
         ],
         unknown={_MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName")},
@@ -96,8 +95,8 @@ CASES: Final = (
             Break(
                 "agent",
                 AGENT,
-                "DaemonSet logs/logs: has the priority class system-node-critical, which is the system's; write one of"
-                " the tenants' classes",
+                "DaemonSet logs/logs: has the system priority class system-node-critical; set a priority class for"
+                " tenants",
             )
         ],
         unknown={},
@@ -111,19 +110,20 @@ CASES: Final = (
             Break(
                 _THEIRS,
                 "ml-top",
-                f"{_CHAT}: names PriorityClass ml-top, which nothing makes; mend the name or make it",
+                f"{_CHAT}: references PriorityClass ml-top, which does not exist in this stack; correct the name or"
+                " create it",
             ),
             Break(
                 "low",
                 GONE,
-                "Job ml-research/gang, worker: names PriorityClass ml-low, which nothing makes; mend the name or"
-                " make it",
+                "Job ml-research/gang, worker: references PriorityClass ml-low, which does not exist in this stack;"
+                " correct the name or create it",
             ),
             Break(
                 _LABEL,
                 "ml-top",
-                f"{_CHAT}: names WorkloadPriorityClass ml-top, which nothing makes; mend the label"
-                " kueue.x-k8s.io/priority-class or make it",
+                f"{_CHAT}: references WorkloadPriorityClass ml-top, which does not exist in this stack; correct the"
+                " label kueue.x-k8s.io/priority-class or create it",
             ),
         ],
         unknown={
@@ -141,13 +141,14 @@ CASES: Final = (
             Break(
                 _THEIRS,
                 "ml-top",
-                f"{_CHAT}: names PriorityClass ml-top, which nothing makes; mend the name or make it",
+                f"{_CHAT}: references PriorityClass ml-top, which does not exist in this stack; correct the name or"
+                " create it",
             ),
             Break(
                 _LABEL,
                 "top",
-                f"{_CHAT}: names WorkloadPriorityClass top, which nothing makes; mend the label"
-                " kueue.x-k8s.io/priority-class or make it",
+                f"{_CHAT}: references WorkloadPriorityClass top, which does not exist in this stack; correct the"
+                " label kueue.x-k8s.io/priority-class or create it",
             ),
         ],
         unknown={},
@@ -162,8 +163,8 @@ CASES: Final = (
                 at="critical: globalDefault",
                 to=True,
                 says=(
-                    f"PriorityClass ml-critical: is the default for all pods, and so is PriorityClass ml-low; {_ONE}",
-                    f"PriorityClass ml-low: is the default for all pods, and so is PriorityClass ml-critical; {_ONE}",
+                    f"PriorityClass ml-critical: is the global default, and so is PriorityClass ml-low; {_ONE}",
+                    f"PriorityClass ml-low: is the global default, and so is PriorityClass ml-critical; {_ONE}",
                 ),
             )
         ],
@@ -189,14 +190,14 @@ CASES: Final = (
             Break(
                 "low: value",
                 2000000,
-                f"{_NIGHTLY}: has ml-low (2000000), above ml-critical (1000000) of {_CHAT}, which serves; give it a"
-                " lower class, or the server a higher one",
+                f"{_NIGHTLY}: has ml-low (2000000), which is higher than ml-critical (1000000) of {_CHAT}, a"
+                " serving workload; set a lower class, or a higher one for serving",
             ),
             Break(
                 "critical: value",
                 10,
-                f"{_NIGHTLY}: has ml-low (1000), above ml-critical (10) of {_CHAT}, which serves; give it a lower"
-                " class, or the server a higher one",
+                f"{_NIGHTLY}: has ml-low (1000), which is higher than ml-critical (10) of {_CHAT}, a serving"
+                " workload; set a lower class, or a higher one for serving",
             ),
         ],
         unknown={
@@ -215,8 +216,8 @@ CASES: Final = (
             Break(
                 _THEIRS,
                 GONE,
-                f"{_NIGHTLY}: has ml-low (1000), above no class (0) of {_CHAT}, which serves; give it a lower class,"
-                " or the server a higher one",
+                f"{_NIGHTLY}: has ml-low (1000), which is higher than no class (0) of {_CHAT}, a serving workload;"
+                " set a lower class, or a higher one for serving",
             )
         ],
         unknown={},

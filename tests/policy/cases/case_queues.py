@@ -30,10 +30,13 @@ _ALL: Final = {
     "flavor": FLAVOR,
 }
 _FLAVOR: Final = "queue: spec.resourceGroups.0.flavors.0.name"
-_NOTHING: Final = "which nothing makes; mend the name or make it"
+_NOTHING: Final = "which does not exist in this stack; correct the name or create it"
 _LABEL: Final = "metadata.labels.'kueue.x-k8s.io/queue-name'"
 _POD: Final = "server: spec.template.metadata.labels.'kueue.x-k8s.io/queue-name'"
-_NONE: Final = "and namespace ml-serving has no LocalQueue of that name; mend kueue.x-k8s.io/queue-name or make it"
+_NONE: Final = (
+    "but namespace ml-serving has no LocalQueue with that name; correct kueue.x-k8s.io/queue-name or create the"
+    " LocalQueue"
+)
 
 CASES: Final = (
     Case(
@@ -45,23 +48,23 @@ CASES: Final = (
             Break(
                 "local: spec.clusterQueue",
                 "servign",
-                f"LocalQueue ml-serving/serving: spec.clusterQueue names ClusterQueue servign, {_NOTHING}",
+                f"LocalQueue ml-serving/serving: spec.clusterQueue references ClusterQueue servign, {_NOTHING}",
             ),
             Break(
                 "queue: spec.cohortName",
                 "group",
-                f"ClusterQueue serving: spec.cohortName names Cohort group, {_NOTHING}",
+                f"ClusterQueue serving: spec.cohortName references Cohort group, {_NOTHING}",
             ),
             Break(
                 "queue: spec",
                 {"cohort": "group"},
-                f"ClusterQueue serving: spec.cohort names Cohort group, {_NOTHING}",
+                f"ClusterQueue serving: spec.cohort references Cohort group, {_NOTHING}",
             ),
-            Break("org", GONE, f"Cohort groups: spec.parentName names Cohort org, {_NOTHING}"),
+            Break("org", GONE, f"Cohort groups: spec.parentName references Cohort org, {_NOTHING}"),
             Break(
                 _FLAVOR,
                 "l40",
-                f"ClusterQueue serving: spec.resourceGroups.0.flavors.0.name names ResourceFlavor l40, {_NOTHING}",
+                f"ClusterQueue serving: spec.resourceGroups.0.flavors.0.name references ResourceFlavor l40, {_NOTHING}",
             ),
         ],
         unknown={
@@ -80,7 +83,7 @@ CASES: Final = (
             Break(
                 "local: spec.clusterQueue",
                 "servign",
-                f"LocalQueue ml-serving/serving: spec.clusterQueue names ClusterQueue servign, {_NOTHING}",
+                f"LocalQueue ml-serving/serving: spec.clusterQueue references ClusterQueue servign, {_NOTHING}",
             )
         ],
         unknown={},
@@ -95,14 +98,14 @@ CASES: Final = (
                 "org: spec.parentName",
                 "groups",
                 (
-                    "Cohort groups: is above itself: groups → org → groups; take one parentName out",
-                    "Cohort org: is above itself: org → groups → org; take one parentName out",
+                    "Cohort groups: cohort cycle: groups → org → groups; remove one parentName",
+                    "Cohort org: cohort cycle: org → groups → org; remove one parentName",
                 ),
             ),
             Break(
                 "org: spec.parentName",
                 "org",
-                "Cohort org: is above itself: org → org; take one parentName out",
+                "Cohort org: cohort cycle: org → org; remove one parentName",
             ),
         ],
         unknown={
@@ -122,19 +125,19 @@ CASES: Final = (
             (_POD, "serving"),
         ],
         breaks=[
-            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
-            Break(_POD, "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
-            Break(f"train: {_LABEL}", "tune", f"TrainJob ml-serving/tune: names queue tune, {_NONE}"),
+            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
+            Break(_POD, "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
+            Break(f"train: {_LABEL}", "tune", f"TrainJob ml-serving/tune: references queue tune, {_NONE}"),
             Break(
                 f"nights: spec.jobTemplate.{_LABEL}",
                 "night",
-                f"CronJob ml-serving/nights: names queue night, {_NONE}",
+                f"CronJob ml-serving/nights: references queue night, {_NONE}",
             ),
             Break(
                 "server: metadata.namespace",
                 "ml-research",
-                "Deployment ml-research/chat: names queue serving, and namespace ml-research has no LocalQueue of that"
-                " name; mend kueue.x-k8s.io/queue-name or make it",
+                "Deployment ml-research/chat: references queue serving, but namespace ml-research has no LocalQueue"
+                " with that name; correct kueue.x-k8s.io/queue-name or create the LocalQueue",
             ),
         ],
         unknown={
@@ -147,7 +150,7 @@ CASES: Final = (
         given={"server": SERVER},
         settings={"queues": ["ml-serving/serving"]},
         breaks=[
-            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: names queue chat, {_NONE}"),
+            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
         ],
         unknown={},
     ),
@@ -160,15 +163,15 @@ CASES: Final = (
             Break(
                 "server: spec.template.spec.containers.0.resources.limits",
                 {"nvidia.com/mig-1g.10gb": 1},
-                "Deployment ml-serving/chat: asks for nvidia.com/mig-1g.10gb, which ClusterQueue serving does not"
-                " cover; add it to coveredResources with a quota, or name another queue",
+                "Deployment ml-serving/chat: requests nvidia.com/mig-1g.10gb, which ClusterQueue serving does not"
+                " cover; add it to coveredResources with a quota, or use another queue",
             ),
             Break(
                 "queue: spec.resourceGroups.0.coveredResources",
                 ["cpu"],
                 tuple(
-                    f"{place}: asks for nvidia.com/gpu, which ClusterQueue serving does not cover; add it to"
-                    " coveredResources with a quota, or name another queue"
+                    f"{place}: requests nvidia.com/gpu, which ClusterQueue serving does not cover; add it to"
+                    " coveredResources with a quota, or use another queue"
                     for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
                 ),
             ),
@@ -196,8 +199,8 @@ CASES: Final = (
             Break(
                 "queue: spec.resourceGroups",
                 [],
-                "Deployment ml-serving/chat: asks for nvidia.com/gpu, which ClusterQueue serving does not cover; add"
-                " it to coveredResources with a quota, or name another queue",
+                "Deployment ml-serving/chat: requests nvidia.com/gpu, which ClusterQueue serving does not cover;"
+                " add it to coveredResources with a quota, or use another queue",
             )
         ],
         unknown={},

@@ -33,12 +33,12 @@ CASES: Final = (
             Break(
                 "quota: spec.hard.'limits.nvidia.com/gpu'",
                 3,
-                f"{_BUDGET}: limits.nvidia.com/gpu is never counted; write requests.nvidia.com/gpu",
+                f"{_BUDGET}: limits.nvidia.com/gpu is not counted; use requests.nvidia.com/gpu",
             ),
             Break(
                 "quota: spec.hard.'nvidia.com/mig-1g.10gb'",
                 3,
-                f"{_BUDGET}: nvidia.com/mig-1g.10gb is never counted; write requests.nvidia.com/mig-1g.10gb",
+                f"{_BUDGET}: nvidia.com/mig-1g.10gb is not counted; use requests.nvidia.com/mig-1g.10gb",
             ),
         ],
         unknown={"quota: spec.hard": doubt(_BUDGET, "spec.hard")},
@@ -57,26 +57,26 @@ CASES: Final = (
             Break(
                 "quota: spec.hard.services",
                 3,
-                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not services; write"
-                " it in a quota of its own",
+                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not services;"
+                " move it to a separate quota",
             ),
             Break(
                 "quota: spec.hard",
                 {"pods": 3, "requests.storage": "1Ti", "count/jobs.batch": 4},
-                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not count/jobs.batch,"
-                " requests.storage; write them in a quota of its own",
+                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not"
+                " count/jobs.batch, requests.storage; move them to a separate quota",
             ),
             Break(
                 "free: spec.scopes",
                 ["BestEffort"],
-                f"{_BUDGET}: scope BestEffort counts pods, not limits.memory, requests.cpu, requests.nvidia.com/gpu;"
-                " write them in a quota of its own",
+                f"{_BUDGET}: scope BestEffort counts pods, not limits.memory, requests.cpu,"
+                " requests.nvidia.com/gpu; move them to a separate quota",
             ),
             Break(
                 "free: spec.scopes",
                 ["VolumeAttributesClass"],
-                f"{_BUDGET}: scope VolumeAttributesClass counts claims and storage, not limits.memory, requests.cpu,"
-                " requests.nvidia.com/gpu; write them in a quota of its own",
+                f"{_BUDGET}: scope VolumeAttributesClass counts claims and storage, not limits.memory,"
+                " requests.cpu, requests.nvidia.com/gpu; move them to a separate quota",
             ),
         ],
         unknown={
@@ -94,7 +94,8 @@ CASES: Final = (
             Break(
                 _VALUES,
                 "ml-critcal",
-                f"{_CRITICAL}: its scope names PriorityClass ml-critcal, which nothing makes; mend the name or make it",
+                f"{_CRITICAL}: scope references PriorityClass ml-critcal, which does not exist in this stack;"
+                " correct the name or create it",
             )
         ],
         unknown={
@@ -111,7 +112,8 @@ CASES: Final = (
             Break(
                 _VALUES,
                 "critical",
-                f"{_CRITICAL}: its scope names PriorityClass critical, which nothing makes; mend the name or make it",
+                f"{_CRITICAL}: scope references PriorityClass critical, which does not exist in this stack; correct"
+                " the name or create it",
             )
         ],
         unknown={},
@@ -130,22 +132,23 @@ CASES: Final = (
             Break(
                 f"{_ITEM}.default.'nvidia.com/gpu'",
                 GONE,
-                f"{_CONTAINERS}: its max of nvidia.com/gpu is given to containers that asked for none; {_ZERO}",
+                f"{_CONTAINERS}: max of nvidia.com/gpu is the default for containers that request none; {_ZERO}",
             ),
             Break(
                 f"{_ITEM}.default.'nvidia.com/gpu'",
                 1,
-                f"{_CONTAINERS}: default 1 of nvidia.com/gpu is given to containers that asked for none; write 0",
+                f"{_CONTAINERS}: default 1 of nvidia.com/gpu applies to containers that request none; set 0",
             ),
             Break(
                 f"{_ITEM}.min",
                 {"nvidia.com/gpu": 1},
-                f"{_CONTAINERS}: a minimum of 1 nvidia.com/gpu refuses every Container without one; take it out",
+                f"{_CONTAINERS}: a minimum of 1 nvidia.com/gpu rejects every Container that requests none; remove"
+                " the minimum",
             ),
             Break(
                 _ITEM,
                 {"type": "Pod", "max": {"nvidia.com/gpu": 16}},
-                f"{_CONTAINERS}: its max of nvidia.com/gpu refuses pods that ask for none; add a Container item with"
+                f"{_CONTAINERS}: max of nvidia.com/gpu rejects pods that request none; add a Container item with"
                 " default and defaultRequest {nvidia.com/gpu: 0}",
             ),
         ],
@@ -166,14 +169,14 @@ CASES: Final = (
             Break(
                 "limits: metadata.namespace",
                 "ml-research",
-                f"{_BUDGET}: it demands limits.memory, requests.cpu, and no LimitRange in ml-serving has"
-                " default.memory, defaultRequest.cpu; write one",
+                f"{_BUDGET}: requires limits.memory, requests.cpu, but no LimitRange in ml-serving sets"
+                " default.memory, defaultRequest.cpu; add one",
             ),
             Break(
                 f"{_ITEM}.default.memory",
                 GONE,
-                f"{_BUDGET}: it demands limits.memory, requests.cpu, and no LimitRange in ml-serving has"
-                " default.memory; write one",
+                f"{_BUDGET}: requires limits.memory, requests.cpu, but no LimitRange in ml-serving sets"
+                " default.memory; add one",
             ),
         ],
         unknown={
@@ -195,20 +198,20 @@ CASES: Final = (
             Break(
                 "quota: spec.hard.'requests.nvidia.com/gpu'",
                 8,
-                f"{_BUDGET}: requests.nvidia.com/gpu is 8, and ClusterQueue serving admits 12; raise the quota, or"
-                " lower nominalQuota and borrowingLimit",
+                f"{_BUDGET}: requests.nvidia.com/gpu is 8, but ClusterQueue serving admits up to 12; raise the"
+                " quota, or lower nominalQuota and borrowingLimit",
             ),
             Break(
                 "queue: spec.resourceGroups.0.flavors.1",
                 _SECOND,
-                f"{_BUDGET}: requests.nvidia.com/gpu is 12, and ClusterQueue serving borrows nvidia.com/gpu without"
-                " bound; write a borrowingLimit in each of its flavors",
+                f"{_BUDGET}: requests.nvidia.com/gpu is 12, but ClusterQueue serving can borrow nvidia.com/gpu"
+                " without a limit; set borrowingLimit in each of its flavors",
             ),
             Break(
                 f"{_GPU}.borrowingLimit",
                 GONE,
-                f"{_BUDGET}: requests.nvidia.com/gpu is 12, and ClusterQueue serving borrows nvidia.com/gpu without"
-                " bound; write a borrowingLimit in each of its flavors",
+                f"{_BUDGET}: requests.nvidia.com/gpu is 12, but ClusterQueue serving can borrow nvidia.com/gpu"
+                " without a limit; set borrowingLimit in each of its flavors",
             ),
         ],
         unknown={

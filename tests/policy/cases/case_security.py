@@ -34,7 +34,7 @@ _POD: Final = "Deployment ml-serving/server"
 _IN: Final = f"{_POD}, container server"
 _SPEC: Final = "server: spec.template.spec"
 _CONTEXT: Final = f"{_SPEC}.containers.0.securityContext"
-_ESCALATES: Final = f"{_IN}: may gain privileges; write securityContext.allowPrivilegeEscalation: false"
+_ESCALATES: Final = f"{_IN}: allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 _PATH: Final = "spec.template.spec.containers.0"
 _SYSTEM: Final = manifest("""
 apiVersion: apps/v1
@@ -54,7 +54,10 @@ spec:
 
 
 def _volume(path: str) -> str:
-    return f"{_POD}: volume host is {path} of the node; use a claim, an emptyDir or an ephemeral volume"
+    return (
+        f"{_POD}: volume host mounts the host path {path}; use a PersistentVolumeClaim, an emptyDir or an ephemeral"
+        " volume"
+    )
 
 
 CASES: Final = (
@@ -67,32 +70,33 @@ CASES: Final = (
             Break(
                 f"{_CONTEXT}.privileged",
                 to=True,
-                says=f"{_IN}: is privileged; take securityContext.privileged out",
+                says=f"{_IN}: is privileged; remove securityContext.privileged",
             ),
             Break(
                 f"{_SPEC}.initContainers.0.securityContext.privileged",
                 to=True,
-                says=f"{_POD}, container fetch: is privileged; take securityContext.privileged out",
+                says=f"{_POD}, container fetch: is privileged; remove securityContext.privileged",
             ),
             Break(
                 f"{_CONTEXT}.capabilities.add",
                 ["SYS_ADMIN", "CAP_IPC_LOCK", "CHOWN"],
-                f"{_IN}: adds IPC_LOCK, SYS_ADMIN; take out what is not needed, or allow it in the rule's settings",
+                f"{_IN}: adds capabilities IPC_LOCK, SYS_ADMIN; remove those that are not needed, or allow them in"
+                " the rule's settings",
             ),
             Break(
                 f"{_CONTEXT}.capabilities.add",
                 ["ALL"],
-                f"{_IN}: adds ALL; take out what is not needed, or allow it in the rule's settings",
+                f"{_IN}: adds capabilities ALL; remove those that are not needed, or allow them in the rule's settings",
             ),
             Break(
                 f"{_CONTEXT}.windowsOptions",
                 {"hostProcess": True},
-                f"{_IN}: is a process of its Windows host; take securityContext.windowsOptions.hostProcess out",
+                f"{_IN}: is a Windows HostProcess container; remove securityContext.windowsOptions.hostProcess",
             ),
             Break(
                 f"{_CONTEXT}.procMount",
                 "Unmasked",
-                f"{_IN}: sees all of /proc (Unmasked); take securityContext.procMount out",
+                f"{_IN}: has an unmasked /proc (procMount Unmasked); remove securityContext.procMount",
             ),
         ],
         unknown={
@@ -110,7 +114,8 @@ CASES: Final = (
             Break(
                 f"{_CONTEXT}.capabilities.add.0",
                 "CHOWN",
-                f"{_IN}: adds CHOWN; take out what is not needed, or allow it in the rule's settings",
+                f"{_IN}: adds capabilities CHOWN; remove those that are not needed, or allow them in the rule's"
+                " settings",
             ),
         ],
         unknown={},
@@ -140,7 +145,7 @@ CASES: Final = (
         given={"server": SERVER, "system": _SYSTEM},
         also=[(f"{_SPEC}.hostIPC", False)],
         breaks=[
-            Break(f"{_SPEC}.{each}", to=True, says=f"{_POD}: has {each}; take it out")
+            Break(f"{_SPEC}.{each}", to=True, says=f"{_POD}: sets {each}; remove it")
             for each in ("hostPID", "hostIPC", "hostNetwork")
         ],
         unknown={f"{_SPEC}.hostNetwork": doubt(_POD, "spec.template.spec.hostNetwork")},
@@ -151,7 +156,7 @@ CASES: Final = (
         given={"server": SERVER},
         settings={"allowed": ["hostNetwork"]},
         also=[(f"{_SPEC}.hostNetwork", True)],
-        breaks=[Break(f"{_SPEC}.hostPID", to=True, says=f"{_POD}: has hostPID; take it out")],
+        breaks=[Break(f"{_SPEC}.hostPID", to=True, says=f"{_POD}: sets hostPID; remove it")],
         unknown={},
     ),
     Case(
@@ -195,7 +200,7 @@ CASES: Final = (
             Break(
                 f"{_SPEC}.containers.0.volumeDevices",
                 [{"name": "models", "devicePath": "/dev/xvdb"}],
-                f"{_IN}: has /dev/xvdb as a raw device; mount the claim as a file system",
+                f"{_IN}: uses /dev/xvdb as a raw block device; mount the claim as a file system",
             ),
         ],
         unknown={f"{_SPEC}.containers.0.volumeDevices": doubt(_IN, f"{_PATH}.volumeDevices")},

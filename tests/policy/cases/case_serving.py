@@ -34,7 +34,7 @@ _BY_SCALE: Final[dict[str, Any]] = {
     "fieldsV1": {"f:spec": {"f:replicas": {}}},
 }
 _UPDATED: Final[dict[str, Any]] = {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
-_TOO: Final = f"has replicas, which {_HPA} sets too; take spec.replicas out"
+_TOO: Final = f"sets replicas, which {_HPA} also sets; remove spec.replicas"
 
 
 def _live(*managers: object) -> Given:
@@ -59,8 +59,8 @@ CASES: Final = (
             Break(
                 f"{_SERVER}.readinessProbe",
                 GONE,
-                f"{_CONTAINER}: serves with GPUs and has no readinessProbe; write one that asks whether the model is"
-                " loaded",
+                f"{_CONTAINER}: serves with GPUs and has no readinessProbe; add one that checks whether the model"
+                " is loaded",
             )
         ],
         unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
@@ -73,8 +73,8 @@ CASES: Final = (
             Break(
                 f"{_SERVER}.livenessProbe",
                 GONE,
-                f"{_CONTAINER}: serves with GPUs and has no livenessProbe; write one, with a startupProbe for the time"
-                " of loading",
+                f"{_CONTAINER}: serves with GPUs and has no livenessProbe; add one, with a startupProbe for the"
+                " model loading time",
             )
         ],
         unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
@@ -89,22 +89,22 @@ CASES: Final = (
             Break(
                 "hpa: spec.maxReplicas",
                 21,
-                f"{_HPA}: may make 21 pods, and 20 is the most; lower its maximum",
+                f"{_HPA}: maximum of 21 pods exceeds the upper bound (20); lower its maximum",
             ),
             Break(
                 "hpa: spec.minReplicas",
                 GONE,
-                f"{_HPA}: may leave 1 pods, and 2 is the least; raise its minimum",
+                f"{_HPA}: minimum of 1 pods is below the lower bound (2); raise its minimum",
             ),
             Break(
                 "keda: spec.maxReplicaCount",
                 GONE,
-                f"{_SCALED}: may make 100 pods, and 20 is the most; lower its maximum",
+                f"{_SCALED}: maximum of 100 pods exceeds the upper bound (20); lower its maximum",
             ),
             Break(
                 "keda: spec.minReplicaCount",
                 GONE,
-                f"{_SCALED}: may leave 0 pods, and 2 is the least; raise its minimum",
+                f"{_SCALED}: minimum of 0 pods is below the lower bound (2); raise its minimum",
             ),
         ],
         unknown={"hpa: spec.maxReplicas": doubt(_HPA, "spec.maxReplicas")},
@@ -124,17 +124,20 @@ CASES: Final = (
             Break(
                 "hpa: spec.scaleTargetRef.name",
                 "chta",
-                f"{_HPA}: scales Deployment chta, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+                f"{_HPA}: references Deployment chta, which does not exist in namespace ml-serving; correct"
+                " scaleTargetRef",
             ),
             Break(
                 "hpa: spec.scaleTargetRef.apiVersion",
                 "argoproj.io/v1alpha1",
-                f"{_HPA}: scales Deployment chat, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+                f"{_HPA}: references Deployment chat, which does not exist in namespace ml-serving; correct"
+                " scaleTargetRef",
             ),
             Break(
                 "keda: spec.scaleTargetRef",
                 {"kind": "StatefulSet", "name": "chat"},
-                f"{_SCALED}: scales StatefulSet chat, which nothing in namespace ml-serving makes; mend scaleTargetRef",
+                f"{_SCALED}: references StatefulSet chat, which does not exist in namespace ml-serving; correct"
+                " scaleTargetRef",
             ),
         ],
         unknown={
@@ -154,7 +157,7 @@ CASES: Final = (
             Break(
                 "more",
                 SCALED,
-                f"{_CHAT}: is scaled by {_HPA} and {_SCALED}; keep one (KEDA makes its own HorizontalPodAutoscaler)",
+                f"{_CHAT}: is scaled by {_HPA} and {_SCALED}; keep one (KEDA creates its own HorizontalPodAutoscaler)",
             )
         ],
         unknown={"hpa: spec.scaleTargetRef.name": doubt(_CHAT, f"{_HPA}: spec.scaleTargetRef.name")},
@@ -175,8 +178,8 @@ CASES: Final = (
             Break(
                 "more",
                 RANK,
-                "StatefulSet ml-serving/rank: has replicas, which ScaledObject ml-serving/rank sets too; take"
-                " spec.replicas out",
+                "StatefulSet ml-serving/rank: sets replicas, which ScaledObject ml-serving/rank also sets; remove"
+                " spec.replicas",
             ),
         ],
         unknown={},
@@ -200,7 +203,7 @@ CASES: Final = (
             Break(
                 "server: spec.replicas",
                 3,
-                f"{_CHAT}: has replicas, which an autoscaler made elsewhere sets too; take spec.replicas out",
+                f"{_CHAT}: sets replicas, which an autoscaler outside this stack also sets; remove spec.replicas",
             )
         ],
         unknown={},

@@ -95,12 +95,12 @@ _NIGHTLY: Final = "Job ml-research/nightly"
 _SPEC: Final = "job: spec.template.spec"
 _CONTAINER: Final = f"{_SPEC}.containers.0"
 _RESOURCES: Final = f"{_CONTAINER}.resources"
-_MOUNT: Final = "mount an emptyDir of medium Memory there, with a sizeLimit of 1Gi or more"
+_MOUNT: Final = "mount an emptyDir with medium Memory and a sizeLimit of at least 1Gi there"
 _WORKERS: Final = (
-    "JobSet ml-research/set, workers: container train shares GPUs' data through the 64Mi that /dev/shm has by itself;"
+    "JobSet ml-research/set, workers: container train has only the default 64Mi of /dev/shm for GPU communication;"
     f" {_MOUNT}"
 )
-_NONE: Final = f"container train shares GPUs' data through the 64Mi that /dev/shm has by itself; {_MOUNT}"
+_NONE: Final = f"container train has only the default 64Mi of /dev/shm for GPU communication; {_MOUNT}"
 
 
 def _gpus(count: object) -> dict[str, dict[str, object]]:
@@ -124,29 +124,29 @@ CASES: Final = (
             Break(
                 f"{_CONTAINER}.volumeMounts",
                 GONE,
-                f"{_NIGHTLY}: container train shares GPUs' data through the 64Mi that /dev/shm has by itself; {_MOUNT}",
+                f"{_NIGHTLY}: container train has only the default 64Mi of /dev/shm for GPU communication; {_MOUNT}",
             ),
             Break(
                 f"{_SPEC}.volumes.1",
                 {"name": "shm", "persistentVolumeClaim": {"claimName": "shm"}},
-                f"{_NIGHTLY}: container train has volume shm at /dev/shm, which is not in memory; {_MOUNT}",
+                f"{_NIGHTLY}: container train mounts volume shm at /dev/shm, which is not in memory; {_MOUNT}",
             ),
             Break(
                 f"{_SPEC}.volumes.1.emptyDir.sizeLimit",
                 GONE,
-                f"{_NIGHTLY}: container train has volume shm at /dev/shm without a sizeLimit; write 1Gi or more, within"
-                " the memory limit",
+                f"{_NIGHTLY}: container train mounts volume shm at /dev/shm without a sizeLimit; set 1Gi or more,"
+                " within the memory limit",
             ),
             Break(
                 f"{_SPEC}.volumes.1.emptyDir.sizeLimit",
                 "512Mi",
-                f"{_NIGHTLY}: container train has 512Mi at /dev/shm, of volume shm; write 1Gi or more",
+                f"{_NIGHTLY}: container train mounts volume shm at /dev/shm with a sizeLimit of 512Mi; set 1Gi or more",
             ),
             Break(
                 "gang: spec.tasks.0.template.spec.volumes.0.emptyDir.medium",
                 GONE,
-                "Job ml-research/gang, worker: container train has volume shm at /dev/shm, which is not in memory;"
-                f" {_MOUNT}",
+                "Job ml-research/gang, worker: container train mounts volume shm at /dev/shm, which is not in"
+                f" memory; {_MOUNT}",
             ),
         ],
         unknown={

@@ -66,15 +66,15 @@ _LABELS: Final = "space: metadata.labels"
 
 def _open(directions: str, listed: str) -> str:
     return (
-        f"{_SPACE}: no NetworkPolicy denies {directions} by default; make one with podSelector {{}}, policyTypes"
+        f"{_SPACE}: no NetworkPolicy denies {directions} by default; create one with podSelector {{}}, policyTypes"
         f" [{listed}] and no rules"
     )
 
 
 def _no_quota(resource: str) -> str:
     return (
-        f"Job ml-research/nightly: asks for {resource}, and no ResourceQuota of namespace ml-research has"
-        f" requests.{resource}; make one, or list the namespace under `elsewhere`"
+        f"Job ml-research/nightly: requests {resource}, but no ResourceQuota of namespace ml-research has"
+        f" requests.{resource}; create one, or list the namespace under `elsewhere`"
     )
 
 
@@ -88,14 +88,14 @@ CASES: Final = (
             Break(
                 _ENFORCE,
                 GONE,
-                f"{_SPACE}: enforces no Pod Security level; write label pod-security.kubernetes.io/enforce: baseline",
+                f"{_SPACE}: enforces no Pod Security level; set label pod-security.kubernetes.io/enforce: baseline",
             ),
             Break(
                 "space: metadata.labels",
                 GONE,
-                f"{_SPACE}: enforces no Pod Security level; write label pod-security.kubernetes.io/enforce: baseline",
+                f"{_SPACE}: enforces no Pod Security level; set label pod-security.kubernetes.io/enforce: baseline",
             ),
-            Break(_ENFORCE, "privileged", f"{_SPACE}: enforces the Pod Security level privileged; write baseline"),
+            Break(_ENFORCE, "privileged", f"{_SPACE}: enforces the Pod Security level privileged; set baseline"),
         ],
         unknown={
             _ENFORCE: doubt(_SPACE, "metadata.labels.pod-security.kubernetes.io/enforce"),
@@ -106,7 +106,7 @@ CASES: Final = (
         rule=tenancy.POD_SECURITY,
         given={"system": SYSTEM},
         settings={"level": "restricted"},
-        breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; write restricted")],
+        breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; set restricted")],
         unknown={},
     ),
     Case(
@@ -118,9 +118,9 @@ CASES: Final = (
             ("space: metadata.labels.owner", "platform"),
         ],
         breaks=[
-            Break(f"{_LABELS}.owner", GONE, f"{_SPACE}: has no label owner; write whose it is"),
-            Break(f"{_LABELS}.owner", "", f"{_SPACE}: has no label owner; write whose it is"),
-            Break(_LABELS, GONE, f"{_SPACE}: has no label cost-center, environment, owner; write whose it is"),
+            Break(f"{_LABELS}.owner", GONE, f"{_SPACE}: missing labels: owner; add them"),
+            Break(f"{_LABELS}.owner", "", f"{_SPACE}: missing labels: owner; add them"),
+            Break(_LABELS, GONE, f"{_SPACE}: missing labels: cost-center, environment, owner; add them"),
         ],
         unknown={
             f"{_LABELS}.owner": doubt(_SPACE, "metadata.labels.owner"),
@@ -131,7 +131,7 @@ CASES: Final = (
         rule=tenancy.OWNER,
         given={"space": SPACE},
         settings={"labels": {"owner": []}, "workloads": True},
-        breaks=[Break("job", JOB, "Job ml-research/nightly: has no label owner; write whose it is")],
+        breaks=[Break("job", JOB, "Job ml-research/nightly: missing labels: owner; add them")],
         unknown={},
     ),
     Case(
@@ -205,8 +205,8 @@ CASES: Final = (
             Break(
                 "job: metadata.namespace",
                 "default",
-                "Job default/nightly: asks for nvidia.com/gpu, and no ResourceQuota of namespace default has"
-                " requests.nvidia.com/gpu; make one, or list the namespace under `elsewhere`",
+                "Job default/nightly: requests nvidia.com/gpu, but no ResourceQuota of namespace default has"
+                " requests.nvidia.com/gpu; create one, or list the namespace under `elsewhere`",
             ),
         ],
         unknown={},

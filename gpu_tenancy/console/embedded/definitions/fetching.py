@@ -1,4 +1,4 @@
-"""Where pinned definitions are read from: a folder of copies, the cache, the Go modules that carry them, or the web."""
+"""Gets pinned definitions from a folder of copies, the cache, Go modules or the web."""
 
 import hashlib
 import json
@@ -19,40 +19,40 @@ UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""
 
 _GO: Final = (1, 21)
-"""The oldest Go whose `go mod download` verifies modules by a go.sum that requires none of them."""
+"""The minimum Go whose `go mod download` verifies modules by a go.sum without requirements in go.mod."""
 
 _TIMEOUT: Final = 60
 _PAUSES: Final = (0.0, 0.5, 2.0)
-"""Seconds before each attempt."""
+"""Seconds to wait before each attempt."""
 
 
 def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path]:
-    """The file of each pinned definition, fetched into the cache where no earlier run did.
+    """The file of each pinned definition; missing files are downloaded into the cache.
 
     Args:
-        pins: which definitions.
-        cache: folder of what is fetched once; every file in it is verified again before it is used.
-        report: told before anything is fetched.
+        pins: the definitions.
+        cache: folder for downloads; every file in it is verified before each use.
+        report: receives a line before a download.
 
     Raises:
-        ConsoleError: a definition cannot be fetched, or differs from what is pinned.
+        ConsoleError: a definition cannot be downloaded, or its checksum differs from the pinned one.
     """
     copies = os.environ.get(UPSTREAM)
     if copies and not Path(copies).is_dir():
         raise ConsoleError(f"{UPSTREAM}: {copies} is not a folder", "set it to a folder of upstream files, or unset it")
-    found = {pin: file for pin in pins if (file := _present(pin, cache, Path(copies) if copies else None))}
-    missing = [pin for pin in pins if pin not in found]
+    present = {pin: file for pin in pins if (file := _present(pin, cache, Path(copies) if copies else None))}
+    missing = [pin for pin in pins if pin not in present]
     if missing:
-        report(f"fetching custom resource definitions: {', '.join(_operators(missing))}")
+        report(f"downloading custom resource definitions: {', '.join(_operators(missing))}")
         _from_modules([pin for pin in missing if isinstance(pin.source, Module)], cache, report)
         for pin in missing:
             if isinstance(pin.source, str):
                 _keep(pin, _download(pin, pin.source, cache), cache)
-    return found | {pin: cached(pin, cache) for pin in missing}
+    return present | {pin: cached(pin, cache) for pin in missing}
 
 
 def cached(pin: Pin, cache: Path) -> Path:
-    """Where a definition is kept once it is fetched, and where a user can put it."""
+    """The path of a definition in the cache, where a user can also put it."""
     return cache / "definitions" / f"{pin.operator}-{pin.version}" / pin.file
 
 
@@ -79,20 +79,21 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
             file = folders[pin.source] / pin.source.folder / pin.file
             if not file.is_file():
                 raise ConsoleError(
-                    f"module {pin.source.query} has no file {pin.source.folder}/{pin.file}", "correct it in pins.yaml"
+                    f"module {pin.source.query} has no file {pin.source.folder}/{pin.file}",
+                    "correct the folder or the file in pins.yaml",
                 )
             _keep(pin, file.read_bytes(), cache)
 
 
 def _modules(modules: Sequence[Module], cache: Path, report: Report) -> Mapping[Module, Path]:
-    """The folder of each module in Go's module cache, downloaded where it is not there yet, verified by go.sum."""
+    """The folder of each module in Go's module cache; missing modules are downloaded and verified by go.sum."""
     queries = dict.fromkeys(module.query for module in modules)
     go = find_go(_GO, cache, report)
     done = go.output("mod", "download", "-json", *queries, folder=Path(__file__).parent)
     answers = {f"{answer['Path']}@{answer['Version']}": answer for answer in _documents(done.stdout)}
     for query in queries:
         if "Dir" not in (answer := answers.get(query, {})):
-            reason = answer.get("Error") or (done.stderr.strip().splitlines() or ["go printed no reason"])[0]
+            reason = answer.get("Error") or (done.stderr.strip().splitlines() or ["no reason printed"])[0]
             raise ConsoleError(
                 f"Go module {query} cannot be downloaded: {reason}",
                 f"set GOPROXY to a module proxy that has it, or set {UPSTREAM} to a folder with the definitions",
@@ -101,7 +102,7 @@ def _modules(modules: Sequence[Module], cache: Path, report: Report) -> Mapping[
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """JSON objects that follow one another."""
+    """Concatenated JSON objects."""
     decoder, rest = json.JSONDecoder(), text.strip()
     while rest:
         document, end = decoder.raw_decode(rest)
@@ -110,13 +111,13 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _keep(pin: Pin, content: bytes, cache: Path) -> None:
-    """Writes verified content into the cache; never half of it."""
+    """Verifies content and writes it into the cache atomically."""
     actual = hashlib.sha256(content).hexdigest()
     if actual != pin.sha256:
         origin = pin.source.query if isinstance(pin.source, Module) else pin.source
         raise ConsoleError(
-            f"{pin.file} of {origin} has sha256 {actual}, but {pin.sha256} is pinned",
-            "do not use it; if the change is intended, pin the new checksum in pins.yaml",
+            f"{pin.file} of {origin}: checksum mismatch: sha256 {actual}, but {pin.sha256} is pinned",
+            "do not use the file; if the change is expected, pin the new checksum in pins.yaml",
         )
     file = cached(pin, cache)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +128,7 @@ def _keep(pin: Pin, content: bytes, cache: Path) -> None:
 
 def _download(pin: Pin, address: str, cache: Path) -> bytes:
     if not address.startswith(("https://", "http://127.0.0.1:")):
-        raise ConsoleError(f"{address} is not an https address", "correct it in pins.yaml")
+        raise ConsoleError(f"{address} is not an https URL", "correct the URL in pins.yaml")
     failure: Exception | None = None
     for pause in _PAUSES:
         time.sleep(pause)
@@ -138,5 +139,5 @@ def _download(pin: Pin, address: str, cache: Path) -> bytes:
             failure = error
     raise ConsoleError(
         f"{pin.file} of {pin.operator} {pin.version} cannot be downloaded from {address}: {failure}",
-        f"put the file at {cached(pin, cache)}, or at {pin.path} in a folder that {UPSTREAM} names",
+        f"put the file at {cached(pin, cache)}, or set {UPSTREAM} to a folder with {pin.path}",
     )

@@ -1,4 +1,4 @@
-"""Installs definitions on a cluster, and waits until it serves them."""
+"""Installs custom resource definitions on a cluster, and waits until they are served."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,22 +16,22 @@ from gpu_tenancy.console.progress import Report
 
 _KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
-"""The checksum of the file that a definition was installed from."""
+"""The checksum of the file of an installed definition."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C parser where PyYAML has it: these files are long."""
+"""The C parser if PyYAML has it, because the files are long."""
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None:
-    """Installs every definition that the cluster does not have yet, and waits until it serves all of them.
+    """Installs every missing definition, and waits until all of them are served.
 
     Args:
-        cluster: an embedded platform's.
+        cluster: of the embedded platform.
         files: the file of each definition, as `fetch` returns them.
-        report: told how many are installed.
+        report: receives a line with the number of definitions.
 
     Raises:
-        ConsoleError: the cluster rejects a definition, or does not serve it in time.
+        ConsoleError: the cluster rejects a definition, or a definition is not served in time.
     """
     present = {_checksum(definition) for definition in cluster.list(*_KIND, metadata_only=True)}
     missing = [pin for pin in files if pin.sha256 not in present]
@@ -56,7 +56,7 @@ def _install(cluster: Cluster, pin: Pin, file: Path) -> str:
     metadata = definition["metadata"]
     metadata["annotations"] = {**metadata.get("annotations", {}), _ANNOTATION: pin.sha256}
     definition.pop("status", None)
-    # Conversion needs the operator's webhook, which is not installed here; each object is stored as it was sent.
+    # Conversion needs the operator's webhook, which is not installed; objects are stored without conversion.
     definition["spec"].pop("conversion", None)
     cluster.apply(definition, metadata_only=True)
     return str(metadata["name"])

@@ -1,4 +1,4 @@
-"""Which definitions are pinned, at which version and checksum, and which of them a stack needs."""
+"""The pinned custom resource definitions with versions and checksums, and those that a stack needs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ PINS: Final = Path(__file__).parent / "pins.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The Go module that carries a definition.
+    """A Go module that has a definition.
 
     Attributes:
-        name: the module's path, such as `sigs.k8s.io/kueue`.
-        version: as the module proxy writes it, such as `v0.19.2`.
-        folder: the folder of the definition within the module.
+        name: module path, such as `sigs.k8s.io/kueue`.
+        version: module version, such as `v0.19.2`.
+        folder: folder of the definition in the module.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Module:
 
     @property
     def query(self) -> str:
-        """How `go mod download` names it."""
+        """The argument for `go mod download`."""
         return f"{self.name}@{self.version}"
 
 
@@ -37,11 +37,11 @@ class Pin:
     """One file with one custom resource definition.
 
     Attributes:
-        operator: whose definition it is, by the name of its chart, such as `kueue`.
+        operator: name of the operator's chart, such as `kueue`.
         version: of the operator.
-        file: its name, `GROUP_PLURAL.yaml`.
-        sha256: of its bytes, in hexadecimal.
-        source: the Go module that carries it, or the address to download it from.
+        file: file name, `GROUP_PLURAL.yaml`.
+        sha256: checksum of the file, in hexadecimal.
+        source: the Go module or the URL to download it from.
     """
 
     operator: str
@@ -52,12 +52,12 @@ class Pin:
 
     @property
     def group(self) -> str:
-        """The API group that it defines a kind of."""
+        """The API group of the defined kind."""
         return self.file.partition("_")[0]
 
     @property
     def path(self) -> str:
-        """Where it is in a folder of copies (`GPU_TENANCY_UPSTREAM`)."""
+        """Path in a folder of copies (`GPU_TENANCY_UPSTREAM`)."""
         return f"crds/{self.operator}/{self.file}"
 
 
@@ -91,9 +91,9 @@ def read_pins(file: Path = PINS) -> tuple[Pin, ...]:
 
 
 def needed(pins: Iterable[Pin], groups: Iterable[str]) -> tuple[Pin, ...]:
-    """The definitions of each operator that defines a kind of these API groups.
+    """All definitions of each operator that defines a kind in these API groups.
 
-    An operator's definitions are installed together, as its chart does: its users expect all of its kinds.
+    The definitions of an operator are installed together, as by its chart.
     """
     listed, wanted = tuple(pins), set(groups)
     operators = {pin.operator for pin in listed if pin.group in wanted}

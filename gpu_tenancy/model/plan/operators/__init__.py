@@ -1,4 +1,4 @@
-"""The operators that this program installs: which, at what version, with what values, in what order."""
+"""The operators that this program installs: charts, versions, values and order."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ class ReleasePlan:
         chart: its name in the repository, or the whole `oci://` reference.
         repository: None for an OCI reference.
         version: one release of the chart.
-        values: those that follow from the stack, with the stack's own over them.
-        serves: API groups whose objects this operator judges and acts on: they wait for its webhooks, and go first.
-        privileged: whether its pods reach into the node.
-        definitions_go: whether its definitions would go with it, and every object of theirs.
-        probe: what its webhooks are asked until they answer; None where none judges.
-        reads: what it must be allowed to get, list and watch beyond what its chart grants: API group and resource.
+        values: derived from the stack, overridden by the stack's own values.
+        serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
+        privileged: whether its pods need privileged access to the node.
+        definitions_go: whether uninstalling it deletes its CRDs, and so all of their objects.
+        probe: dry run that succeeds when its webhooks are ready; None without relevant webhooks.
+        reads: permissions (get, list, watch) that its chart does not grant: API group and resource.
     """
 
     name: str
@@ -65,9 +65,9 @@ class _Part:
 
 
 _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
-    # First: the others make ServiceMonitors, whose definition it brings.
+    # First: the others create ServiceMonitors, whose CRD is in this chart.
     "prometheus": (_Part("kube-prometheus-stack", prometheus_values, ("monitoring.coreos.com",)),),
-    # Before AMD's and Intel's, whose charts make objects of it.
+    # Before AMD's and Intel's, whose charts create Certificates.
     "cert_manager": (_Part("cert-manager", cert_manager_values, ("cert-manager.io", "acme.cert-manager.io")),),
     "gpu_operator": (_Part("gpu-operator", nvidia_values, ("nvidia.com",)),),
     "dra_driver": (_Part("dra-driver-nvidia-gpu", dra_values, ("resource.nvidia.com",)),),
@@ -83,47 +83,49 @@ _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
     "trainer": (_Part("kubeflow-trainer", trainer_values, ("trainer.kubeflow.org", "jobset.x-k8s.io")),),
     "fluid": (_Part("fluid", lambda _: {}, ("data.fluid.io",)),),
 }
-"""Each operator's charts by its field in `Operators`, in the order in which they must come. The last of an operator's
-charts is the one that the stack's own values are for."""
+"""Each operator's charts by its field in `Operators`, in the order of installation. The stack's own values apply to
+the last chart of an operator."""
 
 OPERATORS: Final = tuple(_PARTS)
 """Every operator, by its field in `Operators`."""
 
 
 def chart_of(name: str) -> str:
-    """Row in the catalogue of the chart that an operator's own values are for."""
+    """The chart that the stack's values of an operator apply to, by its row in the catalogue."""
     return _PARTS[name][-1].row
 
 
 def operator_of(stack: Stack, name: str) -> Operator:
-    """What the stack says of an operator, by its field."""
+    """The stack's section of an operator, by its field."""
     return getattr(stack.operators, name)
 
 
 def releases(stack: Stack) -> tuple[ReleasePlan, ...]:
-    """What is installed here, in the order in which it must come; nothing of what others installed.
+    """The releases that this program installs, in order.
 
     Args:
         stack: one that `gpu_tenancy.model.checks` finds nothing wrong with.
     """
-    return tuple(each for name in OPERATORS if installed_by(stack, name) == "here" for each in _releases(stack, name))
+    return tuple(
+        release for name in OPERATORS if installed_by(stack, name) == "here" for release in _releases(stack, name)
+    )
 
 
 def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
-    said = operator_of(stack, name)
+    operator = operator_of(stack, name)
     for part in _PARTS[name]:
         row, own = charts()[part.row], part.row == chart_of(name)
         if row.namespace is None:
-            msg = f"{part.row} has no namespace in gpu_tenancy/model/catalogue/releases.yaml; give it one"
+            msg = f"{part.row} has no namespace in gpu_tenancy/model/catalogue/releases.yaml; add one"
             raise ValueError(msg)
         yield ReleasePlan(
             name=part.row,
             chart=row.chart,
             repository=row.repository,
-            version=said.version or row.version,
+            version=operator.version or row.version,
             # One Prometheus: the one that scrapes the servers.
             namespace=stack.metrics.prometheus.namespace if name == "prometheus" else row.namespace,
-            values=merged(part.values(stack), said.values if own else {}),
+            values=merged(part.values(stack), operator.values if own else {}),
             serves=part.serves,
             privileged=row.privileged,
             definitions_go=row.definitions == "nobody",

@@ -1,4 +1,4 @@
-"""Which operators a stack needs, and who installs each."""
+"""The operators that a stack needs, and who installs them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -26,7 +26,7 @@ def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
 
 
 def has_gangs(stack: Stack) -> bool:
-    """Whether Volcano has anything to schedule: gangs, or pods of ordinary jobs that start together."""
+    """Whether Volcano schedules anything: gangs, or Jobs with `together`."""
     return any(
         team.gangs or any(job.scheduler == "volcano" or job.together for job in team.training.values())
         for team in stack.teams.values()
@@ -34,7 +34,7 @@ def has_gangs(stack: Stack) -> bool:
 
 
 def measured_by(stack: Stack) -> str | None:
-    """The operator that brings the servers' histogram of latency to their autoscalers; None without a histogram."""
+    """The operator that provides the latency histogram to autoscalers; None without a histogram."""
     if stack.metrics.histogram is None:
         return None
     return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
@@ -46,7 +46,7 @@ def trains_pytorch(stack: Stack) -> bool:
 
 
 def needed(stack: Stack, name: str) -> bool:
-    """Whether a stack that says nothing of an operator has it."""
+    """Whether a stack needs an operator, if it does not set who installs it."""
     if name in {"gpu_operator", "amd_gpu_operator", "intel_device_plugin"}:
         vendor = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}[name]
         return next(gpu_pools(stack, vendor), None) is not None
@@ -62,20 +62,20 @@ def needed(stack: Stack, name: str) -> bool:
 
 
 def certified(stack: Stack) -> Iterator[str]:
-    """The operators installed here that have their certificates from cert-manager, by field."""
+    """The operators installed here that need certificates of cert-manager, by field."""
     return (name for name in CERTIFIED if installed_by(stack, name) == "here")
 
 
 def installed_by(stack: Stack, name: str) -> Install:
-    """Who installs an operator, said or not, by its field in `Operators`.
+    """Who installs an operator (by its field in `Operators`): as set in the stack, or by default.
 
-    Where the nodes are somebody else's, so is what runs on them, unless the stack says otherwise. cert-manager comes
-    from whoever installs the operators that want it: the stack that says so of one of them need not say it twice.
+    In an existing cluster, operators count as installed by default. cert-manager is installed here by default if an
+    operator that needs it is installed here.
     """
     operators: Operators = stack.operators
-    said: Install | None = getattr(operators, name).install
-    if said is not None:
-        return said
+    install: Install | None = getattr(operators, name).install
+    if install is not None:
+        return install
     if not needed(stack, name):
         return "off"
     return "here" if stack.cluster.NODES_MADE or name == "cert_manager" else "installed"

@@ -1,1 +1,1 @@
-"""Where a tenancy may live: one section for each cloud, and one for a cluster that somebody else made."""
+"""Cluster sections: one for each cloud, and one for existing clusters."""

@@ -14,26 +14,26 @@ Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-
 Region: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
 
 _CONTROL_PLANE_ZONES: Final = 2
-"""Zones that EKS demands of a control plane: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
+"""Minimum number of zones for a control plane: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 
 
 class EksCreation(Creation):
-    """An EKS cluster to be made: private unless it says otherwise, secrets encrypted, audit logs on.
+    """An EKS cluster to create: private by default, with encrypted secrets and audit logs.
 
-    Whoever deploys it first administers it too, since the same deployment fills it.
+    The identity that deploys it first becomes an administrator too, because the same deployment creates its objects.
     """
 
     secrets_key: KeyArn | None = None
-    """ARN of the KMS key that encrypts secrets; left out, one is made."""
+    """ARN of the KMS key that encrypts secrets; default: a key is created."""
     admins: list[RoleArn] = []
-    """IAM roles, such as those of Identity Center groups, that administer the cluster, by access entries."""
+    """IAM roles that administer the cluster through access entries, such as roles of Identity Center groups."""
 
 
 class AwsCluster(CloudCluster):
-    """An EKS cluster. Its network is given, not made.
+    """An EKS cluster in an existing network.
 
-    A cluster that exists must know access entries (authentication mode `API` or `API_AND_CONFIG_MAP`), and run the
-    add-on `eks-pod-identity-agent` where an autoscaler is installed here.
+    An existing cluster must support access entries (authentication mode `API` or `API_AND_CONFIG_MAP`), and run the
+    add-on `eks-pod-identity-agent` if an autoscaler is installed here.
     """
 
     cloud: Literal["aws"]
@@ -41,47 +41,49 @@ class AwsCluster(CloudCluster):
     region: Region
     """Region such as `eu-central-1`."""
     subnets: Annotated[dict[Zone, Subnet], Field(min_length=1)]
-    """Private subnet of each zone, for nodes and, where the cluster is made here, for its control plane."""
+    """Private subnet by zone, for nodes and for the control plane of a cluster that is created here."""
     autoscaler: Literal["cluster-autoscaler", "karpenter", "installed", "none"] = "cluster-autoscaler"
-    """What adds nodes: an autoscaler that is installed here, one that is there already (`installed`), or none."""
+    """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
-    """IAM role of the pools' nodes; left out, one is made with what a node needs and no more."""
+    """IAM role of the nodes; default: a role with the minimum permissions is created."""
     create: EksCreation | None = None
-    """What the cluster is like that is made here; left out, it exists under its name."""
+    """Settings of the cluster to create; default: use the existing cluster with this name."""
 
     @property
     def grows(self) -> bool:
-        """Whether anything moves the desired size."""
+        """Whether an autoscaler adds nodes."""
         return self.autoscaler != "none"
 
     @property
     def creation(self) -> EksCreation | None:
-        """What the cluster is like that is made here."""
+        """Settings of the cluster to create."""
         return self.create
 
     def time_slicing_rule(self) -> tuple[str, str] | None:
-        """Karpenter counts a machine's GPUs, never turns, so it would bring several times the nodes that are needed."""
+        """Karpenter counts whole GPUs, not time slices, so it would add several times the nodes that are needed."""
         if self.autoscaler != "karpenter":
             return None
         return (
-            "is not known to karpenter, which would bring too many nodes",
-            "use cluster-autoscaler, or mig",
+            "is not supported by karpenter, which would add too many nodes",
+            "set cluster.autoscaler: cluster-autoscaler, or use mig",
         )
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
-        """A zone without a subnet has no place for a node."""
+        """Nodes need a subnet in their zone."""
         if zone in self.subnets:
             return None
-        return "is no zone of cluster.subnets", f"give it a subnet there, or choose of {', '.join(self.subnets)}"
+        return "has no subnet under cluster.subnets", f"add a subnet, or use one of: {', '.join(self.subnets)}"
 
     @model_validator(mode="after")
     def _zones(self) -> Self:
         for zone in self.subnets:
             if zone[:-1] != self.region and not zone.startswith(f"{self.region}-"):
-                raise refuse(f"has a subnet in {zone}, which is no zone of {self.region}", "correct one of the two")
+                raise refuse(
+                    f"has a subnet in {zone}, which is not a zone of {self.region}", "change region or the zone"
+                )
         if self.create and len(self.subnets) < _CONTROL_PLANE_ZONES:
             raise refuse(
-                "has subnets in one zone, and EKS makes a control plane in two or more",
-                "add a subnet of a second zone under cluster.subnets; pools stay in theirs by pools.<name>.zones",
+                "has subnets in one zone, but an EKS control plane needs two or more",
+                "add a subnet of a second zone under cluster.subnets (pools.<name>.zones keeps pools in one zone)",
             )
         return self

@@ -27,7 +27,7 @@ ResourceId: TypeAlias = Annotated[
 
 def _room_for_services(cidr: str) -> str:
     if ip_network(cidr, strict=False).num_addresses < _DNS_ADDRESS + 2:
-        raise refuse("has no tenth address, which is the cluster's name server's", "write a wider one, such as a /16")
+        raise refuse("is too small: the DNS service needs its tenth address", "use a larger network, such as a /16")
     return cidr
 
 
@@ -36,65 +36,65 @@ ServiceCidr: TypeAlias = Annotated[Cidr, AfterValidator(_room_for_services)]
 
 
 class AksCreation(Creation):
-    """An AKS cluster to be made: secrets encrypted, audit logs on, workload identity, no local accounts."""
+    """An AKS cluster to create: with encrypted secrets, audit logs and workload identity, without local accounts."""
 
     secrets_key: KeyUrl
     """Key of a Key Vault, with its version, that encrypts secrets: `https://<vault>.vault.azure.net/keys/<key>/<version>`.
-    The vault grants access by Azure's roles, is in the cluster's tenant, and open to public networks: AKS reaches one
-    behind a firewall only with an API server in a subnet of its own."""
+    The vault must use Azure RBAC, be in the cluster's tenant, and allow public network access: AKS reaches a vault
+    behind a firewall only if the API server has its own subnet."""
     vault: ResourceId
-    """Resource id of that Key Vault."""
+    """Resource ID of that Key Vault."""
     logs: ResourceId
-    """Resource id of the Log Analytics workspace that takes the audit logs."""
+    """Resource ID of the Log Analytics workspace for the audit logs."""
     disk_encryption_set: ResourceId | None = None
-    """Disk encryption set with a key of your own, for the disks of all nodes; left out, the platform's key encrypts
-    disks. The hosts' caches are encrypted in either case."""
+    """Disk encryption set with your own key, for the disks of all nodes; default: the platform's key. Host caches are
+    always encrypted."""
     tenant: Uuid
-    """Entra tenant whose users and groups the cluster knows."""
+    """ID of the Entra tenant of the cluster's users and groups."""
     admins: Annotated[list[Uuid], Field(min_length=1)]
-    """Object ids of the Entra groups that administer the cluster. There is no local account beside them, so whoever
-    deploys the stack must be in one of them."""
+    """Object IDs of the Entra groups that administer the cluster. There are no local accounts, so the identity that
+    deploys the stack must be a member of one of them."""
     pods: Cidr = "10.244.0.0/16"
-    """Addresses of pods, an overlay's own: no network that the cluster talks to has them."""
+    """CIDR of pods (overlay network); must not overlap with networks that the cluster connects to."""
     services: ServiceCidr = "10.0.0.0/16"
-    """Addresses of services; no subnet's, and no part of `pods`."""
+    """CIDR of services; must not overlap with a subnet or with `pods`."""
     egress: Literal["load-balancer", "nat-gateway", "routes"] = "load-balancer"
-    """How nodes reach the internet: a load balancer of the cluster's own, with a public address; a NAT gateway that the
-    subnet has; or the subnet's routes, such as to a firewall."""
+    """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway; or
+    the subnet's routes, such as to a firewall."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
         if ip_network(self.pods, strict=False).overlaps(ip_network(self.services, strict=False)):
-            raise refuse(f"services {self.services} and pods {self.pods} overlap", "write networks that are apart")
+            raise refuse(f"services {self.services} and pods {self.pods} overlap", "change one of them")
         return self
 
     @property
     def name_server(self) -> str:
-        """Address of the cluster's name server: the tenth of its services'."""
+        """Address of the cluster's DNS service: the tenth of `services`."""
         return str(ip_network(self.services, strict=False)[_DNS_ADDRESS])
 
 
 class AzureCluster(CloudCluster):
-    """An AKS cluster. Its network is given, not made."""
+    """An AKS cluster in an existing network."""
 
     cloud: Literal["azure"]
     """`azure`: AKS."""
     subscription: Uuid
-    """Subscription of the cluster, whichever one the Azure CLI is set to."""
+    """Subscription of the cluster; the Azure CLI's current subscription is ignored."""
     resource_group: Annotated[str, StringConstraints(pattern=r"^[\w().-]{0,89}[\w()-]$")]
     """Resource group of the cluster."""
     location: Annotated[str, StringConstraints(pattern=r"^[a-z]+\d?$")]
     """Location such as `eastus2`."""
     subnet: SubnetId
-    """Resource id of the nodes' subnet."""
+    """Resource ID of the nodes' subnet."""
     create: AksCreation | None = None
-    """What the cluster is like that is made here; left out, it exists under its name, with Entra integration."""
+    """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
 
     @property
     def creation(self) -> AksCreation | None:
-        """What the cluster is like that is made here."""
+        """Settings of the cluster to create."""
         return self.create
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
-        """Azure counts its zones in each location."""
-        return None if zone in {"1", "2", "3"} else ("is no zone of Azure", 'write "1", "2" or "3"')
+        """Azure numbers the zones of each location."""
+        return None if zone in {"1", "2", "3"} else ("is not an Azure zone", 'set "1", "2" or "3"')

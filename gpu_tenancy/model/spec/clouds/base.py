@@ -1,4 +1,4 @@
-"""What the sections of all clouds have in common."""
+"""Common keys of the cluster sections."""
 
 from ipaddress import ip_network
 from typing import Annotated, ClassVar, TypeAlias
@@ -9,15 +9,17 @@ from gpu_tenancy.model.spec.base import Cidr, Section, refuse
 from gpu_tenancy.model.spec.pools import Nodes
 
 Tag: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]?[-_a-z0-9]{0,62}$")]
-"""Key or value of a tag that every cloud takes: GCP's labels are the narrowest."""
+"""Key or value of a tag that every cloud accepts; GCP's rules for labels are the strictest."""
 
 KubernetesVersion: TypeAlias = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
-"""Minor version such as `1.35`; patches are the cloud's own business."""
+"""Minor version such as `1.35`; the cloud manages patch versions."""
 
 
 def _not_everyone(cidr: str) -> str:
     if ip_network(cidr, strict=False).prefixlen == 0:
-        raise refuse("opens the API server to everyone", "name the networks that need it, such as 203.0.113.0/24")
+        raise refuse(
+            "opens the API server to the whole internet", "list the networks that need access, such as 203.0.113.0/24"
+        )
     return cidr
 
 
@@ -25,61 +27,60 @@ AllowedCidr: TypeAlias = Annotated[Cidr, AfterValidator(_not_everyone)]
 
 
 class SystemPool(Section):
-    """The nodes of a created cluster's own pods, apart from the GPUs."""
+    """System nodes of a created cluster, for its own pods."""
 
     machine: str
-    """A machine type of the catalogue without GPUs."""
+    """Machine type of the catalogue, without GPUs."""
     nodes: Nodes = Nodes(min=2, max=3)
-    """How many there may be."""
+    """Number of system nodes."""
 
 
 class Creation(Section):
-    """What a cluster that is made here needs to be told, in every cloud."""
+    """Settings of a cluster to create, in all clouds."""
 
     version: KubernetesVersion
     """Minor version of Kubernetes, such as `1.35`."""
     allow_from: list[AllowedCidr] = []
-    """Networks that may reach the API server; left out, it is private, and only the cluster's own network does."""
+    """CIDRs that can reach the API server; default: private, only reachable from the cluster's network."""
     system: SystemPool
-    """Nodes for the cluster's own pods, so that none of them takes a GPU node's room."""
+    """Nodes for the cluster's own pods, which keep GPU nodes free of them."""
 
 
 class ClusterSection(Section):
-    """What every section under `cluster` answers, whichever cloud it is."""
+    """Interface of all sections under `cluster`."""
 
     NODES_MADE: ClassVar[bool] = True
-    """Whether the pools are made here, and not only described."""
+    """Whether this program creates the pools."""
 
     @property
     def grows(self) -> bool:
-        """Whether something adds nodes up to `nodes.max`; else only `nodes.min` can be promised."""
+        """Whether an autoscaler adds nodes up to `nodes.max`; else only `nodes.min` can be guaranteed."""
         return True
 
     @property
     def creation(self) -> Creation | None:
-        """What a cluster that is made here is like; None for one that exists."""
+        """Settings of the cluster to create; None for an existing one."""
         return None
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
-        """Why the cluster has no such zone, and what to write instead; None where it may have it."""
+        """Rule and fix for a zone that the cluster does not have; None for a valid zone."""
         del zone
         return None
 
     def time_slicing_rule(self) -> tuple[str, str] | None:
-        """Why pods cannot take turns on this cluster's GPUs, and what to do instead; None where they can."""
+        """Rule and fix if time slicing is not supported on this cluster; None if it is."""
         return None
 
     def fabric_rule(self, fabric: str, interfaces: int) -> tuple[str, str] | None:
-        """What the cluster lacks for pools with such a network between GPUs, and what to write; None if nothing."""
+        """Rule and fix for what pools with this fabric lack in the cluster; None if nothing."""
         del fabric, interfaces
         return None
 
 
 class CloudCluster(ClusterSection):
-    """What the clusters of all clouds say alike."""
+    """Common keys of clusters in a cloud."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
-    """Name of the cluster: small letters, digits and `-`, at most 40."""
+    """Name of the cluster: at most 40 lowercase letters, digits and `-`."""
     tags: Annotated[dict[Tag, Tag], Field(max_length=20)] = {}
-    """Further tags (labels, in GCP's word) on whatever is made in the cloud; `environment` and `managed-by` are there
-    already."""
+    """Additional tags (labels in GCP) of all cloud resources; `environment` and `managed-by` are always set."""

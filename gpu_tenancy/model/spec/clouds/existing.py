@@ -1,4 +1,4 @@
-"""A cluster that somebody else made, nodes included."""
+"""An existing cluster, including its nodes."""
 
 from typing import ClassVar, Literal
 
@@ -6,22 +6,22 @@ from gpu_tenancy.model.spec.clouds.base import ClusterSection
 
 
 class ExistingCluster(ClusterSection):
-    """A cluster that somebody else made, with its nodes, reached through a kubeconfig."""
+    """An existing cluster with existing nodes, accessed with a kubeconfig."""
 
     NODES_MADE: ClassVar[bool] = False
 
     cloud: Literal["existing"]
-    """`existing`: the cluster is there; only what lives in it is made here."""
+    """`existing`: only objects in the cluster are created here."""
     kubeconfig: str | None = None
-    """Path of the kubeconfig; left out, the one that kubectl would use (`KUBECONFIG`, then `~/.kube/config`)."""
+    """Path of the kubeconfig; default: as for kubectl (`KUBECONFIG`, then `~/.kube/config`)."""
     context: str | None = None
-    """Context within the kubeconfig; left out, its current one."""
+    """Context in the kubeconfig; default: its current context."""
     provider: str | None = None
-    """Whose service it is, such as `aws`: its ways with drivers, taints and partitions are then expected of nodes."""
+    """Cloud of the cluster, such as `aws`, whose conventions for drivers, taints and MIG then apply to nodes."""
     autoscaler: bool = True
-    """Whether something adds nodes up to `nodes.max`. Where nothing does, only `nodes.min` is promised to teams."""
+    """Whether an autoscaler adds nodes up to `nodes.max`. If not, only `nodes.min` can be guaranteed to teams."""
 
     @property
     def grows(self) -> bool:
-        """As the stack says: nobody here can know."""
+        """As set in the stack; it cannot be detected."""
         return self.autoscaler

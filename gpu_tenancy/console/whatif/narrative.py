@@ -1,4 +1,4 @@
-"""What was played, and what a reader should know of it first, in sentences."""
+"""Texts of `tenancy whatif` for people; nothing reads them to find out what happened."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from gpu_tenancy.model.whatif import GaveWay, Held, Moment, Running, Waiting, ho
 
 @dataclass(frozen=True)
 class Played:
-    """A question that was put to the simulation, with its answer.
+    """A simulated scenario.
 
     Attributes:
         title: `everyone busy`, or the file of the jobs.
-        moments: after each step; one of a scene.
-        story: whether single jobs matter, not only teams.
-        left_out: what the stack uses and the simulation does not have, in words.
+        moments: the state after each step; only one for a load on all queues.
+        story: whether it has single jobs over time, not only load by team.
+        left_out: what the stack uses and the simulation does not cover.
     """
 
     stack: str
@@ -31,28 +31,28 @@ class Played:
 
     @property
     def last(self) -> Moment:
-        """How it ends."""
-        return self.moments[-1] if self.moments else Moment("nothing happens", (), (), (), ())
+        """The state at the end."""
+        return self.moments[-1] if self.moments else Moment("no steps", (), (), (), ())
 
     @cached_property
     def held(self) -> tuple[Held, ...]:
-        """What each team has at the end."""
+        """Usage of each team at the end."""
         return holdings(self.tree, self.last)
 
     @cached_property
     def flavors(self) -> tuple[str, ...]:
-        """Flavors of GPUs that anybody had or wanted; where nobody did, those that anybody may have."""
+        """GPU flavors that a job used or requested; if there are none, those that a team may use."""
         touched = {each.flavor for moment in self.moments for each in (*moment.running, *moment.waiting)}
         may = {each.flavor for each in self.held}
         return tuple(name for name in self.tree.flavors if name in (touched & may or may))
 
     @cached_property
     def restless(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The steps in which some queues never came to rest, and those queues."""
+        """Steps that end in a livelock, with their queues."""
         return tuple((moment.label, moment.restless) for moment in self.moments if moment.restless)
 
     def evicted(self) -> Iterator[tuple[str, GaveWay]]:
-        """Who gave way, with the step's label."""
+        """Evicted jobs, with the label of the step."""
         for moment in self.moments:
             for each in moment.evicted:
                 yield moment.label, each
@@ -60,11 +60,12 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is other after a step than before it.
+    """What changes in a step.
 
     Attributes:
-        waits: jobs that wait and did not before.
-        ended: names.
+        starts: newly admitted jobs.
+        waits: newly pending jobs.
+        ended: names of jobs that ended.
     """
 
     moment: Moment
@@ -74,7 +75,7 @@ class Turn:
 
 
 def turns(moments: tuple[Moment, ...]) -> Iterator[Turn]:
-    """Each moment with what is new in it."""
+    """What changes in each step."""
     for before, now in pairwise((Moment("", (), (), (), ()), *moments)):
         ran, waited = {each.workload for each in before.running}, {each.workload for each in before.waiting}
         here = {each.workload for each in (*now.running, *now.waiting)}
@@ -91,7 +92,7 @@ def turns(moments: tuple[Moment, ...]) -> Iterator[Turn]:
 
 
 def waits(turn: Turn) -> dict[str, tuple[Waiting, ...]]:
-    """Who waits from a step on, by the reason that they have in common."""
+    """Newly pending jobs of a step by their reason."""
     reasons = dict.fromkeys(each.why for each in turn.waits)
     return {why: tuple(each for each in turn.waits if each.why == why) for why in reasons}
 
@@ -102,71 +103,75 @@ def number(label: str) -> str:
 
 
 def tone(played: Played) -> Tone:
-    """Whether all is well: nobody waits and nobody gave way."""
+    """Colour of the headline: good where no job is pending or evicted."""
     if played.restless:
         return "bad"
     return "notice" if played.last.waiting or any(played.evicted()) else "good"
 
 
 def headline(played: Played) -> str:
-    """How it ends, in one line."""
+    """The state at the end, in one line."""
     if played.restless:
-        return "Some queues never come to rest"
+        return "Some queues end in a livelock"
     runs, most = (
         sum(_used(played, name) for name in played.flavors),
         sum(_most(played, name) for name in played.flavors),
     )
-    wait = len(played.last.waiting) if played.story else len({each.team for each in played.last.waiting})
-    what = "job" if played.story else "team"
-    waiting = "nobody waits" if not wait else f"{wait} {what} waits" if wait == 1 else f"{wait} {what}s wait"
-    used = f"All {most} GPUs are in use" if runs == most else f"{runs} of {most} GPUs are in use"
-    return f"{'At the end ' if played.story else ''}{used[0].lower() if played.story else used[0]}{used[1:]}, {waiting}"
+    jobs, teams = len(played.last.waiting), len({job.team for job in played.last.waiting})
+    pending = plural(jobs, "job") if played.story else plural(teams, "team")
+    state = f"{pending} {'pending' if played.story else 'with pending jobs'}" if jobs else "no jobs pending"
+    return f"{'At the end: ' if played.story else ''}{runs} of {most} GPUs in use, {state}"
 
 
 def sentences(played: Played) -> Iterator[str]:
-    """Each flavor, who waits, and who gave way to whom."""
+    """Usage and pending jobs of each flavor, and evictions."""
     for _, queues in played.restless:
-        listed = ", ".join(queues)
-        yield f"In {listed} jobs evict one another for ever, as in the real Kueue; what is shown is one state of many."
+        yield livelock(queues)
     for name in played.flavors:
-        parts = [_has(each) for each in played.held if each.flavor == name and (each.runs or each.waits)]
-        used, most = _used(played, name), _most(played, name)
-        whole = f"All {most}" if used == most else f"{used} of {most}"
-        yield f"{whole} {name} are in use{': ' if parts else ''}{'; '.join(parts)}."
+        parts = [_usage(held) for held in played.held if held.flavor == name and (held.runs or held.waits)]
+        total = f"{_used(played, name)} of {_most(played, name)} {name} GPUs in use"
+        yield f"{total}{': ' if parts else ''}{'; '.join(parts)}."
     if played.story:
-        yield from _gave_way(played)
+        yield from _evictions(played)
     else:
-        yield from _taken(played)
+        yield from _preempted(played)
 
 
-def _gave_way(played: Played) -> Iterator[str]:
+def _evictions(played: Played) -> Iterator[str]:
     for moment in played.moments:
         running = {each.workload for each in moment.running}
         for each in moment.evicted:
-            back = ", and ran again at once" if each.workload in running else ""
-            yield (
-                f"In step {number(moment.label)} {each.workload} ({each.team}) gave way to {each.by} ({each.by_team})"
-                f"{back}."
-            )
+            back = ", and admitted again in the same step" if each.workload in running else ""
+            who = f"{each.workload} ({each.team}) was preempted by {each.by} ({each.by_team})"
+            yield f"Step {number(moment.label)}: {who}{back}."
 
 
-def _has(each: Held) -> str:
-    if not each.runs:
-        return f"{each.team} has none and waits for {each.waits}"
-    of = f" ({each.own} its own, {each.borrowed} borrowed)" if each.own and each.borrowed else ""
-    has = f"{each.team} has {each.runs}{of}{', all borrowed' if not each.own else ''}"
-    return f"{has}{',' if not each.own else ''} and waits for {each.waits} more" if each.waits else has
+def _usage(held: Held) -> str:
+    parts = [f"{held.borrowed} borrowed"] if held.borrowed else []
+    parts += [f"{held.waits} pending"] if held.waits else []
+    detail = f" ({', '.join(parts)})" if parts else ""
+    return f"{held.team} uses {held.runs}{detail}"
 
 
-def _taken(played: Played) -> Iterator[str]:
-    """Who took how much from whom, team by team."""
+def _preempted(played: Played) -> Iterator[str]:
+    """How many GPUs each team preempted, and of which teams."""
     taken: Counter[tuple[str, str, str]] = Counter()
     for _, each in played.evicted():
         taken[each.by_team, each.flavor, each.team] += each.gpus
     for team, flavor in dict.fromkeys((by, flavor) for by, flavor, _ in taken):
         whom = {of: gpus for (by, what, of), gpus in taken.items() if (by, what) == (team, flavor)}
-        listed = ", ".join(f"{gpus} from {of}" for of, gpus in whom.items())
-        yield f"As it came, {team} took {sum(whom.values())} {flavor}: {listed}."
+        listed = ", ".join(f"{gpus} of {of}" for of, gpus in whom.items())
+        yield f"{team} preempted jobs with {sum(whom.values())} {flavor} GPUs: {listed}."
+
+
+def livelock(queues: tuple[str, ...]) -> str:
+    """Queues whose jobs preempt one another endlessly."""
+    return f"Jobs of {', '.join(queues)} preempt one another endlessly, as in Kueue; this is one of several states."
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun if count == 1 else noun + 's'}"
 
 
 def _used(played: Played, flavor: str) -> int:

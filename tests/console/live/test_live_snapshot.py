@@ -6,12 +6,12 @@ import pytest
 from live_builders import Data, came, cluster_queue, cohort, condition, counted, flavor, local_queue, meta, state, waits
 
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.scene import Actor, Scene, scene
+from gpu_tenancy.console.live.snapshot import Participant, Snapshot, take_snapshot
 from gpu_tenancy.model.admission import FAIR, Cohort, Fungibility, Fungible, Preference
 
 
-def played(*found: Data, **objects: list[Data]) -> Scene:
-    made = scene(
+def played(*found: Data, **objects: list[Data]) -> Snapshot:
+    made = take_snapshot(
         Queues(
             state(
                 **{
@@ -25,12 +25,12 @@ def played(*found: Data, **objects: list[Data]) -> Scene:
         ),
         "research",
     )
-    assert isinstance(made, Scene)
+    assert isinstance(made, Snapshot)
     return made
 
 
-def actors(made: Scene) -> dict[str, Actor]:
-    return {each.workload.name: each for each in made.actors}
+def participants(made: Snapshot) -> dict[str, Participant]:
+    return {each.workload.name: each for each in made.participants}
 
 
 # Who takes part.
@@ -38,8 +38,8 @@ def actors(made: Scene) -> dict[str, Actor]:
 
 def test_actors_stand_in_the_order_of_creation_with_what_they_hold_since() -> None:
     made = played(came("b", "speech", 4, 3), waits("a", day=2), came("c", "research", 8, 1))
-    assert [each.workload.name for each in made.actors] == ["research/c", "research/a", "speech/b"]
-    there = actors(made)
+    assert [each.workload.name for each in made.participants] == ["research/c", "research/a", "speech/b"]
+    there = participants(made)
     assert there["research/a"].flavors is None
     assert there["research/c"].flavors == ({"nvidia.com/gpu": "a100"},)
     assert (there["speech/b"].since, there["research/c"].since) == (-1, -1 - 2 * 24 * 3600)
@@ -73,9 +73,9 @@ def held(found: Data) -> None:
 @pytest.mark.parametrize("change", [off, backoff, parked, gated, held])
 def test_what_kueue_does_not_look_at_has_no_part(change: Any) -> None:
     there = waits("a")
-    assert set(actors(played(there))) == {"research/a"}
+    assert set(participants(played(there))) == {"research/a"}
     change(there)
-    assert not actors(played(there))
+    assert not participants(played(there))
 
 
 def evicted(reason: str) -> Data:
@@ -86,7 +86,7 @@ def test_what_was_preempted_is_leaving_and_what_was_evicted_otherwise_is_gone() 
     preempted, timed_out = came("a", "research", 4), came("b", "research", 4)
     preempted["status"]["conditions"].append(evicted("Preempted"))
     timed_out["status"]["conditions"].append(evicted("PodsReadyTimeout"))
-    there = actors(played(preempted, timed_out))
+    there = participants(played(preempted, timed_out))
     assert {name: each.leaving for name, each in there.items()} == {"research/a": True}
 
 
@@ -109,7 +109,7 @@ def test_a_stopped_queue_admits_nothing_and_what_it_runs_stays_unless_it_is_drai
     policy: str, part: tuple[bool, bool, bool]
 ) -> None:
     found = came("runs", "speech", 4), checked(came("checked", "speech", 4)), waits("waits", "speech")
-    there = actors(played(*found, ClusterQueue=stop(policy, *found)))
+    there = participants(played(*found, ClusterQueue=stop(policy, *found)))
     runs = there.get("speech/runs")
     assert (runs is not None, "speech/waits" in there, runs is not None and runs.fixed) == part
     assert ("speech/checked" in there) == (policy == "None")
@@ -120,7 +120,7 @@ def test_a_stopped_local_queue_lets_nothing_through(policy: str, there: list[str
     own = local_queue("research")
     own["spec"]["stopPolicy"] = policy
     made = played(came("runs", "research"), waits("waits"), LocalQueue=[own, local_queue("speech")])
-    assert [each.workload.name.removeprefix("research/") for each in made.actors] == there
+    assert [each.workload.name.removeprefix("research/") for each in made.participants] == there
 
 
 def test_an_inactive_queue_is_as_if_held() -> None:
@@ -128,7 +128,7 @@ def test_an_inactive_queue_is_as_if_held() -> None:
     there = counted(list(found))
     there[1]["status"]["conditions"] = [{"type": "Active", "status": "False", "message": "a flavor is missing"}]
     made = played(*found, ClusterQueue=there)
-    assert {name: each.fixed for name, each in actors(made).items()} == {"speech/runs": True}
+    assert {name: each.fixed for name, each in participants(made).items()} == {"speech/runs": True}
 
 
 def test_a_namespace_that_the_queue_does_not_take_blocks_nobody() -> None:
@@ -136,14 +136,14 @@ def test_a_namespace_that_the_queue_does_not_take_blocks_nobody() -> None:
     there = counted(list(found))
     there[1]["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
     spaces = [{"metadata": meta(name, labels={})} for name in ("research", "speech")]
-    assert set(actors(played(*found, ClusterQueue=there, Namespace=spaces))) == {"research/a"}
+    assert set(participants(played(*found, ClusterQueue=there, Namespace=spaces))) == {"research/a"}
 
 
 def test_quota_stays_where_it_was_given_although_the_local_queue_leads_elsewhere_now() -> None:
     there = came("a", "research")
     moved = local_queue("research", "speech")
     made = played(there, LocalQueue=[moved, local_queue("speech")])
-    assert [each.workload.queue for each in made.actors] == ["research"]
+    assert [each.workload.queue for each in made.participants] == ["research"]
 
 
 def test_pods_that_were_taken_back_hold_nothing() -> None:
@@ -152,8 +152,8 @@ def test_pods_that_were_taken_back_hold_nothing() -> None:
     assigned |= {"count": 2, "resourceUsage": {"nvidia.com/gpu": "8"}}
     there["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
     own = cluster_queue("research", "org", used=4)
-    (actor,) = played(there, ClusterQueue=[own]).actors
-    assert [(each.count, dict(each.requests)) for each in actor.workload.pod_sets] == [(1, {"nvidia.com/gpu": 4})]
+    (participant,) = played(there, ClusterQueue=[own]).participants
+    assert [(each.count, dict(each.requests)) for each in participant.workload.pod_sets] == [(1, {"nvidia.com/gpu": 4})]
 
 
 def test_other_trees_are_left_out() -> None:
@@ -163,7 +163,7 @@ def test_other_trees_are_left_out() -> None:
     made = played(*found, ClusterQueue=there, Cohort=[cohort("org", "all"), cohort("far")])
     assert [each.name for each in made.tenancy.queues] == ["research"]
     assert made.tenancy.cohorts == (Cohort("org", "all"),)
-    assert set(actors(made)) == {"research/a"}
+    assert set(participants(made)) == {"research/a"}
 
 
 # By which rules.
@@ -222,7 +222,7 @@ def test_fair_sharing_is_on_where_kueue_writes_shares_or_before_it_counts_where_
     assert made.tenancy.queues[0].weight == float(weight or 1)
 
 
-def scene_of(there: list[Data]) -> Scene:
+def scene_of(there: list[Data]) -> Snapshot:
     for each in there:
         each["status"]["flavorsReservation"] = [
             {"name": "a100", "resources": [{"name": "nvidia.com/gpu", "total": "0"}]}

@@ -17,15 +17,16 @@ from live_builders import (
     waits,
 )
 
-from gpu_tenancy.console.live import entry
-from gpu_tenancy.console.live.entry import Entry
+from gpu_tenancy.console.live import unblock
+from gpu_tenancy.console.live.narrative import missing_text
 from gpu_tenancy.console.live.reading import Missing
-from gpu_tenancy.console.live.subject import subject_of
+from gpu_tenancy.console.live.target import target_of
+from gpu_tenancy.console.live.unblock import Unblock
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.why import why
 
-HEAD = "a100 nvidia.com/gpu"
-ASK = "ask for less, or have the guarantee raised"
+HEAD = "a100 nvidia.com/gpu:"
+ASK = "or request less, or raise the guarantee"
 
 
 def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[Data]) -> Why:
@@ -46,12 +47,14 @@ def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[D
     name = me["metadata"]["name"]
     about = only_gpus(job(name, gpus=gpus))
     me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
-    return why(subject_of(about, found), found)
+    return why(target_of(about, found), found)
 
 
 def said(found: Why) -> tuple[str, ...]:
     """What comes after the lines that have nothing to do with the simulation."""
-    return tuple(each for each in found.words if not each.startswith(("Workload ", "Kueue says", "nothing is ahead")))
+    return tuple(
+        each for each in found.lines if not each.startswith(("Workload ", "Kueue condition", "no workload is ahead"))
+    )
 
 
 def mine_takes_nothing(own: Data, _: Data) -> None:
@@ -64,34 +67,34 @@ def mine_takes_nothing(own: Data, _: Data) -> None:
 def test_what_has_room_is_admitted_at_the_next_look() -> None:
     found = asked(waits("me"), [])
     assert said(found) == (
-        f"{HEAD} 8: fits now (guaranteed 8, of which 8 are free)",
-        "simulated, Kueue admits it at its next look, and nobody gives way",
+        f"{HEAD} 8 requested, fits now (guaranteed 8, unused 8)",
+        "simulation: admitted in the next scheduling cycle, no preemption",
     )
     assert found.conclusion == (
-        "there is room in its queue, and Kueue has not taken it up yet; wait a moment; else see that Kueue runs"
+        "quota is free but the workload is not admitted; if this persists, check the Kueue controller"
     )
-    assert found.entry == Entry(admitted=True)
+    assert found.unblock == Unblock(admitted=True)
 
 
 @pytest.mark.parametrize(
     ("gpus", "who", "way"),
-    [(8, ["old", "new"], "speech/new gives way"), (6, ["old", "mid", "new"], "speech/mid, speech/new give way")],
+    [(8, ["old", "new"], "speech/new"), (6, ["old", "mid", "new"], "speech/mid, speech/new")],
 )
 def test_who_gives_way_is_named_where_it_takes_its_guarantee_back(gpus: int, who: list[str], way: str) -> None:
     others = [came(name, "speech", 8 if gpus == 8 else 4, day) for day, name in enumerate(who, 1)]
     filler = [] if gpus == 8 else [came("own", "speech", 4, 1, priority=5)]
     found = asked(waits("me", gpus=gpus), [*others, *filler])
-    assert said(found)[-1] == f"simulated, Kueue admits it at its next look, and {way}"
-    assert found.conclusion == f"Kueue is about to admit it, and {way}; nothing to do"
-    assert "fits" not in " ".join(found.words)
+    assert said(found)[-1] == f"simulation: admitted in the next scheduling cycle, preempts {way}"
+    assert found.conclusion == f"Kueue is about to admit it and to preempt {way}; no action needed"
+    assert "fits" not in " ".join(found.lines)
 
 
 def test_what_an_evicted_workload_still_holds_comes_free_by_itself() -> None:
     leaving = came("leaving", "research")
     leaving["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
     found = asked(waits("me", priority=10), [leaving, came("s", "speech")])
-    assert said(found)[-1] == "simulated, Kueue admits it at its next look, and nobody gives way"
-    assert found.conclusion == "Kueue is about to admit it; wait a moment; else see that Kueue runs"
+    assert said(found)[-1] == "simulation: admitted in the next scheduling cycle, no preemption"
+    assert found.conclusion == "Kueue is about to admit it; if this persists, check the Kueue controller"
 
 
 # It waits, and one end is enough.
@@ -101,14 +104,17 @@ def test_one_end_is_named_and_what_goes_to_others_is_no_help() -> None:
     others = [came("r1", "research", 4), came("r2", "research", 4), came("s1", "speech", 8)]
     found = asked(waits("me", gpus=4, day=21), [*others, waits("first", gpus=4)])
     assert said(found) == (
-        "ahead of it: 1 workload for 4 nvidia.com/gpu: research/first",
-        f"{HEAD} 4: 4 of it missing (guaranteed 8, of which 0 are free; limit 16, used 8)",
-        "simulated, it waits: 4 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it",
-        "simulated, it is let in by the end of speech/s1 (tried: 3 of the 3 that run in its tree)",
-        "what the others leave goes to those who come first: research/first",
+        "1 workload is ahead of it, requesting 4 nvidia.com/gpu: research/first",
+        f"{HEAD} 4 requested, 4 missing (guaranteed 8, unused 0; limit 16, used 8)",
+        (
+            "simulation: pending: insufficient unused quota for nvidia.com/gpu in flavor"
+            " a100, 4 more needed; no workload may be preempted for it"
+        ),
+        "simulation: admitted after the end of speech/s1 (tested 3 of 3 running workloads)",
+        "quota freed by the others would go to: research/first",
     )
     assert found.conclusion == (
-        f"what it needs beyond its own guarantee is in use: 4 nvidia.com/gpu of a100; wait until speech/s1 ends, {ASK}"
+        f"the quota it needs beyond its guarantee is in use: 4 nvidia.com/gpu of a100; wait until speech/s1 ends; {ASK}"
     )
 
 
@@ -116,16 +122,16 @@ def test_several_ends_that_are_enough_are_named_the_nearest_first() -> None:
     others = [came("far", "speech"), came("near", "research")]
     found = asked(waits("me"), others)
     assert said(found)[-1] == (
-        "simulated, it is let in by the end of any one of these: research/near, speech/far"
-        " (tried: 2 of the 2 that run in its tree)"
+        "simulation: admitted after the end of any one of these: research/near, speech/far (tested 2"
+        " of 2 running workloads)"
     )
-    assert found.mend == f"wait until one of these ends: research/near, speech/far, {ASK}"
+    assert found.fix == f"wait until one of these ends: research/near, speech/far; {ASK}"
 
 
 def test_no_more_than_five_ends_are_looked_for() -> None:
     found = asked(waits("me", gpus=1), [came(f"r{at}", "research" if at < 8 else "speech", 1) for at in range(16)])
-    assert found.entry is not None
-    assert (len(found.entry.ends), found.entry.tried, found.entry.running) == (5, 5, 16)
+    assert found.unblock is not None
+    assert (len(found.unblock.ends), found.unblock.tried, found.unblock.running) == (5, 5, 16)
 
 
 def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
@@ -134,17 +140,18 @@ def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
 
     found = asked(waits("me"), [came("own", "research")], bounded)
     assert found.conclusion == (
-        "its own team uses what it may have: 8 nvidia.com/gpu of a100; wait until research/own ends, end some, or have"
-        " the limit raised"
+        "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing; wait until research/own ends; or end"
+        " some of them, or raise the limit"
     )
 
 
 def test_what_may_not_be_taken_back_waits_although_it_is_guaranteed() -> None:
     found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
-    assert said(found)[0] == f"{HEAD} 8: 8 of it missing (guaranteed 8, of which 8 are free; limit 16, used 0)"
+    assert said(found)[0] == f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)"
     assert found.conclusion == (
-        "8 nvidia.com/gpu of a100 is missing, and whoever holds it may not be preempted for it; wait until one of these"
-        " ends: speech/s1, speech/s2"
+        "pending: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
+        " needed; no workload may be preempted for"
+        " it; wait until one of these ends: speech/s1, speech/s2"
     )
 
 
@@ -160,25 +167,25 @@ def test_ends_together_are_those_of_the_lowest_priority_and_only_as_many_as_it_t
         came("s2", "speech", 4, 4, 20),
     ]
     found = asked(waits("me", gpus=4), others)
-    assert found.entry is not None
-    assert found.entry.ends == ("research/dear", "speech/s2", "speech/s1")
+    assert found.unblock is not None
+    assert found.unblock.ends == ("research/dear", "speech/s2", "speech/s1")
     larger = asked(waits("me", gpus=8), others, mine_takes_nothing)
     assert said(larger)[-2:] == (
-        "simulated, no end of one workload lets it in (tried: 5 of the 5 that run in its tree)",
-        "simulated, it is let in once these 3 have ended: research/new, research/old, research/dear",
+        "simulation: ending one workload would not admit it (tested 5 of 5 running workloads)",
+        "simulation: admitted after these 3 end: research/new, research/old, research/dear",
     )
-    assert larger.mend == f"wait until these 3 have ended: research/new, research/old, research/dear, {ASK}"
+    assert larger.fix == f"wait until these 3 end: research/new, research/old, research/dear; {ASK}"
 
 
 def test_where_all_that_ends_goes_to_others_they_are_named() -> None:
     ahead = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
     found = asked(waits("me"), [came("r", "research", priority=9), came("s", "speech", priority=9), *ahead])
     assert said(found)[-3:] == (
-        "simulated, no end of one workload lets it in (tried: 2 of the 2 that run in its tree)",
-        "what they leave goes to those who come first: research/first0",
-        "simulated, 2 that end one after another, the lowest priority first, do not let it in",
+        "simulation: ending one workload would not admit it (tested 2 of 2 running workloads)",
+        "the freed quota would go to: research/first0",
+        "simulation: ending 2 workloads in sequence, lowest priority first, would not admit it",
     )
-    assert found.mend == f"wait for those who come first, such as research/first0, {ASK}"
+    assert found.fix == f"wait for the workloads that are admitted first, such as research/first0; {ASK}"
 
 
 def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> None:
@@ -187,27 +194,27 @@ def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> N
 
     found = asked(waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)], strict)
     behind = (
-        "it waits behind research/huge, the head of a StrictFIFO queue: 24 nvidia.com/gpu of a100 is more than 16, the"
-        " most the queue can ever have"
+        "pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
+        " nvidia.com/gpu in flavor a100, request > maximum capacity (24 > 16)"
     )
     assert said(found)[2:] == (
-        f"{HEAD} 8: so much is free now (guaranteed 8, of which 8 are free; limit 16, used 0)",
-        f"simulated, {behind}",
-        "simulated, no end of one workload lets it in (tried: 1 of the 1 that run in its tree)",
-        "simulated, it is let in once this is taken back, which waits ahead of it: research/huge",
+        f"{HEAD} 8 requested, 12 available (guaranteed 8, unused 8; limit 16, used 0)",
+        f"simulation: {behind}",
+        "simulation: ending one workload would not admit it (tested 1 of 1 running workload)",
+        "simulation: admitted after the removal of the workloads ahead of it: research/huge",
     )
-    assert found.conclusion == f"{behind}; wait, or have this taken back, which is ahead of it: research/huge"
+    assert found.conclusion == f"{behind}; wait, or remove the workloads ahead of it: research/huge"
 
 
 def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "WORK", 0)
+    monkeypatch.setattr(unblock, "WORK", 0)
     others = [came(f"s{at}", "speech", 1) for at in range(12)] + [came("r", "research", 4)]
     found = asked(waits("me", gpus=12), others, mine_takes_nothing)
     assert said(found)[-2:] == (
-        "simulated, no end of one workload lets it in (tried: 8 of the 13 that run in its tree)",
-        "simulated, 8 that end one after another, the lowest priority first, do not let it in",
+        "simulation: ending one workload would not admit it (tested 8 of 13 running workloads)",
+        "simulation: ending 8 workloads in sequence, lowest priority first, would not admit it",
     )
-    assert found.mend == f"no end that was tried lets it in, {ASK}"
+    assert found.fix == f"none of the tested ends would admit it; {ASK}"
 
 
 # It is not simulated.
@@ -215,8 +222,10 @@ def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.Monkey
 
 def test_what_can_never_run_is_not_simulated() -> None:
     found = asked(waits("me", gpus=24), [])
-    assert (found.entry, [each for each in found.words if "simulated" in each]) == (None, [])
-    assert found.conclusion.startswith("its queue can never take it: a100 nvidia.com/gpu 24: never: limit 16;")
+    assert (found.unblock, [each for each in found.lines if "simulat" in each]) == (None, [])
+    assert found.conclusion.startswith(
+        "its queue can never admit it: a100 nvidia.com/gpu: 24 requested, exceeds the limit of 16;"
+    )
 
 
 def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulated() -> None:
@@ -225,17 +234,20 @@ def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulat
 
     found = asked(waits("me"), [came("s", "speech")], otherwise)
     assert said(found)[-1] == (
-        "not simulated: Kueue counts 16 nvidia.com/gpu of a100 in queue speech, and its workloads hold 8; ask again in"
-        " a moment"
+        "not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
+        " workloads hold 8; retry in a moment"
     )
-    assert found.conclusion.startswith("others borrow what is guaranteed to it")
+    assert found.conclusion.startswith("other queues borrow its guaranteed quota")
 
 
 def test_what_kueue_does_not_know_of_the_queues_is_said_as_it_is() -> None:
     def odd(own: Data, _: Data) -> None:
         own["spec"]["queueingStrategy"] = "Lottery"
 
-    assert said(asked(waits("me"), [], odd))[-1] == "not simulated: 'Lottery' is not a valid Strategy"
+    assert (
+        said(asked(waits("me"), [], odd))[-1]
+        == "not simulated: the queue configuration is invalid: 'Lottery' is not a valid Strategy"
+    )
 
 
 def test_a_tree_that_never_comes_to_rest_is_told() -> None:
@@ -248,7 +260,7 @@ def test_a_tree_that_never_comes_to_rest_is_told() -> None:
     others = [came("lent", "speech", 5), waits("own", gpus=2, day=21)]
     found = asked(waits("me", gpus=6, priority=1), others, quarrel)
     assert said(found)[-1] == (
-        "not simulated: its tree never comes to rest: workloads there evict one another for ever, in Kueue too"
+        "not simulated: workloads of this cohort tree preempt one another endlessly, in Kueue too"
     )
 
 
@@ -258,8 +270,8 @@ def test_who_may_not_see_what_waits_elsewhere_hears_who_may() -> None:
     found = state((hidden,), ClusterQueue=counted([me]), Workload=[me])
     about = only_gpus(job("me"))
     me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
-    told = why(subject_of(about, found), found)
-    assert told.words[-1] == f"not simulated: {hidden}"
+    told = why(target_of(about, found), found)
+    assert told.lines[-1] == f"not simulated: {missing_text(hidden)}"
 
 
 # What Kueue uses and the simulation does not know.
@@ -310,7 +322,5 @@ def test_what_the_simulation_does_not_know_is_said_where_the_queue_uses_it(which
         "partial": [PARTIAL],
         "nothing": [],
     }[which]
-    told = [each for each in found.words if each.startswith("what the simulation does not know")]
-    assert told == (
-        [f"what the simulation does not know, and this queue uses: {'; '.join(expected)}"] if expected else []
-    )
+    told = [each for each in found.lines if each.startswith("used by this queue but not simulated")]
+    assert told == ([f"used by this queue but not simulated: {'; '.join(expected)}"] if expected else [])

@@ -6,19 +6,20 @@ from hypothesis import HealthCheck, event, given, settings
 from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
 
-from gpu_tenancy.console.live.entry import Entry, find_entry
-from gpu_tenancy.console.live.foreseen import ENDLESS
+from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
+from gpu_tenancy.console.live.unblock import Unblock, find_unblock
 from gpu_tenancy.model import admission
 from gpu_tenancy.model.admission import PodSet, Preemption, Simulation, Tenancy
 
 
-def entries(world: World) -> dict[str, Entry]:
+def entries(world: World) -> dict[str, Unblock]:
     """What is said of each that waits."""
     queues = queues_of(world)
     waiting = [each for each in queues.workloads if each.stage == "waiting"]
-    found = {each.label: find_entry(queues, each) for each in waiting}
-    assert {each for each in found.values() if isinstance(each, str)} <= {ENDLESS}
-    return {name: each for name, each in found.items() if isinstance(each, Entry)}
+    found = {each.label: find_unblock(queues, each) for each in waiting}
+    gaps = {each.gap for each in found.values() if isinstance(each, NotSimulated)}
+    assert gaps <= {SimulationGap.LIVELOCK}
+    return {name: each for name, each in found.items() if isinstance(each, Unblock)}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

@@ -1,4 +1,4 @@
-"""What a person asks about by its name: a job, a server or a pod, with all that belongs to it."""
+"""The object that `tenancy why` explains: a job, a server or a pod, with its pods and workloads."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ _GANG: Final = "volcano.sh/job-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Target:
     """One object that runs pods.
 
     Attributes:
-        demand: it as something that a person wants; its title, pods and queue.
-        pods: those that there are of it and have not ended.
-        workloads: Kueue's, made for it or for its pods.
-        groups: Volcano's gangs of it.
+        demand: its pod templates and queue.
+        pods: its pods that have not ended.
+        workloads: Kueue's Workloads of it or of its pods.
+        groups: Volcano's PodGroups of it.
     """
 
     manifest: Manifest
@@ -55,19 +55,19 @@ class Subject:
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """Its uid."""
         return text_at(self.manifest, "metadata", "uid")
 
     @property
     def queue(self) -> str:
-        """The LocalQueue that it names, itself or by its pods; empty for none."""
+        """The LocalQueue of its label or of its pods' labels; empty for none."""
         return self.demand.queue or next(
             (label(each, QUEUE_LABEL) for each in self.pods if label(each, QUEUE_LABEL)), ""
         )
 
     @property
     def outcome(self) -> str:
-        """How it ended; empty where it did not."""
+        """How it ended, such as `Complete`; empty where it did not."""
         for kind in ("Complete", "Completed", "Failed"):
             if is_true(self.manifest, kind):
                 return kind
@@ -76,16 +76,16 @@ class Subject:
 
 
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
-    """Finds an object by its name, of whatever kind that runs pods.
+    """Finds an object of any kind that runs pods.
 
     Args:
-        cluster: which.
-        namespace: where.
+        cluster: the API server.
+        namespace: of the object.
         name: of the object.
-        kind: only of this kind.
+        kind: of the object; empty for any.
 
     Raises:
-        ConsoleError: there is none, or several kinds have one.
+        ConsoleError: no object has the name, or several kinds have one.
     """
     found = [
         each
@@ -96,15 +96,14 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
     if len(found) == 1:
         return found[0]
     if found:
-        kinds = " and ".join(text_at(each, "kind") + " of " + text_at(each, "apiVersion") for each in found)
-        raise ConsoleError(f"{namespace}/{name} is a {kinds}", "say which by --kind")
+        kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in found)
+        raise ConsoleError(f"{namespace}/{name}: several objects have this name: {kinds}", "set --kind")
     known = sorted(
         {called(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
     )
-    what = kind or "Job, server or Pod"
     raise ConsoleError(
-        f"there is no {what} {name} in namespace {namespace}, or you may not read it",
-        nearest(name, known) if known else "nothing that runs pods is there, or you may not read it",
+        f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
+        nearest(name, known) if known else f"check the name and the namespace: kubectl get all -n {namespace}",
     )
 
 
@@ -126,13 +125,13 @@ def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable
         return ()
 
 
-def subject_of(manifest: Manifest, state: State) -> Subject:
-    """Gathers what belongs to an object."""
+def target_of(manifest: Manifest, state: State) -> Target:
+    """Collects the pods, Workloads and PodGroups of an object."""
     namespace, uid = home(manifest), text_at(manifest, "metadata", "uid")
     pods = tuple(each for each in state.of("Pod", namespace) if _belongs(each, manifest) and not ended(each))
     uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
     found = (Workload.of(each) for each in state.of("Workload", namespace))
-    return Subject(
+    return Target(
         manifest,
         demand(manifest, namespace),
         pods,
@@ -142,12 +141,12 @@ def subject_of(manifest: Manifest, state: State) -> Subject:
 
 
 def owners(manifest: Manifest) -> list[str]:
-    """Uids of what an object was made for."""
+    """Uids of the owners of an object."""
     return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
 
 
 def _belongs(pod: Manifest, manifest: Manifest) -> bool:
-    """Whether a pod is an object, is its own, or of what it makes in turn."""
+    """Whether a pod is the object itself, or belongs to it directly or indirectly."""
     uid, name, kind = text_at(manifest, "metadata", "uid"), called(manifest), text_at(manifest, "kind")
     if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
         return True

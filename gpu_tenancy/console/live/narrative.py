@@ -1,0 +1,615 @@
+"""Texts of `usage`, `fit` and `why` for people; nothing reads them to find out what happened."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus, plural
+from gpu_tenancy.console.live.answers import Verdict
+from gpu_tenancy.console.live.budgets import Need, Unset
+from gpu_tenancy.console.live.diagnosis import Diagnosis, Reason
+from gpu_tenancy.console.live.forecast import Forecast
+from gpu_tenancy.console.live.queueing import Refusal, Share
+from gpu_tenancy.console.live.queues import Closed, ClosedBy
+from gpu_tenancy.console.live.reading import Missing
+from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
+from gpu_tenancy.console.live.unblock import Unblock
+from gpu_tenancy.console.live.usage import Note, Row, Total, Usage
+from gpu_tenancy.console.live.workloads import GATED_BY, HeldBack, HeldBackBy
+from gpu_tenancy.model.problems import nearest
+from gpu_tenancy.model.quantity import Amounts
+
+_SHOWN: Final = 5
+"""Names in a list of workloads, after which only their number follows."""
+
+NO_KUEUE: Final = "Kueue is not installed: no queue to wait in"
+KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its controller is not running"
+LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
+CHECK_CONTROLLER: Final = "if this persists, check the Kueue controller"
+NO_ACTION: Final = "no action needed"
+WAIT_UNTIL_THEN: Final = "no action needed until then"
+FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def missing_text(missing: Missing) -> str:
+    """Which objects cannot be read, what they would show, and who may read them."""
+    kinds = f"{missing.kind}{'es' if missing.kind.endswith('s') else 's'}"
+    ask = f"; ask {missing.who}" if missing.who else ""
+    return f"{kinds} not readable ({missing.tells}): {missing.why}{ask}"
+
+
+# Quota of Kueue's queues.
+
+
+def share_numbers(share: Share) -> str:
+    """What is requested of one resource of one flavor and what of it is missing, without when it fits."""
+    state = (
+        f"{amount_text(share.resource, share.lacking)} missing"
+        if share.lacking
+        else f"{amount_text(share.resource, share.available)} available"
+    )
+    return f"{_requested(share)}, {state} ({_guarantee(share)}; {_limit(share)})"
+
+
+def share_text(share: Share) -> str:
+    """What is requested of one resource of one flavor, and when it fits."""
+    resource, lacking = share.resource, amount_text(share.resource, share.lacking)
+    head = _requested(share)
+    match share.leave:
+        case "own":
+            return f"{head}, fits now ({_guarantee(share)})"
+        case "borrowing":
+            borrowed = amount_text(resource, min(share.asked, share.used + share.asked - share.nominal))
+            total = amount_text(resource, share.available)
+            return f"{head}, fits now by borrowing {borrowed} ({_guarantee(share)}; {total} available in total)"
+        case "reclaiming":
+            return f"{head}, fits after reclaiming {lacking} that other queues borrowed ({_guarantee(share)})"
+        case "others":
+            return f"{head}, fits when other queues release {lacking} ({_guarantee(share)}; {_limit(share)})"
+        case "own end":
+            return f"{head}, fits when workloads of its own queue end ({_guarantee(share)}; {_limit(share)})"
+        case "never":
+            return f"{head}, exceeds the limit of {amount_text(resource, share.limit)}"
+
+
+def _requested(share: Share) -> str:
+    return f"{share.flavor} {share.resource}: {amount_text(share.resource, share.asked)} requested"
+
+
+def _guarantee(share: Share) -> str:
+    nominal, unused = share.nominal, max(0, share.nominal - share.used)
+    return f"guaranteed {amount_text(share.resource, nominal)}, unused {amount_text(share.resource, unused)}"
+
+
+def _limit(share: Share) -> str:
+    return f"limit {amount_text(share.resource, share.limit)}, used {amount_text(share.resource, share.used)}"
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Why a flavor, or all flavors of a queue, cannot be used."""
+    if refusal.taint:
+        return f"flavor {refusal.flavor}: the pod does not tolerate the taint {refusal.taint}"
+    if refusal.flavor:
+        return f"flavor {refusal.flavor}: does not match the pod's node selector or affinity"
+    return f"no flavor of queue {refusal.queue} covers {refusal.resource}, so Kueue never admits the workload"
+
+
+def missing_amounts(shares: Iterable[Share]) -> str:
+    """`8 nvidia.com/gpu of a100`, for each resource that is missing."""
+    return ", ".join(
+        f"{amount_text(share.resource, share.lacking)} {share.resource} of {share.flavor}"
+        for share in shares
+        if share.lacking
+    )
+
+
+def borrowers(share: Share, amounts: Mapping[str, int]) -> str:
+    """Which queues borrow a resource now, and how much."""
+    who = names_text([f"{queue} {amount_text(share.resource, amount)}" for queue, amount in amounts.items()])
+    return f"{share.flavor} {share.resource} borrowed now by: {who}"
+
+
+def closed_text(closed: Closed) -> str:
+    """Why a queue admits no workload of a namespace."""
+    match closed.cause:
+        case ClosedBy.CLUSTER_QUEUE_INACTIVE:
+            return f"ClusterQueue {closed.name} admits no workloads: {closed.detail}"
+        case ClosedBy.LOCAL_QUEUE_STOPPED:
+            return f"LocalQueue {closed.name} is stopped (stopPolicy {closed.detail})"
+        case ClosedBy.LOCAL_QUEUE_INACTIVE:
+            return f"LocalQueue {closed.name} admits no workloads: {closed.detail}"
+        case ClosedBy.NAMESPACE_NOT_SELECTED:
+            return f"namespaceSelector of ClusterQueue {closed.name} does not match namespace {closed.detail}"
+
+
+def closed_fix(closed: Closed) -> str:
+    """What opens the queue again."""
+    match closed.cause:
+        case ClosedBy.CLUSTER_QUEUE_INACTIVE | ClosedBy.LOCAL_QUEUE_INACTIVE:
+            return FIX_THIS
+        case ClosedBy.LOCAL_QUEUE_STOPPED:
+            return "set stopPolicy to None; Kueue then admits the workload without further action"
+        case ClosedBy.NAMESPACE_NOT_SELECTED:
+            return "change the selector, or use another queue"
+
+
+def held_back_text(held: HeldBack) -> str:
+    """Why Kueue does not consider a pending workload."""
+    match held.cause:
+        case HeldBackBy.GATE:
+            return f"gated by {held.detail} (annotation {GATED_BY})"
+        case HeldBackBy.ON_HOLD:
+            return f"on hold: {held.detail}"
+        case HeldBackBy.BACKOFF:
+            return f"evicted; Kueue requeues it at {held.detail}"
+        case HeldBackBy.NOT_REQUEUED:
+            return f"not requeued by Kueue: {held.detail}"
+
+
+# The simulation.
+
+
+def not_simulated(why: NotSimulated) -> str:
+    """Why the queue was not simulated."""
+    match why.gap:
+        case SimulationGap.UNREADABLE:
+            detail = missing_text(why.missing) if why.missing else "not all objects are readable"
+        case SimulationGap.NOT_RUNNING:
+            detail = KUEUE_NOT_RUNNING
+        case SimulationGap.INVALID:
+            detail = f"the queue configuration is invalid: {why.detail}"
+        case SimulationGap.LIVELOCK:
+            detail = LIVELOCK
+        case SimulationGap.MISMATCH:
+            counted, held = (amount_text(why.resource, value) for value in (why.counted, why.held))
+            detail = (
+                f"Kueue reports {counted} {why.resource} of {why.flavor} in use in queue {why.queue},"
+                f" but its workloads hold {held}; retry in a moment"
+            )
+    return f"not simulated: {detail}"
+
+
+def unmodelled_text(parts: Sequence[str]) -> str:
+    """What the queue uses and the simulation does not cover."""
+    return f"used by this queue but not simulated: {'; '.join(parts)}"
+
+
+def forecast_text(forecast: Forecast) -> str:
+    """What would happen to a workload that is submitted now."""
+    head = "simulation: if submitted now, the workload would be"
+    if not forecast.admitted:
+        return f"{head} pending: {forecast.why}"
+    if not forecast.preempted:
+        return f"{head} admitted without preemption"
+    return f"{head} admitted and preempt {names_text(forecast.preempted)}"
+
+
+def unblock_lines(unblock: Unblock) -> Iterator[str]:
+    """What would get a pending workload admitted."""
+    if unblock.admitted:
+        preempts = f"preempts {names_text(unblock.gone)}" if unblock.gone else "no preemption"
+        yield f"simulation: admitted in the next scheduling cycle, {preempts}"
+    else:
+        yield f"simulation: pending: {unblock.why}"
+        yield from _ways(unblock)
+    if unblock.left_out:
+        yield unmodelled_text(unblock.left_out)
+
+
+def _ways(unblock: Unblock) -> Iterator[str]:
+    tested = f"tested {unblock.tried} of {plural(unblock.running, 'running workload')}"
+    if unblock.ends:
+        which = unblock.ends[0] if len(unblock.ends) == 1 else f"any one of these: {names_text(unblock.ends)}"
+        yield f"simulation: admitted after the end of {which} ({tested})"
+    elif unblock.running:
+        yield f"simulation: ending one workload would not admit it ({tested})"
+    if unblock.takers:
+        freed = "quota freed by the others" if unblock.ends else "the freed quota"
+        yield f"{freed} would go to: {names_text(unblock.takers)}"
+    if unblock.together:
+        yield f"simulation: admitted after these {len(unblock.together)} end: {names_text(unblock.together)}"
+    elif unblock.in_turn > 1:
+        yield f"simulation: ending {unblock.in_turn} workloads in sequence, lowest priority first, would not admit it"
+    if unblock.ahead:
+        yield f"simulation: admitted after the removal of the workloads ahead of it: {names_text(unblock.ahead)}"
+
+
+# The conclusion of `why` for a workload in a queue.
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> tuple[str, str]:
+    """Reason and fix."""
+    return _REASONS[diagnosis.reason](diagnosis), _fix(diagnosis)
+
+
+_REASONS: Final[Mapping[Reason, Callable[[Diagnosis], str]]] = {
+    Reason.FREE: lambda _: "quota is free but the workload is not admitted",
+    Reason.BORROWABLE: lambda _: "quota can be borrowed but the workload is not admitted",
+    Reason.ABOUT_TO_ADMIT: lambda _: "Kueue is about to admit it",
+    Reason.ABOUT_TO_PREEMPT: lambda d: f"Kueue is about to admit it and to preempt {names_text(_simulated(d).gone)}",
+    Reason.QUEUE_ORDER: lambda _: "other workloads are ahead of it in its queue",
+    Reason.RECLAIMABLE: lambda d: f"other queues borrow its guaranteed quota: {missing_amounts(d.shares)}",
+    Reason.OTHERS: lambda d: f"it needs quota beyond its guarantee that other queues use: {missing_amounts(d.shares)}",
+    Reason.BEYOND_GUARANTEE: lambda d: (
+        f"the quota it needs beyond its guarantee is in use: {missing_amounts(d.shares)}"
+    ),
+    Reason.OWN_QUEUE_FULL: lambda d: f"its own queue uses all that it may use: {missing_amounts(d.shares)} missing",
+    Reason.NEVER: lambda d: f"its queue can never admit it: {_never(d)}",
+    Reason.SIMULATED: lambda d: f"pending: {_simulated(d).why}",
+}
+
+
+def _never(diagnosis: Diagnosis) -> str:
+    shares = "; ".join(share_text(share) for share in diagnosis.shares)
+    return shares or "; ".join(refusal_text(refusal) for refusal in diagnosis.refused)
+
+
+def _simulated(diagnosis: Diagnosis) -> Unblock:
+    if diagnosis.unblock is None:
+        raise ValueError("only a simulated diagnosis has workloads to name")
+    return diagnosis.unblock
+
+
+_FIXES: Final[Mapping[Reason, str]] = {
+    Reason.FREE: CHECK_CONTROLLER,
+    Reason.BORROWABLE: CHECK_CONTROLLER,
+    Reason.ABOUT_TO_ADMIT: CHECK_CONTROLLER,
+    Reason.ABOUT_TO_PREEMPT: NO_ACTION,
+    Reason.QUEUE_ORDER: "wait, or set a higher priority class",
+    Reason.RECLAIMABLE: f"{NO_ACTION}: Kueue reclaims it from {{who}}",
+    Reason.OTHERS: "wait for {who} to release it, request less, or raise the guarantee",
+    Reason.OWN_QUEUE_FULL: "wait for workloads of its own queue to end, end some of them, or raise the limit",
+    Reason.NEVER: "request less, request another flavor, or raise the limit",
+}
+_LOWER_ONLY: Final = "Kueue reclaims it only from workloads of lower priority; otherwise wait for {who} to release it"
+_FURTHER: Final[Mapping[Reason, str]] = {
+    Reason.OWN_QUEUE_FULL: "; or end some of them, or raise the limit",
+    Reason.BEYOND_GUARANTEE: "; or request less, or raise the guarantee",
+    Reason.SIMULATED: "",
+}
+"""What follows the simulated way."""
+
+
+def _fix(diagnosis: Diagnosis) -> str:
+    if diagnosis.unblock and diagnosis.reason in _FURTHER:
+        return f"{_way(diagnosis.unblock)}{_FURTHER[diagnosis.reason]}"
+    text = _LOWER_ONLY if diagnosis.lower_only and diagnosis.reason is Reason.RECLAIMABLE else _FIXES[diagnosis.reason]
+    return text.format(who=names_text(diagnosis.lenders) or "other queues")
+
+
+def _way(unblock: Unblock) -> str:
+    if len(unblock.ends) == 1:
+        return f"wait until {unblock.ends[0]} ends"
+    if unblock.ends:
+        return f"wait until one of these ends: {names_text(unblock.ends)}"
+    if unblock.together:
+        return f"wait until these {len(unblock.together)} end: {names_text(unblock.together)}"
+    if unblock.ahead:
+        return f"wait, or remove the workloads ahead of it: {names_text(unblock.ahead)}"
+    if unblock.takers:
+        return f"wait for the workloads that are admitted first, such as {names_text(unblock.takers)}"
+    return "none of the tested ends would admit it"
+
+
+# The queue itself.
+
+
+def queue_position(labels: Sequence[str], requested: Amounts, *, complete: bool) -> str:
+    """How many workloads are ahead in the queue, and what they request."""
+    seen = "" if complete else " (of those that you may see)"
+    if not labels:
+        return f"no workload is ahead of it in the queue{seen}"
+    count = plural(len(labels), "workload is", "workloads are")
+    return f"{count} ahead of it{seen}, requesting {amounts_text(gpus(requested))}: {names_text(labels)}"
+
+
+def already_pending(count: int, requested: Amounts) -> str:
+    """How many workloads are pending in a queue that another would join."""
+    pending = f"{plural(count, 'workload')} already pending ({amounts_text(gpus(requested))})"
+    return f"{pending}; those of higher or equal priority are admitted first"
+
+
+# Container bounds.
+
+NO_BOUNDS: Final = "the namespace has no LimitRange"
+
+
+def within_bounds(defaults: Sequence[str]) -> str:
+    """That all containers are within their bounds, and the defaults that the LimitRange sets."""
+    return f"all containers are within bounds; {'; '.join(defaults) or 'no defaults set'}"
+
+
+def default_text(container: str, given: Mapping[str, str]) -> str:
+    """Which requests and limits of a container the LimitRange sets, such as `requests`: `cpu 1`."""
+    return f"container {container}: default {' and '.join(f'{kind} {amounts}' for kind, amounts in given.items())}"
+
+
+def unset_text(whose: str, resource: str, bound: Literal["minimum", "maximum"], value: int) -> str:
+    """A request or limit that a LimitRange requires."""
+    what = "request" if bound == "minimum" else "limit"
+    return f"{whose}: no {resource} {what}; set one ({bound} {amount_text(resource, value)})"
+
+
+def out_of_bounds(whose: str, resource: str, got: int, bound: Literal["minimum", "maximum"], value: int) -> str:
+    """A request or limit outside of the LimitRange."""
+    verb = "is below" if bound == "minimum" else "exceeds"
+    have, limit = amount_text(resource, got), amount_text(resource, value)
+    return f"{whose}: {have} {resource} {verb} the LimitRange {bound} ({limit})"
+
+
+def no_ratio(whose: str, resource: str, ratio: str) -> str:
+    """A ratio of limit to request that cannot be computed."""
+    return f"{whose}: {resource} must have a request and a limit (maximum ratio {ratio}); set both"
+
+
+def ratio_exceeded(whose: str, resource: str, limit: int, request: int, ratio: str) -> str:
+    """A ratio of limit to request that is too large."""
+    high, low = amount_text(resource, limit), amount_text(resource, request)
+    times = f"{limit / request:g} times"
+    return f"{whose}: {resource} limit {high} is {times} the request {low}; the maximum ratio is {ratio}"
+
+
+# Namespace quota.
+
+NO_QUOTA: Final = "no ResourceQuota of the namespace applies to these pods"
+
+
+def quota_text(need: Need) -> str:
+    """What is requested of one resource of a ResourceQuota, and how much of it is free."""
+    budget, requested, resource = need.budget, need.requested, need.budget.resource
+    asked, hard, used = (amount_text(resource, value) for value in (requested, budget.hard, budget.used))
+    head = f"ResourceQuota {budget.quota}: {resource} {asked} requested"
+    if need.verdict == "never":
+        return f"{head}, exceeds the quota of {hard}"
+    if need.verdict == "later":
+        return f"{head}, {used} of {hard} used; {amount_text(resource, requested - budget.left)} must be released first"
+    return f"{head}, {amount_text(resource, budget.left)} of {hard} free"
+
+
+def unset_in_quota(unset: Unset) -> str:
+    """A request or limit that every container needs because of a ResourceQuota."""
+    return f"ResourceQuota {unset.quota}: container {unset.container} has no {unset.what}; set it"
+
+
+# Nodes.
+
+
+def node_room(nodes: int, now: int, empty: int, *, grow: bool = False) -> str:
+    """How many pods the suitable nodes have room for."""
+    room = f"{plural(nodes, 'suitable node')}, room for {plural(now, 'such pod')} now and {empty} when empty"
+    return f"{room}; the autoscaler must add nodes" if grow else room
+
+
+def node_too_small(requested: Amounts, nodes: int, largest: str) -> str:
+    """A pod that is larger than any suitable node."""
+    what = gpus(requested) or requested
+    return f"a pod requests {amounts_text(what)}, but the largest of {plural(nodes, 'suitable node')} has {largest}"
+
+
+def nodes_excluded(taints: Mapping[str, int], unschedulable: int) -> str:
+    """Nodes with matching labels that do not accept the pod."""
+    parts = [
+        f"{plural(count, 'node')} with taint {taint}, which it does not tolerate" for taint, count in taints.items()
+    ]
+    parts += [f"{plural(unschedulable, 'unschedulable node')}"] if unschedulable else []
+    return f"matching nodes do not accept the pod: {'; '.join(parts)}"
+
+
+def no_node_of_flavor(flavor: str) -> str:
+    """A flavor without nodes."""
+    return f"no node of flavor {flavor} exists yet; the autoscaler must add one"
+
+
+NO_AFFINE_NODE: Final = "no node matches the pod's node affinity"
+
+
+def no_node_with_label(key: str, value: str, values: Sequence[str]) -> str:
+    """A node selector that no node matches."""
+    return f"no node has the label {key}={value}; existing values: {', '.join(values) or 'none'}"
+
+
+def free_on_nodes(resource: str, counts: Mapping[int, int]) -> str:
+    """How many nodes have how much free."""
+    parts = (f"{amount_text(resource, free)} on {plural(count, 'node')}" for free, count in sorted(counts.items()))
+    return f"free {resource}: {', '.join(parts)}"
+
+
+# Volcano's queues.
+
+NO_GANG_QUEUE: Final = "the queue does not exist; set spec.queue to an existing queue"
+NO_GANG_BOUND: Final = "the queue has no limit for these resources"
+
+
+def gang_queue_closed(state: str) -> str:
+    """A queue that accepts no gangs."""
+    return f"the queue is in state {state} and accepts no gangs"
+
+
+def gang_text(resource: str, requested: int, used: int, capability: int) -> str:
+    """What a gang requests of a queue, and when it fits."""
+    asked, taken, limit = (amount_text(resource, value) for value in (requested, used, capability))
+    if requested > capability:
+        return f"{resource} {asked} requested, exceeds the limit of {limit}"
+    if used + requested > capability:
+        return f"{resource} {asked} requested, fits when other gangs end ({taken} of {limit} used)"
+    return f"{resource} {asked} requested, {amount_text(resource, capability - used)} of {limit} free"
+
+
+def gangs_pending(count: int, requested: Amounts) -> str:
+    """How many gangs are pending in a queue."""
+    return f"{plural(count, 'gang')} pending in it ({amounts_text(gpus(requested))})"
+
+
+# The API server's dry run.
+
+
+def dry_run_accepted(what: str, *, renamed: bool) -> str:
+    """An object that the API server would create."""
+    how = "dry run with another name, since the name is in use" if renamed else "dry run"
+    return f"accepts {what} ({how})"
+
+
+def dry_run_rejected(what: str, message: str, *, missing_right: bool) -> str:
+    """An object that the API server would not create, or that the user may not create."""
+    return f"{what} not evaluated, you may not create it: {message}" if missing_right else f"rejects {what}: {message}"
+
+
+# Priority and scheduler.
+
+NO_PRIORITY_CLASS: Final = "no priority class: priority 0"
+
+
+def class_text(kind: str, name: str, value: object, *, preempts: bool) -> str:
+    """A priority class with its value."""
+    return f"{kind} {name} ({value}){'' if preempts else ', never preempts'}"
+
+
+def no_class(kind: str, name: str, known: Iterable[str]) -> str:
+    """A priority class that does not exist."""
+    return f"{kind} {name} not found; {nearest(name, known)}"
+
+
+def scheduler_text(name: str, *, known: bool) -> str:
+    """Which scheduler places the pods."""
+    return f"scheduler {name}{'' if known else ', which is not known to run in this cluster'}"
+
+
+# Queues that do not exist.
+
+NO_LOCAL_QUEUE: Final = "the namespace has no LocalQueue; ask the platform team for one"
+NOTHING_REQUESTED: Final = "no resources requested"
+
+
+def no_queue_label(label: str, queue: str) -> str:
+    """A workload without a queue."""
+    hint = f"; add the label {label}: {queue}" if queue else ""
+    return f"no queue set, so it stays pending for ever in a team's namespace{hint}"
+
+
+def no_local_queue(name: str, namespace: str) -> str:
+    """A LocalQueue that does not exist."""
+    return f"LocalQueue {name} not found in namespace {namespace}"
+
+
+def known_queues(name: str, known: Iterable[str]) -> str:
+    """Hint for a LocalQueue that does not exist."""
+    names = tuple(known)
+    return nearest(name, names) if names else NO_LOCAL_QUEUE
+
+
+def no_cluster_queue(local: str, name: str) -> str:
+    """A LocalQueue whose ClusterQueue does not exist."""
+    return f"ClusterQueue {name} of LocalQueue {local} not found"
+
+
+def pod_by_pod(now: int, count: int) -> str:
+    """How many pods of a Deployment would be admitted now."""
+    return f"each pod is admitted separately: {now} of {plural(count, 'pod')} now"
+
+
+def local_usage(flavor: str, amounts: Amounts) -> str:
+    """What a namespace uses, where the ClusterQueue is not readable."""
+    return f"your namespace uses {amounts_text(amounts)} of {flavor}"
+
+
+USED_BY_PODS: Final = f"{KUEUE_NOT_RUNNING}; usage is counted from pods"
+
+
+def fit_conclusion(title: str, verdict: Verdict, about: str, reason: str) -> str:
+    """Whether a workload fits, and the first check that decides it."""
+    match verdict:
+        case "now":
+            return f"{title} fits now"
+        case "later":
+            return f"{title} fits, but not now: {about}: {reason}"
+        case "never":
+            return f"{title} does not fit: {about}: {reason}"
+        case "unknown":
+            return f"{title} fits as far as you may see: {about}: {reason}"
+
+
+# Stages of a workload.
+
+
+def workload_place(name: str, local: str, cluster_queue: str, priority: int) -> str:
+    """Where a Workload is queued."""
+    behind = f" (ClusterQueue {cluster_queue})" if cluster_queue else ""
+    return f"Workload {name} in LocalQueue {local or '(none)'}{behind}, priority {priority}"
+
+
+def condition_text(kind: str, reason: str, message: str) -> str:
+    """A condition of Kueue's, with its message."""
+    return f"Kueue condition {kind} ({reason}): {message}"
+
+
+def check_text(name: str, state: str, message: str) -> str:
+    """An admission check that is not ready."""
+    return f"admission check {name} is {state}{': ' + message if message else ''}"
+
+
+def ended(outcome: str = "") -> str:
+    """An object that ended."""
+    return f"not pending: ended{f' ({outcome})' if outcome else ''}"
+
+
+INACTIVE: Final = "its Workload is deactivated (spec.active is false)"
+
+
+def activate(namespace: str, name: str) -> str:
+    """The command that activates a Workload."""
+    patch = """--type merge -p '{"spec":{"active":true}}'"""
+    return f"kubectl -n {namespace} patch workload {name} {patch}"
+
+
+def checks_pending(names: Sequence[str], requested: Amounts) -> tuple[str, str]:
+    """Reason and fix where quota is reserved, but admission checks are not ready."""
+    held = amounts_text(gpus(requested) or requested)
+    checks = ", ".join(names) or "of its queue"
+    reason = f"quota is reserved ({held}), but admission check {checks} is not ready"
+    return reason, "wait for the check, for example for new nodes; see the AdmissionCheck"
+
+
+STRICT_FIFO: Final = "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted"
+QUOTA_UNREADABLE: Final = "pending for quota; you may not see how much is free"
+
+
+# Usage.
+
+_NOTES: Final[Mapping[Note, str]] = {
+    Note.LENT: "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
+    " quota without a guarantee counts as borrowed first, and near cohorts before far ones",
+    Note.NO_FLAVOR: "flavor -: no flavor of the queue can ever provide it; see `tenancy why`",
+    Note.KUEUE_NOT_RUNNING: f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes",
+    Note.QUOTAS_ABRIDGED: "quotas: only GPUs and resources at capacity; `tenancy usage TEAM` shows all of one team",
+}
+
+
+def row_title(row: Row) -> str:
+    """Name of the queue or namespace in the first column; a namespace that shares a queue is indented below it."""
+    return f"  namespace {row.team}" if row.part_of else row.team
+
+
+def usage_total(total: Total) -> str:
+    """Sums of GPUs, and the pending workloads."""
+    parts = [
+        f"{row.resource}: {_known(row.resource, row.guaranteed)} guaranteed, {_known(row.resource, row.used)} used,"
+        f" {_known(row.resource, row.borrowed)} borrowed, {_known(row.resource, row.waiting)} pending"
+        for row in total.resources
+    ]
+    requested = f" ({amounts_text(total.requested)})" if total.workloads else ""
+    return f"total {'; '.join(parts) or 'no GPUs'}; {plural(total.workloads, 'workload')} pending{requested}"
+
+
+def _known(resource: str, amount: int | None) -> str:
+    return "unknown" if amount is None else amount_text(resource, amount)
+
+
+def usage_notes(usage: Usage) -> Iterator[str]:
+    """What the reader should know about the numbers, and which are unknown."""
+    yield from (_NOTES[note] for note in usage.notes)
+    yield from (missing_text(missing) for missing in usage.unreadable)

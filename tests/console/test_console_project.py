@@ -1,0 +1,86 @@
+"""The project of a command: found from the working directory, or specified."""
+
+from pathlib import Path
+
+import pytest
+from console_builders import Project, small
+
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.project import project_folder, project_name, read_stack, stack_names
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project.at(tmp_path / "project")
+    project.write("good", small())
+    return project
+
+
+@pytest.mark.parametrize("place", [".", "stacks", "stacks/of/a/team"])
+def test_a_project_is_found_from_its_folder_and_from_any_subfolder(
+    project: Project, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    subfolder = project.folder / place
+    subfolder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(subfolder)
+    assert project_folder() == project.folder
+    assert stack_names() == ["good"]
+
+
+def test_the_nearest_of_nested_projects_is_taken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Project.at(project.folder / "inner")
+    monkeypatch.chdir(inner.folder / "stacks")
+    assert project_folder() == inner.folder
+
+
+def test_without_a_project_the_error_names_the_ways_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConsoleError) as refused:
+        project_folder()
+    assert refused.value.what == f"{tmp_path}: no Pulumi.yaml in this folder or its parents"
+    assert refused.value.fix.startswith("change to a Pulumi project, specify one with --project")
+    assert "`tenancy init FOLDER`" in refused.value.fix
+
+
+def test_a_folder_named_pulumi_yaml_is_not_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConsoleError, match=r"no Pulumi\.yaml"):
+        project_folder()
+
+
+def test_a_specified_folder_is_taken_from_anywhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert project_folder(project.folder) == project.folder
+    assert project_name(project.folder) == "gpu-tenancy"
+
+
+def test_a_specified_folder_must_be_a_project_itself(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its parents nor the working directory are searched then."""
+    monkeypatch.chdir(project.folder)
+    stacks = project.folder / "stacks"
+    with pytest.raises(ConsoleError) as refused:
+        project_folder(stacks)
+    assert str(refused.value) == (
+        f"{stacks}: no Pulumi.yaml in this folder; specify the folder of a Pulumi project with --project"
+    )
+
+
+def test_a_project_without_stacks_is_told_how_to_add_one(tmp_path: Path) -> None:
+    folder = Project.at(tmp_path / "project").folder
+    with pytest.raises(ConsoleError) as refused:
+        stack_names(folder)
+    assert str(refused.value) == f"{folder / 'stacks'}: no stack files; add a file stacks/Pulumi.NAME.yaml"
+    (folder / "stacks").rmdir()
+    with pytest.raises(ConsoleError, match="no stack files"):
+        stack_names(folder)
+
+
+def test_a_stack_that_does_not_exist_names_the_nearest_and_its_file(project: Project) -> None:
+    with pytest.raises(ConsoleError) as refused:
+        read_stack("god", project.folder)
+    assert refused.value.what == "stack god does not exist"
+    assert "did you mean 'good'?" in refused.value.fix
+    assert refused.value.fix.endswith("or add stacks/Pulumi.god.yaml")
