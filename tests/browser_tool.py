@@ -53,8 +53,9 @@ def browser() -> Generator[Browser]:
     """A browser, ended afterwards."""
     # Root has no sandbox to start in, and a container may have next to no shared memory.
     arguments = [*(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-dev-shm-usage"]
+    program = chromium()  # first: who wants no browser is skipped without Playwright's driver
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        found = playwright.chromium.launch(executable_path=program, args=arguments)
         yield found
         found.close()
 

@@ -6,10 +6,14 @@ import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 
 from gpu_tenancy.console.embedded.platform import Platform
+
+_PACKAGES: Final = ("promtool", "prometheus")
+"""Debian's packages that have it: one of its own since Debian 14, Prometheus' before."""
 
 
 def promtool() -> Path:
@@ -40,14 +44,18 @@ def _package(folder: Path) -> Path:
     lists = folder / "lists"
     lists.mkdir()
     own = ["-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}", "-o", "Debug::NoLocking=true"]
-    words = _apt(folder, "download", "prometheus")
-    if not list(folder.glob("prometheus_*.deb")):
-        words += _apt(folder, *own, "update") + _apt(folder, *own, "download", "prometheus")
-    packages = list(folder.glob("prometheus_*.deb"))
-    if not packages:
-        msg = f"promtool cannot be had: apt-get download prometheus: {words}; install Prometheus"
-        raise RuntimeError(msg)
-    return packages[0]
+    words = ""
+    for name in _PACKAGES:
+        words += _apt(folder, "download", name)
+        if packages := list(folder.glob("*.deb")):
+            return packages[0]
+    words += _apt(folder, *own, "update")
+    for name in _PACKAGES:
+        words += _apt(folder, *own, "download", name)
+        if packages := list(folder.glob("*.deb")):
+            return packages[0]
+    msg = f"promtool is not available: apt-get download {' or '.join(_PACKAGES)}: {words}; install Prometheus"
+    raise RuntimeError(msg)
 
 
 def _apt(folder: Path, *arguments: str) -> str:
