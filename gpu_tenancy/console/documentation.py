@@ -11,15 +11,17 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 import typer
 import yaml
+from rich.markup import render
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gpu_tenancy.console.catalogue import abilities
-from gpu_tenancy.console.project import project_folder
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.console.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.quantity import format_bytes, format_cpu
 from gpu_tenancy.model.schema import file_schema
-from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.tables import read_table
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -90,7 +92,7 @@ _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
 
 def pages(project: Path) -> dict[Path, str]:
     """The generated pages: text by path, relative to the project."""
-    stacks = [read_file(file).sections for file in sorted(project.glob("stacks/Pulumi.*.yaml"))]
+    stacks = [read_stack(name, project).sections for name in stack_names(project)]
     clouds = (project / CLOUDS).read_text(encoding="utf-8")
     return {
         COMMANDS: commands_page(),
@@ -126,7 +128,7 @@ class Reference:
         }
         self.required = {key.removeprefix(prefix) for key in config["required"]}
         self.examples: dict[tuple[str, str], Any] = {}
-        for section, keys in yaml.safe_load(EXAMPLES.read_text(encoding="utf-8")).items():
+        for section, keys in read_table(EXAMPLES).items():
             self.examples |= {(section, key): value for key, value in keys.items()}
         for stack in configs:
             for name, value in stack.items():
@@ -377,7 +379,7 @@ def _flow(value: Any) -> str:
 
 def commands_page() -> str:
     """The command reference: every command with its arguments and options."""
-    group = typer.main.get_command(_app())
+    group = typer.main.get_command(app)
     if not isinstance(group, TyperGroup):
         msg = "the command has no commands of its own"
         raise TypeError(msg)
@@ -387,12 +389,6 @@ def commands_page() -> str:
     for name, command in commands.items():
         lines += ["", *_command(name, command)]
     return "\n".join(lines) + "\n"
-
-
-def _app() -> typer.Typer:
-    from gpu_tenancy.console.cli import app  # noqa: PLC0415 - a command may import this module one day
-
-    return app
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
@@ -423,7 +419,7 @@ def _summary(text: str | None) -> str:
 
 def _unmarked(text: str) -> str:
     """Text without rich's markup."""
-    return re.sub(r"\[/?(dim|bold|green|red|yellow|cyan)\]", "", text)
+    return render(text).plain
 
 
 def _label(argument: TyperArgument) -> str:

@@ -73,13 +73,14 @@ def stack_names(project: Path | None = None) -> list[str]:
         ConsoleError: the project does not exist or has no stacks.
     """
     project = project_folder(project)
-    names = _stack_names(project)
+    names = existing_stacks(project)
     if not names:
         raise ConsoleError(f"{project / 'stacks'}: no stack files", "add a file stacks/Pulumi.NAME.yaml")
     return names
 
 
-def _stack_names(project: Path) -> list[str]:
+def existing_stacks(project: Path) -> list[str]:
+    """The same of a project that may have none, as after a change that removes its last stack."""
     return sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
 
 
@@ -93,6 +94,11 @@ def project_name(project: Path | None = None) -> str:
     return yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
 
 
+def stack_file(project: Path, name: str) -> Path:
+    """Where a project has the file of a stack, whether or not it exists."""
+    return project / "stacks" / f"Pulumi.{name}.yaml"
+
+
 def read_stack(name: str, project: Path | None = None) -> Source:
     """The source of a stack by its name.
 
@@ -101,9 +107,9 @@ def read_stack(name: str, project: Path | None = None) -> Source:
         StackError: its file is not valid YAML or has no config.
     """
     project = project_folder(project)
-    file = project / "stacks" / f"Pulumi.{name}.yaml"
+    file = stack_file(project, name)
     if not file.is_file():
-        known = nearest(name, _stack_names(project))
+        known = nearest(name, existing_stacks(project))
         raise ConsoleError(f"stack {name} does not exist", f"{known}; or add stacks/{file.name}")
     return read_file(file, f"stacks/{file.name}")
 

@@ -1,6 +1,5 @@
 """A new project of a team's own, around the installed package."""
 
-import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -11,10 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.choosing import shipped_sets
-from gpu_tenancy.model.schema import file_schema
-
-EXTRAS: Final = ("aws", "azure", "gcp")
-"""Clouds whose SDK the package installs as an extra."""
+from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
+from gpu_tenancy.model.schema import schema_text
 
 _TEMPLATES: Final = {
     "Pulumi.yaml": "Pulumi.yaml.j2",
@@ -37,7 +34,7 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
 
     Args:
         folder: of the project, named as it is to be called; made where it does not exist.
-        clouds: whose SDKs it installs, of `EXTRAS`.
+        clouds: whose SDKs it installs; each is an extra of the package.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
@@ -46,8 +43,9 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
     name = folder.resolve().name
     if not _NAME.fullmatch(name):
         raise ConsoleError(f"{name!r} is not a valid project name", "use letters, digits, '_', '.' and '-'")
-    if unknown := sorted(set(clouds) - set(EXTRAS)):
-        raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(EXTRAS)}")
+    extras = sorted(cloud for cloud, rules in known_clouds().items() if rules.package)
+    if unknown := sorted(set(clouds) - set(extras)):
+        raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
     texts = dict(_texts(name, clouds))
     if existing := [path for path in texts if (folder / path).exists()]:
         raise ConsoleError(f"{folder / existing[0]} already exists", "specify a new folder")
@@ -71,6 +69,6 @@ def _texts(name: str, clouds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     }
     for path, template in _TEMPLATES.items():
         yield path, environment.get_template(template).render(facts)
-    yield "stacks/schema.json", json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
+    yield "stacks/schema.json", schema_text()
     for file in shipped_sets():
         yield f"policy/config/{file.name}", file.read_text(encoding="utf-8")

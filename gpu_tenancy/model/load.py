@@ -177,7 +177,7 @@ def _problem(detail: ErrorDetails, place: Path) -> Problem:
 def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
     context = detail.get("ctx", {})
     if detail["type"] == "stack":
-        return context["rule"], context["mend"]
+        return context["rule"], context["fix"]
     if detail["type"] in {"extra_forbidden", "literal_error", "union_tag_invalid"}:
         return _unknown(detail, place)
     what = f": {description}" if (description := meaning(place)) else ""

@@ -1,5 +1,6 @@
 """The JSON schema of a stack's file: for editors, and for the descriptions in errors."""
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
@@ -36,6 +37,11 @@ def file_schema() -> Schema:
         },
         "$defs": sections["$defs"],
     }
+
+
+def schema_text() -> str:
+    """The schema as the file `stacks/schema.json`."""
+    return json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 @cache

@@ -45,7 +45,7 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
     try:
         content = read_yaml(file, name, instead="specify a stack that has a file")
     except UnreadableError as error:
-        raise StackError([_of_file(name, error.line, error.rule, error.mend)]) from error
+        raise StackError([_of_file(name, error.line, error.rule, error.fix)]) from error
     config = _config_of(content.data)
     if config is None:
         raise StackError(

@@ -1,4 +1,4 @@
-"""Reads the tables of facts that are kept as YAML beside the code that uses them."""
+"""Reads the YAML files that are kept beside the code that uses them."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -37,12 +37,12 @@ class UnreadableError(Exception):
     Attributes:
         line: counted from 1; None where the problem is not in one line.
         rule: what is wrong.
-        mend: the fix, in the imperative.
+        fix: what to do, in the imperative.
     """
 
-    def __init__(self, line: int | None, rule: str, mend: str) -> None:
-        self.line, self.rule, self.mend = line, rule, mend
-        super().__init__(f"{rule}; {mend}")
+    def __init__(self, line: int | None, rule: str, fix: str) -> None:
+        self.line, self.rule, self.fix = line, rule, fix
+        super().__init__(f"{rule}; {fix}")
 
 
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:

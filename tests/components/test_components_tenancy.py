@@ -3,19 +3,19 @@
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy, texts
+from repository import ROOT
 
 from gpu_tenancy.console.offline.manifests import KubernetesObject
 from gpu_tenancy.console.offline.ordering import waves
 from gpu_tenancy.model.quantity import parse_bytes
 from gpu_tenancy.model.source import read_file
 
-LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
+LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
 WORKLOADS = {"Deployment", "Job", "TrainJob"}
 
 

@@ -6,11 +6,12 @@ import pytest
 import yaml
 from builders import Data, stack, team
 from jsonschema import Draft202012Validator
+from repository import ROOT
 
 from gpu_tenancy.model.schema import file_schema, known_keys, meaning
 from gpu_tenancy.model.spec import NAMESPACE
 
-STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 def complaints(content: Any) -> list[str]:

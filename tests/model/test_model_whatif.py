@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders import Data, stack, team
+from repository import ROOT
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
@@ -14,7 +15,7 @@ from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.whatif import alone, busy, holdings
 
-STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 def tree(sections: Data) -> Tree:

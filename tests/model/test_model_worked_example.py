@@ -1,16 +1,16 @@
 """The numbers of the quota model's worked example, read off the stack `local`."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 from builders import GPU, amounts, cohort_of, line, queue_of
+from repository import ROOT
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import read_file
 
-LOCAL = Path(__file__).parents[2] / "stacks" / "Pulumi.local.yaml"
+LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
 GIB = 2**30
 
 

@@ -123,7 +123,7 @@ def test_a_pack_is_complete_in_its_own_folder(alone: tuple[str, Client]) -> None
         "exemptions-in-order",
     }
     given, rule = BROKEN[name]
-    assert rule in [each.policyName for each in client.analyze(given.asked())]
+    assert rule in [each.policyName for each, _ in client.analyze(given.asked())]
     assert client.analyze(wire.AnalyzeRequest(type="random:index/randomId:RandomId")) == []
 
 
@@ -218,7 +218,7 @@ def test_the_sets_of_production_and_development_differ() -> None:
 def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Client]) -> None:
     container = {**_TRAINER, "image": UNKNOWN}
     given = deployment(template={"spec": {"containers": [container]}})
-    reported = packs["workloads"].analyze_outcomes(given.asked())
+    reported = packs["workloads"].analyze(given.asked())
     outcomes = {diagnostic.policyName: outcome for diagnostic, outcome in reported}
     assert outcomes["image-pinned"] is Outcome.UNKNOWN
     assert outcomes["gpu-request-equals-limit"] is Outcome.BROKEN

@@ -121,8 +121,8 @@ def together(program: list[Given]) -> wire.AnalyzeStackRequest:
 
 def said(client: Client, program: list[Given]) -> list[str]:
     """Everything that a pack says: it fails the test where a call fails."""
-    found = [each for given_ in program for each in client.analyze(given_.asked())]
-    found += client.analyze_stack(together(program))
+    found = [each for given_ in program for each, _ in client.analyze(given_.asked())]
+    found += [each for each, _ in client.analyze_stack(together(program))]
     mended = [each for given_ in program for each in client.remediate(given_.asked())]
     return [each.message for each in found] + [each.diagnostic for each in mended]
 

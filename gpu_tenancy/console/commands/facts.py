@@ -1,6 +1,5 @@
 """Reference commands: cloud capabilities, machine types, and the schema of stack files."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -51,9 +50,9 @@ def schema(
 
     [dim]tenancy schema --out stacks/schema.json[/dim]
     """
-    from gpu_tenancy.model.schema import file_schema  # noqa: PLC0415 - as above
+    from gpu_tenancy.model.schema import schema_text  # noqa: PLC0415 - as above
 
-    text = json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
+    text = schema_text()
     if out:
         out.write_text(text, encoding="utf-8")
     else:

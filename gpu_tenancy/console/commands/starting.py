@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.console import terminal
+from gpu_tenancy.console.terminal import ProjectFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +39,7 @@ def init(
 
 def pack(
     name: Annotated[str, typer.Argument(help="A policy pack: workloads or clouds.")],
-    project: Annotated[Path | None, typer.Option(help="The project's folder; found from here if not set.")] = None,
+    project: ProjectFolder = None,
 ) -> None:
     """Print the folder of a policy pack, for `pulumi preview --policy-pack`.
 

@@ -21,10 +21,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from gpu_tenancy.console.progress import Advance, Report, measured
+from gpu_tenancy.model.tables import read_table
 
 OFFICIAL: Final = Path(__file__).parent / "official.yaml"
 REGISTRY: Final = "GPU_TENANCY_REGISTRY"
@@ -81,7 +81,7 @@ class Official(BaseModel):
 @cache
 def read_official(file: Path = OFFICIAL) -> Official:
     """The programs in a file such as `official.yaml`."""
-    return Official.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return Official.model_validate(read_table(file))
 
 
 def folder_of(official: Official, cache: Path) -> Path:

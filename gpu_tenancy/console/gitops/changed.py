@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.console.project import existing_stacks
 
 _SHARED: Final = {
     "gpu_tenancy/model/catalogue": "catalogue",
@@ -50,7 +50,7 @@ def changed(project: Path, ref: str) -> Changed:
     common = _git(project, ref, "merge-base", ref, "HEAD").strip()
     paths = _git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
     paths += _git(project, ref, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return concerned(stack_names(project), [path for path in paths if path])
+    return concerned(existing_stacks(project), [path for path in paths if path])
 
 
 def concerned(stacks: Sequence[str], paths: Sequence[str]) -> Changed:

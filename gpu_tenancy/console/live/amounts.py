@@ -1,7 +1,6 @@
 """Resource quantities of Kubernetes objects, in the base units of `gpu_tenancy.model.quantity`."""
 
-from collections.abc import Iterable, Mapping
-from fractions import Fraction
+from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
@@ -12,8 +11,6 @@ from gpu_tenancy.model.quantity import CPU, Amounts, format_amount, is_extended,
 _GIB: Final = 2**30
 _CPU: Final = 1000
 _MEMORY: Final = ("memory", "storage", "ephemeral-storage", "hugepages-")
-_SMALL: Final[Mapping[str, Fraction]] = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6)}
-"""Suffixes that an API server accepts and `parse_quantity` does not."""
 
 
 def amount(resource: str, written: Json) -> int:
@@ -23,19 +20,12 @@ def amount(resource: str, written: Json) -> int:
         ConsoleError: it is not a valid quantity.
     """
     factor = 1000 if plain(resource) == CPU else 1
-    return ceil(_exact(written) * factor)
-
-
-def _exact(written: Json) -> Fraction:
-    text = str(written).strip()
-    suffix = next((name for name in _SMALL if text.endswith(name)), "")
     try:
-        if suffix:
-            return Fraction(text.removesuffix(suffix)) * _SMALL[suffix]
-        # A Fraction reads `12e6`, which is a quantity too; `1E` is one exabyte.
-        return Fraction(text) if "/" not in text and text[-1:].isdigit() else parse_quantity(text)
+        return ceil(parse_quantity(str(written)) * factor)
     except ValueError as error:
-        raise ConsoleError(f"{text!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi") from error
+        raise ConsoleError(
+            f"{str(written).strip()!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi"
+        ) from error
 
 
 def amounts(written: Json) -> dict[str, int]:
@@ -78,8 +68,3 @@ def ordered(resources: Iterable[str]) -> list[str]:
 def gpus(amounts: Amounts) -> dict[str, int]:
     """Only extended resources, which device plugins offer."""
     return {name: amounts[name] for name in ordered(amounts) if is_extended(name) and amounts[name]}
-
-
-def plural(count: int, noun: str, nouns: str = "") -> str:
-    """`1 pod`, `3 pods`; `nouns` where the plural has no plain s."""
-    return f"{count} {noun if count == 1 else nouns or noun + 's'}"

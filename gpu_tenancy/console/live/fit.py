@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live import narrative
-from gpu_tenancy.console.live.amounts import amounts_text, plural
+from gpu_tenancy.console.live.amounts import amounts_text
 from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.console.live.bounds import bound
 from gpu_tenancy.console.live.budgets import needs
@@ -23,6 +23,7 @@ from gpu_tenancy.console.live.snapshot import NotSimulated
 from gpu_tenancy.console.live.tree import ClusterQueue, usage
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.texts import plural
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import add
 

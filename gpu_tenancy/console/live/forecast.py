@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap, Suits, take_snapshot
+from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap, Suits, settled
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.model.admission import Unmodelled
 
@@ -31,12 +31,10 @@ class Forecast:
 
 def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Forecast | NotSimulated:
     """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already."""
-    snapshot = take_snapshot(queues, target)
-    if isinstance(snapshot, NotSimulated):
-        return snapshot
-    simulation = snapshot.play()
-    if simulation.rest():
-        return NotSimulated(SimulationGap.LIVELOCK)
+    begun = settled(queues, target)
+    if isinstance(begun, NotSimulated):
+        return begun
+    snapshot, simulation = begun
     before = {workload.name for workload in simulation.settled().admitted}
     simulation.submit(Suits(queues).workload(_NAME, target, sets, priority))
     if simulation.rest():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus, plural
+from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus
 from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.budgets import Need, Unset
 from gpu_tenancy.console.live.diagnosis import Diagnosis, Reason
@@ -15,6 +15,7 @@ from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
 from gpu_tenancy.console.live.unblock import Unblock
 from gpu_tenancy.console.live.usage import Note, Row, Total, Usage
 from gpu_tenancy.console.live.workloads import GATED_BY, HeldBack, HeldBackBy
+from gpu_tenancy.console.texts import first_names, plural
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import Amounts
 
@@ -32,8 +33,7 @@ FIX_THIS: Final = "fix this; Kueue then admits the workload without further acti
 
 def names_text(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return first_names(names, _SHOWN)
 
 
 def missing_text(missing: Missing) -> str:

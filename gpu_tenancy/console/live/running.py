@@ -5,7 +5,6 @@ from typing import Final
 
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
-from gpu_tenancy.console.live.amounts import plural
 from gpu_tenancy.console.live.api_messages import is_exceeded_quota
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots
@@ -15,6 +14,7 @@ from gpu_tenancy.console.live.target import Target, owners
 from gpu_tenancy.console.live.verdicts import Blocked, Why
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.console.texts import plural
 
 _GATE: Final = "kueue.x-k8s.io/admission"
 

@@ -113,6 +113,15 @@ class Snapshot:
         return simulation
 
 
+def settled(queues: Queues, target: str) -> tuple[Snapshot, admission.Simulation] | NotSimulated:
+    """The cohort tree of a ClusterQueue, and its simulation at rest."""
+    snapshot = take_snapshot(queues, target)
+    if isinstance(snapshot, NotSimulated):
+        return snapshot
+    simulation = snapshot.play()
+    return NotSimulated(SimulationGap.LIVELOCK) if simulation.rest() else (snapshot, simulation)
+
+
 def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
     """The cohort tree of a ClusterQueue as it is now."""
     state = queues.state

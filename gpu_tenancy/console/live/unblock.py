@@ -12,7 +12,7 @@ from typing import Final
 
 from gpu_tenancy.console.live import ranking
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap, take_snapshot
+from gpu_tenancy.console.live.snapshot import NotSimulated, settled
 from gpu_tenancy.console.live.workloads import Workload, ahead
 from gpu_tenancy.model import admission
 from gpu_tenancy.model.admission import Unmodelled
@@ -63,12 +63,10 @@ class Unblock:
 def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
     """Simulates the cohort tree of a pending workload."""
     target = queues.queue_of(workload)
-    snapshot = take_snapshot(queues, target)
-    if isinstance(snapshot, NotSimulated):
-        return snapshot
-    simulation = snapshot.play()
-    if simulation.rest():
-        return NotSimulated(SimulationGap.LIVELOCK)
+    begun = settled(queues, target)
+    if isinstance(begun, NotSimulated):
+        return begun
+    snapshot, simulation = begun
     start = simulation.settled()
     pending = {each.name: each for each in start.pending}
     if workload.label not in pending:

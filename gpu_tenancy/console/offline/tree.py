@@ -11,6 +11,7 @@ from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_o
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.releases import helm_releases
 from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.console.texts import plural
 
 
 def tree(rendered: Rendered) -> Tree:
@@ -41,7 +42,7 @@ class _Branches:
         total = sum(count for _, count in branches)
         root = Tree(
             Text.assemble(
-                (f"{self._rendered.project}/{self._rendered.stack}", "bold"), (f"  {_counted(total)}", "dim")
+                (f"{self._rendered.project}/{self._rendered.stack}", "bold"), (f"  {plural(total, 'resource')}", "dim")
             ),
             guide_style="dim",
         )
@@ -56,7 +57,7 @@ class _Branches:
         beneath = sum(count for _, count in branches)
         label = self._label(registration)
         if not registration.custom:
-            label.append(f"  {_counted(beneath)}", "dim")
+            label.append(f"  {plural(beneath, 'resource')}", "dim")
         branch = Tree(label, guide_style="dim")
         branch.children.extend(child for child, _ in branches)
         return branch, beneath + registration.custom
@@ -84,7 +85,3 @@ class _Branches:
 def _short_type(token: str) -> str:
     """The last part of a type token: `Team` of `gpu-tenancy:team:Team`."""
     return token.rpartition(":")[2]
-
-
-def _counted(count: int) -> str:
-    return f"{count} resource{'' if count == 1 else 's'}"

@@ -87,7 +87,7 @@ class Session:
             if remedies:
                 resource = self._remedied(request, findings)
                 remedied[request.urn] = resource
-            reported = self.client.analyze_outcomes(resource)
+            reported = self.client.analyze(resource)
             findings += [self._finding(diagnostic, outcome, request.urn) for diagnostic, outcome in reported]
         stack = asked.stack
         if remedied:
@@ -95,7 +95,7 @@ class Session:
             stack.CopyFrom(asked.stack)
             for resource in stack.resources:
                 resource.properties.CopyFrom(remedied[resource.urn].properties)
-        reported = self.client.analyze_stack_outcomes(stack)
+        reported = self.client.analyze_stack(stack)
         findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
         enabled = sum(config.enforcementLevel != wire.DISABLED for config in configs)
         return Judged(self.info.name, self.info.version, enabled, tuple(findings))

@@ -61,19 +61,11 @@ class Client:
         )
         self.stub.ConfigureStack(request, timeout=PATIENCE)
 
-    def analyze(self, request: wire.AnalyzeRequest) -> list[wire.AnalyzeDiagnostic]:
-        """Diagnostics about one resource."""
-        return [diagnostic for diagnostic, _ in self.analyze_outcomes(request)]
-
-    def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[wire.AnalyzeDiagnostic]:
-        """Diagnostics about all resources of a stack."""
-        return [diagnostic for diagnostic, _ in self.analyze_stack_outcomes(request)]
-
-    def analyze_outcomes(self, request: wire.AnalyzeRequest) -> list[Reported]:
+    def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
         """Diagnostics about one resource, with their outcomes."""
         return _reported(*self.stub.Analyze.with_call(request, timeout=PATIENCE))
 
-    def analyze_stack_outcomes(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
+    def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
         """Diagnostics about all resources of a stack, with their outcomes."""
         return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=PATIENCE))
 

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.render import Rendered
-from gpu_tenancy.console.project import read_stack
+from gpu_tenancy.console.project import read_stack, stack_file
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.spec import Stack
@@ -65,7 +65,7 @@ def base(ref: str, stack: str, project: Path, name: str) -> Base:
     """
     commit = _git(project, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}", about=ref).strip()
     with _checkout(project, ref) as folder:
-        if not (folder / "stacks" / f"Pulumi.{stack}.yaml").is_file():
+        if not stack_file(folder, stack).is_file():
             return Base(ref, commit, None, None, (f"stack {stack} does not exist at {ref}; all resources are new",))
         notes: list[str] = []
         try:

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Comparison, Real, Rules, Verdict
+from gpu_tenancy.console.texts import first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
 
@@ -162,6 +163,4 @@ def _losses(lost: list[Change]) -> Iterator[str]:
     for action, word in (("delete", "deleted"), ("replace", "replaced")):
         places = [change.place for change in lost if change.action == action]
         if places:
-            listed = ", ".join(places[:_LISTED])
-            more = f" and {len(places) - _LISTED} more" if len(places) > _LISTED else ""
-            yield f"{len(places)} {'resource' if len(places) == 1 else 'resources'} will be {word}: {listed}{more}"
+            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, _LISTED)}"

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from gpu_tenancy.console.review.review import Tone
+from gpu_tenancy.console.texts import plural
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif import GaveWay, Held, Moment, Running, Waiting, holdings, supply
 
@@ -167,11 +168,6 @@ def _preempted(played: Played) -> Iterator[str]:
 def livelock(queues: tuple[str, ...]) -> str:
     """Queues whose jobs preempt one another endlessly."""
     return f"Jobs of {', '.join(queues)} preempt one another endlessly, as in Kueue; this is one of several states."
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun if count == 1 else noun + 's'}"
 
 
 def _used(played: Played, flavor: str) -> int:

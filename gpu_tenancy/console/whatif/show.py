@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpu_tenancy.console.texts import plural
 from gpu_tenancy.console.whatif.narrative import Played, Turn, livelock, turns
 from gpu_tenancy.model.whatif import GaveWay, Held, Running, Waiting, meaning, supply
 
@@ -73,7 +74,7 @@ def _turn(console: Console, turn: Turn) -> None:
 
 
 def _gpus(job: Running | Waiting) -> str:
-    return f"{job.gpus} {job.flavor} GPU{'' if job.gpus == 1 else 's'}" if job.flavor else f"{job.gpus} GPUs"
+    return plural(job.gpus, f"{job.flavor} GPU") if job.flavor else f"{job.gpus} GPUs"
 
 
 def _evicted(console: Console, evicted: Iterable[GaveWay]) -> None:

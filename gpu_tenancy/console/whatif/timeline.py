@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.console.review.figures import DASH
+from gpu_tenancy.console.texts import plural
 from gpu_tenancy.console.whatif.bars import OTHERS, colours
-from gpu_tenancy.console.whatif.narrative import Played, number, plural
+from gpu_tenancy.console.whatif.narrative import Played, number
 from gpu_tenancy.model.whatif import Moment, Running, Waiting, meaning, supply
 
 LANE: Final = 24

@@ -27,10 +27,6 @@ class Tree:
     cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
     lines: dict[Queue, PendingQueue] = field(default_factory=dict[Queue, PendingQueue])
 
-    def flavors_of(self, keys: Sequence[int]) -> tuple[str, ...]:
-        """The flavors behind some numbers."""
-        return tuple(self.names[key][0] for key in keys)
-
 
 def grow(tenancy: Tenancy) -> list[Tree]:
     """The trees of a tenancy, in the order of its queues.

@@ -31,10 +31,6 @@ class PendingQueue:
         self._aside: dict[WorkloadInfo, None] = {}
         self._hopeless: dict[Hashable, Verdict | None] = {}
 
-    def __bool__(self) -> bool:
-        """Whether a scheduling cycle finds a head here."""
-        return bool(self._in_line)
-
     @property
     def head(self) -> WorkloadInfo | None:
         """Who is next; None where nobody is in line."""
@@ -80,8 +76,7 @@ class PendingQueue:
         """A workload that is admitted or has ended."""
         if claim in self._in_line:
             self._drop(claim)
-        if claim in self._aside:
-            del self._aside[claim]
+        self._aside.pop(claim, None)
         if self.sticky is claim:
             self.sticky = None
 

@@ -74,7 +74,7 @@ def _lack(lack: Lack, queue: Queue, amount: Amount) -> str:
 
 
 def _short(lack: Lack, queue: Queue) -> int:
-    """What is missing as things are now: nobody looks again at what is known to find nothing."""
+    """What is missing now: others may have been admitted since the last evaluation."""
     keys = dict(queue.group_of[lack.resource].flavors)[lack.flavor]
     short = lack.asked - max(0, queue.available(keys[lack.resource]))
     return short if short > 0 else lack.short

@@ -18,8 +18,7 @@ TIMES: Final = 25
 """Evictions of one workload after which it is called endless although no state came again: where several circles turn
 in one tree, each at its own pace, the whole state may not come again for very long."""
 
-_NOTHING: Final = (Outcome.NO_FIT, Outcome.NO_VICTIMS)
-"""There is nothing to find as long as nothing changes."""
+_FOUND: Final = (Outcome.ADMITTED, Outcome.PREEMPTING)
 _BEATEN: Final = (Outcome.OVERTAKEN, Outcome.CONTESTED_VICTIMS)
 """Another was faster."""
 
@@ -103,8 +102,7 @@ class Runner:
         while heads := [head for line in self.tree.lines.values() if (head := line.head)]:
             self._cycle += 1
             turns = run_cycle(self.tree, heads, self._cycle, self._pool)
-            changed = [self._goes_on(turn) for turn in turns if turn.outcome not in _NOTHING]
-            changed += [self._found_nothing(turn) for turn in turns if turn.outcome in _NOTHING]
+            changed = [self._conclude(turn) for turn in turns]
             if any(changed):
                 idle = set()
                 continue
@@ -113,11 +111,11 @@ class Runner:
                 break
             idle.add(mark)
 
-    def _goes_on(self, turn: Turn) -> bool:
-        """What follows from the turn of a head that found something; whether anything has changed by it."""
+    def _conclude(self, turn: Turn) -> bool:
+        """What follows from the turn of a head; whether anything has changed by it."""
         claim = turn.head.claim
         claim.verdict = _verdict(turn)
-        claim.scan = turn.head.assignment.scan if turn.outcome in _BEATEN else None
+        claim.scan = None if turn.outcome in _FOUND else turn.head.assignment.scan
         if turn.outcome is Outcome.ADMITTED:
             self._admit(turn)
             return True
@@ -125,19 +123,11 @@ class Runner:
             self.tree.lines[claim.queue].sticky = claim
             changed = [self._evict(each, claim) for each in turn.head.victims]
             return any(changed)
-        return False
-
-    def _found_nothing(self, turn: Turn) -> bool:
-        """What follows from the turn of a head that found nothing; whether anything has changed by it."""
-        claim = turn.head.claim
-        claim.verdict = _verdict(turn)
-        claim.scan = turn.head.assignment.scan
-        if _unfinished(claim):
-            return False
         line = self.tree.lines[claim.queue]
-        if not line.strict:
-            line.aside(claim)
-        return not line.strict
+        if turn.outcome in _BEATEN or _unfinished(claim) or line.strict:
+            return False
+        line.aside(claim)
+        return True
 
     def _admit(self, turn: Turn) -> None:
         claim, assignment = turn.head.claim, turn.head.assignment

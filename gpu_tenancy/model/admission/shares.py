@@ -41,16 +41,6 @@ def share(node: Node, resources: list[int]) -> Share:
         lendable = parent.lendable[kind]
         if lendable > 0:
             ratio = max(ratio, float(amount) * 1000.0 / float(lendable))
-    return _weighed(node, ratio)
-
-
-def share_of(node: Node, kind: int, borrowed: int) -> Share:
-    """What the share of a node would be at least if it borrowed so much of one resource."""
-    lendable = node.parent.lendable[kind] if node.parent is not None else 0
-    return _weighed(node, float(borrowed) * 1000.0 / float(lendable) if lendable > 0 and borrowed > 0 else 0.0)
-
-
-def _weighed(node: Node, ratio: float) -> Share:
     if ratio == 0.0:
         return NOTHING
     if node.weight == 0:

@@ -55,7 +55,7 @@ class Shorthand:
 def refuse(rule: str, fix: str) -> PydanticCustomError:
     """The error of a validator: what is wrong, and how to fix it."""
     # Pydantic formats the template, so texts that may contain braces are passed as its context.
-    return PydanticCustomError("stack", "{rule}; {mend}", {"rule": rule, "mend": fix})
+    return PydanticCustomError("stack", "{rule}; {fix}", {"rule": rule, "fix": fix})
 
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -81,7 +81,7 @@ def read_story(file: FilePath, tree: Tree) -> list[tuple[str, Step]]:
         found = read_yaml(file, str(file), instead="set --workloads to a YAML file with steps")
     except UnreadableError as error:
         line = f":{error.line}" if error.line else ""
-        raise StoryError([f"{file}{line}: {error.rule}; {error.mend}"]) from error
+        raise StoryError([f"{file}{line}: {error.rule}; {error.fix}"]) from error
     if not isinstance(found.data, dict):
         raise StoryError([f"{file}: must be a mapping; add steps, each with submit and finish"])
     reader = _Reader(tree, Source(cast("Data", found.data), str(file), found.lines), list(found.problems))
@@ -194,8 +194,8 @@ class _Reader:
                 self._wrong((*at, *each["loc"]), *_problem(each, shape))
             return None
 
-    def _wrong(self, path: Path, value: str | None, rule: str, mend: str) -> None:
-        self.problems.append(Problem(path, rule, mend, value, file=self._source.file, line=self._source.line(path)))
+    def _wrong(self, path: Path, value: str | None, rule: str, fix: str) -> None:
+        self.problems.append(Problem(path, rule, fix, value, file=self._source.file, line=self._source.line(path)))
 
 
 _TYPES: Final = {
@@ -217,7 +217,7 @@ def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, st
     means = (field.description or "").rstrip(".") if field else "steps, each with submit and finish"
     match detail["type"]:
         case "stack":
-            return written, context["rule"], context["mend"]
+            return written, context["rule"], context["fix"]
         case "extra_forbidden":
             return None, "unknown key", nearest(key, shape.model_fields)
         case "missing":

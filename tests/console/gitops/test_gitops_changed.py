@@ -112,6 +112,14 @@ def test_commits_edits_and_new_files_of_a_branch_all_count(project: Path) -> Non
     assert found.gone == ("old",)
 
 
+def test_a_branch_that_removes_the_last_stacks_names_them(project: Path) -> None:
+    for file in (project / "stacks").iterdir():
+        file.unlink()
+    found = changed(project, "main")
+    assert found.stacks == {}
+    assert found.gone == ("dev", "later", "old", "prod")
+
+
 def test_a_renamed_stack_is_one_that_is_gone_and_one_that_is_new(project: Path) -> None:
     git(project, "mv", "stacks/Pulumi.dev.yaml", "stacks/Pulumi.dev2.yaml")
     found = changed(project, "main")

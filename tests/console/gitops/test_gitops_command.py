@@ -7,6 +7,7 @@ import typer
 import yaml
 from console_builders import Project, small
 from gitops_builders import WITH_RELEASES, rendered, tree
+from repository import ROOT
 from typer.testing import CliRunner
 
 from gpu_tenancy.console.commands.render import register
@@ -127,7 +128,7 @@ def test_what_is_refused_leaves_no_file(project: Project, tmp_path: Path) -> Non
 
 def test_pulumi_is_told_apart_from_the_tree_by_the_pattern_of_the_page() -> None:
     """`--exclude '**$kubernetes:**'`: two stars stand for anything (pkg/resource/deploy of Pulumi: getMatcher)."""
-    page = (Path(__file__).parents[3] / "docs/gitops.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/gitops.md").read_text(encoding="utf-8")
     assert "--exclude '**$kubernetes:**'" in page
     found = [one for one in rendered(WITH_RELEASES).registrations if one.custom and not one.external_id]
     excluded = {one.urn for one in found if "$kubernetes:" in one.urn}

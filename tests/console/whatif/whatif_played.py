@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from builders import Data, pool, team
+from repository import ROOT
 
 from gpu_tenancy.console.whatif.narrative import Played
 from gpu_tenancy.model.load import load
@@ -13,7 +14,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.whatif import alone, busy, play, read_story, unmodelled_of
 
-STACKS: Final = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
+STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
 
 STORY: Final = f"""

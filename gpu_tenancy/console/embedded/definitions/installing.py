@@ -4,22 +4,18 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.waiting import is_true
 from gpu_tenancy.console.embedded.definitions.pins import Pin
 from gpu_tenancy.console.offline.wire import Json, text_at
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.model.tables import read_table
 
 _KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
 """The checksum of the file of an installed definition."""
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C parser if PyYAML has it, because the files are long."""
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None:
@@ -52,7 +48,7 @@ def _checksum(definition: Mapping[str, Json]) -> str:
 
 
 def _install(cluster: Cluster, pin: Pin, file: Path) -> str:
-    definition = yaml.load(file.read_bytes(), _LOADER)  # noqa: S506 - both loaders are safe ones
+    definition = read_table(file)
     metadata = definition["metadata"]
     metadata["annotations"] = {**metadata.get("annotations", {}), _ANNOTATION: pin.sha256}
     definition.pop("status", None)

@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, model_validator
+
+from gpu_tenancy.model.tables import read_table
 
 PINS: Final = Path(__file__).parent / "pins.yaml"
 
@@ -86,7 +87,7 @@ class _Entry(BaseModel):
 @cache
 def read_pins(file: Path = PINS) -> tuple[Pin, ...]:
     """The pinned definitions of a file such as `pins.yaml`."""
-    entries = TypeAdapter(list[_Entry]).validate_python(yaml.safe_load(file.read_text(encoding="utf-8")))
+    entries = TypeAdapter(list[_Entry]).validate_python(read_table(file))
     return tuple(pin for entry in entries for pin in entry.pins())
 
 
