@@ -52,7 +52,7 @@ types: ready-clouds
 bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,000 resources, and admission
 	@$(RUN) python -m benchmarks.preview
 	@$(RUN) python -m benchmarks.policies
-	@$(RUN) python -m benchmarks.admission
+	@$(RUN) python -m benchmarks.kueue
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)

@@ -45,11 +45,11 @@ from collections.abc import Mapping, Sequence
 from pulumi_policy import PolicyPack, ResourceValidationPolicy, StackValidationPolicy
 from pulumi_policy.proxy import UnknownValueError
 
-from judge.reading import View
-from judge.resources import Resource
-from judge.stacks import Stack
-from judge.secrets import Secrets
-from judge.verdicts import Evaluator
+from rule_engine.reading import View
+from rule_engine.resources import Resource
+from rule_engine.stacks import Stack
+from rule_engine.secrets import Secrets
+from rule_engine.evaluator import Evaluator
 from {module} import PACK
 
 evaluator = Evaluator(PACK)
@@ -75,7 +75,7 @@ def resource(args):
 
 def one(rule):
     def validate(args, report):
-        if rule.on.takes(Resource(args.resource_type)):
+        if rule.on.selects(Resource(args.resource_type)):
             for each in evaluator.findings(rule, resource(args), Stack(())):
                 report(each.message)
 
@@ -86,7 +86,7 @@ def whole(rule):
     def validate(args, report):
         stack = Stack([resource(each) for each in args.resources])
         for each in stack.resources:
-            if rule.on.takes(each):
+            if rule.on.selects(each):
                 for found in evaluator.findings(rule, each, stack):
                     report(found.message, found.urn)
 
@@ -162,14 +162,15 @@ def main() -> None:
     configs = [choose(name, "prod", project_folder()).config for name in PACKS]
     start, *rounds = judging(own, all_of_them, ROUNDS, configs)
     ours = statistics.median(rounds)
-    count = len(all_of_them.each)
+    count = len(all_of_them.resources)
     print(f"{count} resources, both packs at once: {ours:.2f} s ({min(rounds):.2f} to {max(rounds):.2f})")
     print(f"start-up of both, one after the other, with configuration: {start:.2f} s")
     with TemporaryDirectory() as folder:
         _, once = judging(by_the_sdk(Path(folder)), fewer, 1, [None, None])
-    scaled = once * count / len(fewer.each)
+    scaled = once * count / len(fewer.resources)
     print(
-        f"by the SDK: {once:.2f} s for {len(fewer.each)} resources, {scaled:.0f} s for {count}: {scaled / ours:.0f} x"
+        f"by the SDK: {once:.2f} s for {len(fewer.resources)} resources,"
+        f" {scaled:.0f} s for {count}: {scaled / ours:.0f} x"
     )
 
 

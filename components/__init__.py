@@ -1,1 +1,1 @@
-"""Component resources: each turns one piece of the plan into Pulumi resources, and decides nothing."""
+"""Component resources: each turns one piece of the plan into Pulumi resources. The plan makes all decisions."""

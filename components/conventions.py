@@ -1,4 +1,4 @@
-"""What all components share: labels and annotations that other programs read."""
+"""Labels, annotations and API versions that several components use."""
 
 from typing import Final
 
@@ -7,18 +7,18 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 """Label that gives a workload its WorkloadPriorityClass."""
 NAME: Final = "app.kubernetes.io/name"
-"""Label by which a workload's own objects find its pods."""
+"""Label by which a workload's Service and other objects select its pods."""
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-"""The version of Kueue's API; v1beta1 still answers but is on its way out."""
+"""API version of Kueue's objects; v1beta1 is deprecated."""
 VOLCANO: Final = "volcano"
 """Name of Volcano's scheduler."""
 GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
-"""Annotation of a Job whose pods Volcano schedules: how many of them must fit before any starts; read in its podgroup
-controller (https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup)."""
+"""Annotation of a Job that Volcano schedules: the minimum number of pods that must fit before any of them starts.
+Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
-"""Annotation for what a queue may hold back: whether it runs is the queue's business, not the deployment's."""
+"""Annotation of workloads that can stay pending in a queue: a deployment does not wait until they run."""
 
 
 def queued(queue: str, priority: str | None) -> dict[str, str]:
-    """Labels of a workload that goes through a queue."""
+    """Labels of a workload that is submitted to a queue."""
     return {QUEUE: queue, **({QUEUE_PRIORITY: priority} if priority else {})}

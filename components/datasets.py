@@ -1,4 +1,4 @@
-"""A dataset on object storage, mounted by a team."""
+"""Datasets on object storage, as volumes in a team's namespace."""
 
 import pulumi
 from pulumi_kubernetes.core.v1 import CSIPersistentVolumeSourceArgsDict, PersistentVolume, PersistentVolumeClaim
@@ -8,9 +8,9 @@ from gpu_tenancy.model.quantity import format_bytes
 
 
 class DatasetVolume(pulumi.ComponentResource):
-    """A volume on a bucket and the claim that binds it, and nothing else can.
+    """A PersistentVolume on a bucket and the claim that it is reserved for.
 
-    The bucket, the right to read it and the cloud's CSI driver are not managed here.
+    The bucket, access to it and the cloud's CSI driver are not managed here.
 
     Example:
         >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
@@ -36,7 +36,7 @@ class DatasetVolume(pulumi.ComponentResource):
                 "claim_ref": {"namespace": volume.team, "name": volume.dataset},
                 "csi": source,
                 "mount_options": list(volume.mount_options),
-                # What is in the bucket is not ours to delete.
+                # The bucket's content does not belong to this stack.
                 "persistent_volume_reclaim_policy": "Retain",
                 "storage_class_name": "",
             },

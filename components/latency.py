@@ -1,4 +1,4 @@
-"""What a server that scales on a histogram of its own needs: its scraping, and KEDA's autoscaler."""
+"""Latency scaling: a ServiceMonitor that scrapes the server's histogram, and a KEDA ScaledObject that scales on it."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from .conventions import NAME
 from .wire import wire
 
 METRICS_PORT = "metrics"
-"""Name of the port of /metrics where it is not that of the requests."""
+"""Name of the /metrics port if it differs from the request port."""
 
 _FAILURES = 3
-"""How often in a row Prometheus may have no answer before the fallback counts."""
+"""Number of consecutive failed queries after which KEDA uses the fallback."""
 
 
 def metrics_port(server: ServerPlan) -> int | None:
-    """The port of /metrics, where it is scraped and is not the one of the requests."""
+    """The /metrics port of a scraped server, if it differs from the request port."""
     return server.monitor.port if server.monitor and server.monitor.port != server.port else None
 
 
 def service_monitor(name: str, server: ServerPlan, monitor: Monitor, options: pulumi.ResourceOptions) -> CustomResource:
-    """Tells Prometheus to scrape each pod of a server, through the server's Service.
+    """A ServiceMonitor: Prometheus scrapes each pod of a server through the server's Service.
 
-    What comes in carries the labels `namespace`, `service` and `pod`, on which the query rests. The release label is
-    for a Prometheus that takes only its own release's monitors, as kube-prometheus-stack's does unless told otherwise
-    (`serviceMonitorSelectorNilUsesHelmValues`).
+    The scraped series have the labels `namespace`, `service` and `pod`, which the scaling query uses. The release label
+    is for a Prometheus that selects only the ServiceMonitors of its own release, which is the default of
+    kube-prometheus-stack (`serviceMonitorSelectorNilUsesHelmValues`).
     """
     return CustomResource(
         name,
@@ -61,13 +61,13 @@ def scaled_object(
     behavior: HorizontalPodAutoscalerBehaviorArgsDict,
     options: pulumi.ResourceOptions,
 ) -> CustomResource:
-    """KEDA's autoscaler of a server. KEDA makes a HorizontalPodAutoscaler from it, so there must be no other.
+    """A ScaledObject of a server. KEDA creates a HorizontalPodAutoscaler from it, so there must be no other.
 
-    That autoscaler has the server's name, as one made without KEDA has: a server that had one hands it over instead of
-    being refused by KEDA's webhook (`transfer-hpa-ownership`, apis/keda/v1alpha1/scaledobject_webhook.go of KEDA
-    2.20). The way back leads through a fixed number of replicas. Where Prometheus does not answer, or the pods are not
-    scraped, the server keeps the pods that it has and cpu can still raise them; fallback for a metric of type Value
-    came with KEDA 2.18.
+    That autoscaler has the server's name, as one without KEDA has. So KEDA takes over an existing one instead of
+    rejecting the ScaledObject (`transfer-hpa-ownership`, apis/keda/v1alpha1/scaledobject_webhook.go of KEDA 2.20). To
+    switch back, set a fixed number of replicas first. If Prometheus does not respond or does not scrape the pods, the
+    server keeps its replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires
+    KEDA 2.18.
     """
     return CustomResource(
         name,
@@ -81,11 +81,11 @@ def scaled_object(
         },
         spec={
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": server.name},
-            "minReplicaCount": scaling.least,
-            "maxReplicaCount": scaling.most,
+            "minReplicaCount": scaling.minimum,
+            "maxReplicaCount": scaling.maximum,
             "fallback": {
                 "failureThreshold": _FAILURES,
-                "replicas": scaling.least,
+                "replicas": scaling.minimum,
                 "behavior": "currentReplicasIfHigher",
             },
             "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(behavior)}},
@@ -96,7 +96,7 @@ def scaled_object(
 
 
 def thousandths(seconds: float) -> int:
-    """A target in the finest steps that an autoscaler knows."""
+    """A latency target in milliseconds, the smallest unit of an autoscaler's quantities."""
     return round(seconds * 1000)
 
 
@@ -114,14 +114,14 @@ def _prometheus(metric: str, seconds: float, query: Query) -> dict[str, Any]:
     return {
         "type": "prometheus",
         "name": metric,
-        # Pods x value / threshold, as an autoscaler reckons with the average of a pod metric. AverageValue would divide
-        # the value by the pods once more, as if it were a sum over them.
+        # The number of replicas is then pods x value / threshold, as for the average of a pod metric. AverageValue
+        # would divide the value by the number of pods again, as if it were a sum over them.
         "metricType": "Value",
         "metadata": {
             "serverAddress": query.address,
             "query": query.expression,
             "threshold": f"{thousandths(seconds) / 1000:.3f}".rstrip("0").rstrip("."),
-            # No value is an error and leads to the fallback; an idle server has one, which is 0.
+            # A missing value is an error and starts the fallback. An idle server has the value 0.
             "ignoreNullValues": "false",
         },
     }

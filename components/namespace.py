@@ -1,4 +1,4 @@
-"""A team's namespace with its budgets, container bounds, network and way into the queue."""
+"""A team's namespace with its ResourceQuotas, LimitRange, NetworkPolicies and LocalQueue."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -24,14 +24,14 @@ from .conventions import KUEUE, NAME
 
 
 class TeamNamespace(pulumi.ComponentResource):
-    """A namespace in which a team can do no harm to others.
+    """A namespace that isolates a team from other teams.
 
-    Holds its ResourceQuotas, LimitRange, NetworkPolicies, LocalQueue and the ServiceAccount of its workloads. Roles
-    and people's access are not managed here.
+    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue and the ServiceAccount of the team's workloads.
+    Roles and user access are not managed here.
 
     Attributes:
-        namespace: what everything in it depends on, so that it goes last.
-        bounds: what must be there before the first pod is.
+        namespace: everything in it depends on it, so that it is deleted last.
+        bounds: objects that must exist before the first pod.
 
     Example:
         >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
@@ -82,7 +82,7 @@ class TeamNamespace(pulumi.ComponentResource):
         ]
 
     def _service_account(self, name: str, namespace: str) -> ServiceAccount:
-        """What the team's workloads run as; they talk to no API server, so it mounts no token."""
+        """The ServiceAccount of the team's workloads. It mounts no token, because they do not call the API server."""
         return ServiceAccount(
             name,
             metadata={"name": "workload", "namespace": namespace},
@@ -141,7 +141,7 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
                 }
             ],
         },
-        # The pods of a distributed job talk to each other on ports of their own choice.
+        # The pods of a distributed job communicate on ports that they choose themselves.
         "allow-team": {
             "pod_selector": {},
             "policy_types": ["Ingress", "Egress"],
@@ -162,7 +162,9 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         }
     if network.from_cluster:
         policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
-    policies |= {f"allow-metrics-{server}": _to_metrics(server, each) for server, each in network.monitors.items()}
+    policies |= {
+        f"allow-metrics-{server}": _to_metrics(server, monitor) for server, monitor in network.monitors.items()
+    }
     return policies
 
 

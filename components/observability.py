@@ -10,8 +10,8 @@ from gpu_tenancy.model.observability import ObservabilityPlan
 class Observability(pulumi.ComponentResource):
     """A ConfigMap for each dashboard, and one PrometheusRule with all alerts.
 
-    Prometheus, its operator and Grafana are not installed here: make this depend on their release, whose definitions
-    the rule needs. Where somebody else installed it (`of_others`), the namespace is theirs.
+    Prometheus, its operator and Grafana are not installed here: make this depend on their release, which contains the
+    definition of PrometheusRule. If they are installed outside this stack (`of_others`), so is the namespace.
 
     Example:
         >>> Observability("observability", observability(tree, servers), namespace="monitoring")
@@ -28,7 +28,7 @@ class Observability(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:Observability", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
-        if of_others:  # Read, so that a preview says at once where it is not there.
+        if of_others:  # Read it, so that a preview fails if it does not exist.
             Namespace.get(f"{name}-namespace", namespace, opts=own)
         self.dashboards = {
             file: ConfigMap(

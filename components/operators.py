@@ -1,4 +1,4 @@
-"""The operators that the tenancy relies on, as Helm releases, and the proof that each answers before it is needed."""
+"""Operators as Helm releases, each with a gate that waits until its webhook answers."""
 
 from hashlib import sha256
 from typing import Final
@@ -22,7 +22,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.probes import Probe
 
 KUBECTL: Final = "registry.k8s.io/kubectl:v1.34.1"
-"""Asks the webhooks; it has no shell, so its restarts are the retries: https://github.com/kubernetes/release."""
+"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release."""
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
@@ -31,16 +31,16 @@ _NOBODY: Final = 65532
 
 
 class Operator(pulumi.ComponentResource):
-    """One operator: its Helm release and, where a webhook judges its objects, a gate.
+    """One operator: its Helm release and, if a webhook validates its objects, a gate.
 
-    The gate is a Job that creates one such object as a dry run, again and again until the webhook has let it pass:
-    a release is complete when its pods are ready, but the certificate of a webhook may reach the API server later, and
-    every object until then would be refused. Whoever makes objects of the operator depends on this component.
+    The gate is a Job that retries a server-side dry run of one object until the webhook accepts it. A release is
+    complete when its pods are ready, but the API server can receive the webhook's certificate later and would reject
+    every object until then. Resources that contain the operator's objects must depend on this component.
 
-    Where a chart brings its definitions as templates, Helm would delete them with the release, and every object of
-    theirs. So Pulumi never deletes such a release, nor its namespace: taken out of a stack it stays as it is, for
-    somebody else to keep (the stack then says `installed`) or to `helm uninstall`. Where it is still there, making it
-    anew fails, since its namespace and its name are taken. Its namespace is given.
+    If a chart has its custom resource definitions as templates, Helm deletes them with the release, and with them all
+    objects of these kinds. So Pulumi never deletes such a release or its namespace. If it is removed from a stack, it
+    stays installed: set `installed` in the stack, or run `helm uninstall`. Creating it again fails while it exists,
+    because the names are in use. The namespace is not created here.
 
     Example:
         >>> Operator("kueue", plan(stack).operators[0])
@@ -54,7 +54,7 @@ class Operator(pulumi.ComponentResource):
         self.register_outputs({"version": plan.version})
 
     def _rights(self, name: str, plan: ReleasePlan) -> list[pulumi.Resource]:
-        """What it may read beyond what its chart grants: to all service accounts of its namespace, which is its own."""
+        """Read access beyond the chart's own roles, for all service accounts of the release's namespace."""
         own = pulumi.ResourceOptions(parent=self, retain_on_delete=plan.definitions_go)
         right = f"gpu-tenancy-{plan.name}-reads"
         role = ClusterRole(
@@ -92,10 +92,10 @@ class Operator(pulumi.ComponentResource):
 
     def _gate(self, name: str, plan: ReleasePlan, probe: Probe) -> Job:
         own = pulumi.ResourceOptions(parent=self, depends_on=[self.release])
-        called = f"{plan.name}-gate"
-        place: ObjectMetaArgsDict = {"name": called, "namespace": plan.namespace}
+        gate_name = f"{plan.name}-gate"
+        metadata: ObjectMetaArgsDict = {"name": gate_name, "namespace": plan.namespace}
         right = f"gpu-tenancy-{plan.name}-gate"
-        account = ServiceAccount(f"{name}-account", metadata=place, opts=own)
+        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=own)
         role = ClusterRole(
             f"{name}-role",
             metadata={"name": right},
@@ -106,29 +106,29 @@ class Operator(pulumi.ComponentResource):
             f"{name}-binding",
             metadata={"name": right},
             role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": right},
-            subjects=[{"kind": "ServiceAccount", "name": called, "namespace": plan.namespace}],
+            subjects=[{"kind": "ServiceAccount", "name": gate_name, "namespace": plan.namespace}],
             opts=own,
         )
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
-        words = ConfigMap(f"{name}-object", metadata=place, data={"object.yaml": text}, opts=own)
-        # A Job is never changed, so one that asks for something else, or of another version, has another name.
-        mark = sha256(f"{plan.version}\n{text}".encode()).hexdigest()[:8]
-        # One that gave up would stay failed, whatever was mended since: the next `up` makes it anew.
-        again = {"pulumi.com/replaceUnready": "true"}
+        manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=own)
+        # A Job is immutable, so the name contains a digest of the version and the object.
+        digest = sha256(f"{plan.version}\n{text}".encode()).hexdigest()[:8]
+        # Otherwise a failed gate would stay failed after the cause is fixed: the next `up` replaces it.
+        annotations = {"pulumi.com/replaceUnready": "true"}
         return Job(
             name,
-            metadata={"name": f"{called}-{mark}", "namespace": plan.namespace, "annotations": again},
+            metadata={"name": f"{gate_name}-{digest}", "namespace": plan.namespace, "annotations": annotations},
             spec={
                 "backoff_limit": 30,
                 "active_deadline_seconds": _SECONDS,
-                "template": {"spec": _asking(plan)},
+                "template": {"spec": _gate_pod(plan)},
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.release, account, role, binding, words]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.release, account, role, binding, manifest]),
         )
 
 
-def _asking(plan: ReleasePlan) -> PodSpecArgsDict:
-    """A pod that asks once; where it is refused, the kubelet starts it again, each time a little later."""
+def _gate_pod(plan: ReleasePlan) -> PodSpecArgsDict:
+    """A pod that runs the dry run once. If it is rejected, the kubelet restarts the container with back-off."""
     return {
         "service_account_name": f"{plan.name}-gate",
         "restart_policy": "OnFailure",
@@ -163,14 +163,14 @@ def _asking(plan: ReleasePlan) -> PodSpecArgsDict:
 
 
 class Operators(pulumi.ComponentResource):
-    """All operators that a stack installs, each after the one before it.
+    """All operators that a stack installs, in order.
 
-    Later ones make objects of earlier ones, and from the moment that Kueue is there its webhooks see the Jobs by which
-    other charts prepare themselves: each waits until the one before it answers. On the way down it is the other way
-    round. Operators that somebody else installed are not managed here, nor waited for.
+    Each one waits for the gate of the one before it: later charts contain objects of earlier operators, and once Kueue
+    is installed, its webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
+    Operators installed outside this stack are neither managed nor waited for.
 
     Attributes:
-        by_group: the operator that judges objects of an API group.
+        by_group: the operator whose webhook validates objects of an API group.
 
     Example:
         >>> Operators("operators", plan(stack).operators)
@@ -191,22 +191,24 @@ class Operators(pulumi.ComponentResource):
         self.register_outputs({"operators": list(self.operators)})
 
     def _namespaces(self, name: str, plans: tuple[ReleasePlan, ...]) -> dict[str, list[pulumi.Resource]]:
-        """Each namespace once, with what its pods need; it stays as long as any release in it must."""
-        found: dict[str, list[pulumi.Resource]] = {}
+        """The namespaces, each with a quota for critical pods if needed; retained if one of their releases is."""
+        resources: dict[str, list[pulumi.Resource]] = {}
         for namespace in dict.fromkeys(plan.namespace for plan in plans):
-            within = [plan for plan in plans if plan.namespace == namespace]
-            privileged = any(plan.privileged for plan in within)
-            opts = pulumi.ResourceOptions(parent=self, retain_on_delete=any(plan.definitions_go for plan in within))
+            releases = [plan for plan in plans if plan.namespace == namespace]
+            privileged = any(plan.privileged for plan in releases)
+            opts = pulumi.ResourceOptions(parent=self, retain_on_delete=any(plan.definitions_go for plan in releases))
             labels = {"app.kubernetes.io/part-of": "gpu-tenancy"} | ({_ENFORCED: "privileged"} if privileged else {})
-            made = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
-            found[namespace] = [made]
+            created = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
+            resources[namespace] = [created]
             if privileged:
-                found[namespace].append(_critical_pods(f"{name}-{namespace}-critical", namespace, made, opts))
-        return found
+                resources[namespace].append(_critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
+        return resources
 
 
-def _critical_pods(name: str, namespace: str, made: Namespace, opts: pulumi.ResourceOptions) -> ResourceQuota:
-    """GKE admits pods of the system's priority classes only where a quota names them; elsewhere it bounds nothing.
+def _critical_pods(
+    name: str, namespace: str, namespace_object: Namespace, opts: pulumi.ResourceOptions
+) -> ResourceQuota:
+    """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.
 
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
     """
@@ -219,5 +221,5 @@ def _critical_pods(name: str, namespace: str, made: Namespace, opts: pulumi.Reso
         name,
         metadata={"name": "critical-pods", "namespace": namespace},
         spec={"hard": {"pods": "10000"}, "scope_selector": {"match_expressions": [expression]}},
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[made])),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace_object])),
     )

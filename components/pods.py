@@ -1,4 +1,4 @@
-"""The pod of a workload, the same whoever makes it."""
+"""Pod specs of workloads, shared by servers, jobs and gangs."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 
 def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
-    """A toleration for each taint; of a GPU's whatever its value, which an existing cluster may have set otherwise."""
+    """A toleration for each taint; for GPU taints with any value, because existing clusters use different ones."""
     return [
         {"key": taint.key, "operator": "Exists", "effect": taint.effect}
         if taint.value in {"", GPU_TAINT_VALUE}
@@ -28,7 +28,7 @@ def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
 
 
 def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
-    """Requests and limits alike: extended resources must be, and equal cpu and memory keep the pod's word."""
+    """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed."""
     return {"requests": format_amounts(pod.amounts), "limits": format_amounts(pod.amounts)}
 
 
@@ -38,44 +38,44 @@ def environment(pod: PodPlan) -> list[EnvVarArgsDict]:
 
 
 def container(pod: PodPlan, name: str) -> ContainerArgsDict:
-    """The one container of a workload's pod, without rights that no training or serving needs."""
-    found: ContainerArgsDict = {
+    """The container of a workload's pod, without privilege escalation and without capabilities."""
+    args: ContainerArgsDict = {
         "name": name,
         "image": pod.image,
         "resources": resources(pod),
         "security_context": {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     if pod.command:
-        found["command"] = list(pod.command)
+        args["command"] = list(pod.command)
     if pod.args:
-        found["args"] = list(pod.args)
+        args["args"] = list(pod.args)
     if pod.env:
-        found["env"] = environment(pod)
+        args["env"] = environment(pod)
     if pod.shared_memory:
-        found["volume_mounts"] = shared_memory_mounts(pod)
-    return found
+        args["volume_mounts"] = shared_memory_mounts(pod)
+    return args
 
 
 _SHARED_MEMORY: Final = "shared-memory"
 
 
 def shared_memory_mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
-    """Where a container has the memory through which GPUs exchange data; nothing where the plan gives it none."""
+    """The mount of /dev/shm, through which processes on several GPUs exchange data; empty if the plan has none."""
     return [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
 
 
 def shared_memory_volumes(pod: PodPlan) -> list[VolumeArgsDict]:
-    """The volume of it, which counts as the container's memory."""
+    """The volume of /dev/shm; it counts as the container's memory."""
     if not pod.shared_memory:
         return []
     size = format_bytes(pod.shared_memory)
     return [{"name": _SHARED_MEMORY, "empty_dir": {"medium": "Memory", "size_limit": size}}]
 
 
-def pod_spec(pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
-    """A pod around its container: on nodes of its GPU's model alone, at its priority, without an API token."""
-    found: PodSpecArgsDict = {
-        "containers": [own],
+def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgsDict:
+    """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token."""
+    spec: PodSpecArgsDict = {
+        "containers": [workload_container],
         "node_selector": pod.node_labels,
         "tolerations": tolerations(pod.tolerated),
         "automount_service_account_token": False,
@@ -83,7 +83,7 @@ def pod_spec(pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
         "security_context": {"seccomp_profile": {"type": "RuntimeDefault"}},
     }
     if pod.priority:
-        found["priority_class_name"] = pod.priority
+        spec["priority_class_name"] = pod.priority
     if pod.shared_memory:
-        found["volumes"] = shared_memory_volumes(pod)
-    return found
+        spec["volumes"] = shared_memory_volumes(pod)
+    return spec

@@ -11,7 +11,7 @@ from .conventions import KUEUE
 
 
 class WorkloadPriorityClass(pulumi.CustomResource):
-    """Kueue's class. The SDK's own `CustomResource` takes a `spec` alone, and this kind has its value beside it."""
+    """Kueue's WorkloadPriorityClass. Its `value` is a top-level field; the SDK's `CustomResource` has only `spec`."""
 
     def __init__(self, name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> None:
         super().__init__(
@@ -43,9 +43,9 @@ class Priorities(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
-        self.classes = {each.name: _pods(f"{name}-{each.name}", each, own) for each in priorities}
+        self.classes = {priority.name: _pods(f"{name}-{priority.name}", priority, own) for priority in priorities}
         self.workload_classes = {
-            each.name: _workloads(f"{name}-{each.name}-workloads", each, own) for each in priorities
+            priority.name: _workloads(f"{name}-{priority.name}-workloads", priority, own) for priority in priorities
         }
         self.register_outputs({"classes": list(self.classes)})
 

@@ -6,16 +6,9 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
+from gpu_tenancy.model.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.plan import QueuesPlan
-from gpu_tenancy.model.plan.queues import (
-    ClusterQueue,
-    CohortQueue,
-    FlavorQuota,
-    GangQueue,
-    ProvisioningCheck,
-    ResourceFlavor,
-    ResourceLine,
-)
+from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.quantity import format_amount, format_amounts
 
@@ -23,10 +16,10 @@ from .conventions import KUEUE
 
 
 class Queues(pulumi.ComponentResource):
-    """The queues that all teams share: who is guaranteed what, who may borrow, who lends.
+    """ResourceFlavors, AdmissionChecks, Cohorts, ClusterQueues and Volcano Queues of all teams.
 
-    The operators that act on them are not installed here. Kueue clears its finalizers itself, so its release must
-    outlive this component: make this depend on it.
+    Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
+    after them: make this component depend on its release.
 
     Example:
         >>> Queues("queues", plan(stack).queues)
@@ -34,13 +27,17 @@ class Queues(pulumi.ComponentResource):
 
     def __init__(self, name: str, queues: QueuesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Queues", name, {}, opts)
-        self.flavors = {each.name: self._flavor(f"{name}-flavor-{each.name}", each) for each in queues.flavors}
-        self.checks = {each.name: self._check(f"{name}-check-{each.flavor}", each) for each in queues.checks}
+        self.flavors = {flavor.name: self._flavor(f"{name}-flavor-{flavor.name}", flavor) for flavor in queues.flavors}
+        self.checks = {check.name: self._check(f"{name}-check-{check.flavor}", check) for check in queues.checks}
         self.cohorts: dict[str, CustomResource] = {}
-        for each in queues.cohorts:
-            self.cohorts[each.name] = self._cohort(f"{name}-cohort-{each.name}", each)
-        self.cluster_queues = {each.name: self._queue(f"{name}-{each.name}", each) for each in queues.cluster_queues}
-        self.gang_queues = {each.name: self._gangs(f"{name}-gangs-{each.name}", each) for each in queues.gang_queues}
+        for cohort in queues.cohorts:
+            self.cohorts[cohort.name] = self._cohort(f"{name}-cohort-{cohort.name}", cohort)
+        self.cluster_queues = {
+            queue.name: self._queue(f"{name}-{queue.name}", queue) for queue in queues.cluster_queues
+        }
+        self.gang_queues = {
+            queue.name: self._gangs(f"{name}-gangs-{queue.name}", queue) for queue in queues.gang_queues
+        }
         self.register_outputs({"clusterQueues": list(self.cluster_queues), "gangQueues": list(self.gang_queues)})
 
     def _flavor(self, name: str, flavor: ResourceFlavor) -> CustomResource:
@@ -59,9 +56,9 @@ class Queues(pulumi.ComponentResource):
         )
 
     def _check(self, name: str, check: ProvisioningCheck) -> CustomResource:
-        asked = check.provisioning
+        request = check.provisioning
         selected = [
-            {"key": key, "valueFromProvisioningClassDetail": detail} for key, detail in asked.node_selector.items()
+            {"key": key, "valueFromProvisioningClassDetail": detail} for key, detail in request.node_selector.items()
         ]
         config = CustomResource(
             f"{name}-config",
@@ -69,8 +66,8 @@ class Queues(pulumi.ComponentResource):
             kind="ProvisioningRequestConfig",
             metadata={"name": check.name},
             spec={
-                "provisioningClassName": asked.provisioning_class,
-                "parameters": {"maxRunDurationSeconds": str(asked.seconds)},
+                "provisioningClassName": request.provisioning_class,
+                "parameters": {"maxRunDurationSeconds": str(request.seconds)},
                 "managedResources": [check.resource],
                 **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
             },
@@ -92,10 +89,10 @@ class Queues(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[config]),
         )
 
-    def _cohort(self, name: str, cohort: CohortQueue) -> CustomResource:
+    def _cohort(self, name: str, cohort: Cohort) -> CustomResource:
         spec = {
             **({"parentName": cohort.parent} if cohort.parent else {}),
-            **_resource_groups(cohort.quotas),
+            **_resource_groups(cohort.groups),
             **_fair_sharing(cohort.weight),
         }
         above = [self.cohorts[cohort.parent]] if cohort.parent else []
@@ -109,31 +106,31 @@ class Queues(pulumi.ComponentResource):
         )
 
     def _queue(self, name: str, queue: ClusterQueue) -> CustomResource:
-        preemption: dict[str, Any] = {
-            "reclaimWithinCohort": queue.preemption.reclaim_within_cohort,
-            "withinClusterQueue": queue.preemption.within_cluster_queue,
-            "borrowWithinCohort": {"policy": queue.preemption.borrow_within_cohort},
-        }
-        spec = {
-            **({"cohortName": queue.cohort} if queue.cohort else {}),
+        spec = queue.spec
+        body: dict[str, Any] = {
+            **({"cohortName": spec.cohort} if spec.cohort else {}),
             "namespaceSelector": {
                 "matchExpressions": [
                     {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
                 ]
             },
-            "queueingStrategy": queue.strategy,
-            "preemption": preemption,
-            **_resource_groups(queue.quotas),
+            "queueingStrategy": str(spec.strategy),
+            "preemption": {
+                "reclaimWithinCohort": str(spec.preemption.reclaim),
+                "withinClusterQueue": str(spec.preemption.within),
+                "borrowWithinCohort": {"policy": "LowerPriority" if spec.preemption.borrow else "Never"},
+            },
+            **_resource_groups(spec.groups),
             **_checks(queue.checks),
-            **_fair_sharing(queue.weight),
+            **_fair_sharing(spec.weight),
         }
-        above = [*([self.cohorts[queue.cohort]] if queue.cohort else []), *(self.checks[c.name] for c in queue.checks)]
+        above = [*([self.cohorts[spec.cohort]] if spec.cohort else []), *(self.checks[c.name] for c in queue.checks)]
         return CustomResource(
             name,
             api_version=KUEUE,
             kind="ClusterQueue",
             metadata={"name": queue.name},
-            spec=spec,
+            spec=body,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above]),
         )
 
@@ -159,24 +156,36 @@ def _taint(taint: NodeTaint) -> dict[str, str]:
 
 
 def _checks(checks: tuple[ProvisioningCheck, ...]) -> dict[str, Any]:
-    held = [{"name": check.name, "onFlavors": [check.flavor]} for check in checks]
-    return {"admissionChecksStrategy": {"admissionChecks": held}} if held else {}
+    strategy_rules = [{"name": check.name, "onFlavors": [check.flavor]} for check in checks]
+    return {"admissionChecksStrategy": {"admissionChecks": strategy_rules}} if strategy_rules else {}
 
 
 def _fair_sharing(weight: float | None) -> dict[str, Any]:
     return {} if weight is None else {"fairSharing": {"weight": f"{weight:g}"}}
 
 
-def _resource_groups(quotas: tuple[FlavorQuota, ...]) -> Mapping[str, Any]:
-    """One group for all flavors: a pod's cpu, memory and GPUs then always come from the same one."""
-    if not quotas:
-        return {}
-    covered = [line.resource for line in quotas[0].lines]
-    flavors = [{"name": quota.flavor, "resources": [_line(line) for line in quota.lines]} for quota in quotas]
-    return {"resourceGroups": [{"coveredResources": covered, "flavors": flavors}]}
+def _resource_groups(groups: tuple[ResourceGroup, ...]) -> Mapping[str, Any]:
+    written = [
+        {
+            "coveredResources": list(group.flavors[0].resources),
+            "flavors": [
+                {
+                    "name": flavor.flavor,
+                    "resources": [_quota(resource, quota) for resource, quota in flavor.resources.items()],
+                }
+                for flavor in group.flavors
+            ],
+        }
+        for group in groups
+    ]
+    return {"resourceGroups": written} if written else {}
 
 
-def _line(line: ResourceLine) -> dict[str, str]:
-    amounts = {"nominalQuota": line.nominal, "borrowingLimit": line.borrowing, "lendingLimit": line.lending}
-    written = {key: format_amount(line.resource, amount) for key, amount in amounts.items() if amount is not None}
-    return {"name": line.resource, **written}
+def _quota(resource: str, quota: Quota) -> dict[str, str]:
+    amounts = {
+        "nominalQuota": quota.nominal,
+        "borrowingLimit": quota.borrowing_limit,
+        "lendingLimit": quota.lending_limit,
+    }
+    written = {key: format_amount(resource, amount) for key, amount in amounts.items() if amount is not None}
+    return {"name": resource, **written}

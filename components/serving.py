@@ -40,19 +40,19 @@ _BEHAVIOR: HorizontalPodAutoscalerBehaviorArgsDict = {
         "policies": [{"type": "Percent", "value": 10, "period_seconds": 60}],
     },
 }
-"""Doubles quickly when traffic comes, gives back slowly: a GPU given away too early costs a model's loading time."""
+"""Scale up fast and down slowly: a GPU that is released too early costs the model's loading time."""
 
 
 class ModelServer(pulumi.ComponentResource):
-    """A server of one model on GPUs, growing and shrinking with its load.
+    """A model server on GPUs that scales with its load.
 
-    The number of replicas belongs to the autoscaler: the Deployment leaves it out, else each deployment would reset
-    it. The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject where KEDA reads the server's latency, never
-    both. The image, and what serves a custom metric (an adapter, or KEDA and Prometheus), are not managed here.
+    The autoscaler owns the number of replicas: the Deployment does not set it, because each deployment would reset it.
+    The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The
+    image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
     Attributes:
-        autoscaler: who owns the number of replicas; None where it is fixed.
-        monitor: how Prometheus scrapes the pods; None where it need not.
+        autoscaler: owner of the number of replicas; None if it is fixed.
+        monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
 
     Example:
         >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
@@ -90,7 +90,7 @@ class ModelServer(pulumi.ComponentResource):
             "selector": {"match_labels": self._labels},
             "strategy": {
                 "type": "RollingUpdate",
-                # Without room for a surge in the quota, a rollout replaces pods one for one.
+                # If the quota has no capacity for a surge, a rollout replaces one pod at a time.
                 "rolling_update": {"max_surge": server.surge, "max_unavailable": 0 if server.surge else 1},
             },
             "template": {"metadata": {"labels": labels}, "spec": self._pod(server)},
@@ -142,7 +142,7 @@ class ModelServer(pulumi.ComponentResource):
         )
 
     def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:
-        """A tenth of the pods may go at once, at least one, so that a node can always be drained."""
+        """10 % of the pods, rounded up, can be evicted at a time, so that nodes can be drained."""
         return PodDisruptionBudget(
             name,
             metadata={"name": server.name, "namespace": server.team, "labels": self._labels},
@@ -161,8 +161,8 @@ class ModelServer(pulumi.ComponentResource):
             metadata=self._metadata(server),
             spec={
                 "scale_target_ref": {"api_version": "apps/v1", "kind": "Deployment", "name": server.name},
-                "min_replicas": scaling.least,
-                "max_replicas": scaling.most,
+                "min_replicas": scaling.minimum,
+                "max_replicas": scaling.maximum,
                 "metrics": _metrics(scaling),
                 "behavior": _BEHAVIOR,
             },
@@ -180,7 +180,7 @@ def _container_ports(server: ServerPlan) -> list[ContainerPortArgsDict]:
 def _service_ports(server: ServerPlan) -> list[ServicePortArgsDict]:
     ports: list[ServicePortArgsDict] = [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}]
     if metrics_port(server):
-        # A number of the Service's own: the pods' could be 80 as well.
+        # Not the pods' port number, which could be 80 too.
         ports.append({"name": METRICS_PORT, "port": 9090, "target_port": METRICS_PORT, "protocol": "TCP"})
     return ports
 
@@ -201,7 +201,7 @@ def _metrics(scaling: Scaling) -> list[MetricSpecArgsDict]:
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
     if scaling.latency:
         metric, seconds = scaling.latency
-        # The metric counts seconds, so 100 ms are 100 thousandths of one.
+        # The metric is in seconds, so 100m is 100 ms.
         average: MetricTargetArgsDict = {"type": "AverageValue", "average_value": f"{thousandths(seconds)}m"}
         metrics.append({"type": "Pods", "pods": {"metric": {"name": metric}, "target": average}})
     return metrics

@@ -1,4 +1,4 @@
-"""The whole tenancy on one cluster."""
+"""All Kubernetes objects of a stack on one cluster, except operators and dashboards."""
 
 import pulumi
 
@@ -14,7 +14,7 @@ from .training import GangJob, TrainingJob
 
 
 class Team(pulumi.ComponentResource):
-    """One team: its namespace, then its datasets, then what it runs.
+    """One team: its namespace, then its datasets, servers, jobs and gangs.
 
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
@@ -23,19 +23,27 @@ class Team(pulumi.ComponentResource):
     def __init__(self, name: str, team: TeamPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Team", name, {}, opts)
         self.space = TeamNamespace(f"{name}-space", team.namespace, pulumi.ResourceOptions(parent=self))
-        # A dot, which no name has: of "ml" and "a-b" and of "ml-a" and "b" a hyphen would make the same.
+        # Names contain no dots, so a dot keeps them apart: with a hyphen, "ml" + "a-b" would equal "ml-a" + "b".
         inside = pulumi.ResourceOptions(parent=self, depends_on=[self.space.namespace, *self.space.bounds])
-        self.datasets = [DatasetVolume(f"{name}.{each.dataset}", each, inside) for each in team.volumes]
-        self.servers = [ModelServer(f"{name}.{each.name}", each, inside) for each in team.servers]
-        self.jobs = [TrainingJob(f"{name}.{each.name}", each, inside) for each in team.jobs]
-        self.gangs = [GangJob(f"{name}.{each.name}", each, inside) for each in team.gangs]
+        self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
+        self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
+        self.jobs = [TrainingJob(f"{name}.{job.name}", job, inside) for job in team.jobs]
+        self.gangs = [GangJob(f"{name}.{gang.name}", gang, inside) for gang in team.gangs]
         self.register_outputs({"namespace": team.namespace.name})
 
 
 class Tenancy(pulumi.ComponentResource):
-    """Priorities, the queues that all share, and every team: the Kubernetes half of a stack.
+    """Priorities, queues, guards and teams of a stack.
 
-    Takes its cluster from the provider in `opts`. Clusters, node pools and operators are not managed here.
+    The provider in `opts` selects the cluster. Clusters, node pools and operators are not managed here.
+
+    Args:
+        name: of the component.
+        plan: of one environment.
+        opts: parent, provider and dependencies.
+        kind: type of the component; programs in other languages have their own.
+        prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
+            name contains.
 
     Attributes:
         teams: by name.
@@ -44,18 +52,27 @@ class Tenancy(pulumi.ComponentResource):
         >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
     """
 
-    def __init__(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:Tenancy", name, {}, opts)
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        kind: str = "gpu-tenancy:tenancy:Tenancy",
+        prefix: str = "",
+    ) -> None:
+        super().__init__(kind, name, {}, opts)
+        self._prefix = prefix
         own = pulumi.ResourceOptions(parent=self)
-        self.priorities = Priorities("priorities", plan.priorities, own)
-        self.queues = Queues("queues", plan.queues, own)
-        self.guards = Guards("guards", plan.guards, own)
+        self.priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
+        self.queues = Queues(f"{prefix}queues", plan.queues, own)
+        self.guards = Guards(f"{prefix}guards", plan.guards, own)
         self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
         self.register_outputs({"teams": list(self.teams)})
 
     def _team(self, team: TeamPlan) -> Team:
-        # Its own queues and no others: with all of them, a thousand teams would make a million dependencies.
+        # Only the team's own queues: with all queues, 1,000 teams would have a million dependencies.
         gangs = [self.queues.gang_queues[gang.queue] for gang in team.gangs]
         own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
         options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.guards, *own])
-        return Team(team.namespace.name, team, options)
+        return Team(f"{self._prefix}{team.namespace.name}", team, options)

@@ -23,10 +23,10 @@ from .wire import wire
 
 
 class TrainingJob(pulumi.ComponentResource):
-    """Batch work that waits in a team's queue and starts whole: a Job, or a TrainJob for distributed PyTorch.
+    """A Job in a team's queue, or a TrainJob for distributed PyTorch. Kueue admits all of its pods together.
 
-    Whether it runs is the queue's decision, so a deployment does not wait for it. A TrainJob needs Kubeflow Trainer
-    and its runtime `torch-distributed`, which are not installed here.
+    It can be pending for a long time, so a deployment does not wait for it. A TrainJob requires Kubeflow Trainer and
+    its runtime `torch-distributed`, which are not installed here.
 
     Example:
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
@@ -37,16 +37,16 @@ class TrainingJob(pulumi.ComponentResource):
         self.job: pulumi.Resource = (
             _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
             if job.framework == "job"
-            else _train_job(f"{name}-train-job", job, _made_anew(self))
+            else _train_job(f"{name}-train-job", job, _replaced_on_change(self))
         )
         self.register_outputs({"job": job.name})
 
 
 class GangJob(pulumi.ComponentResource):
-    """A Volcano Job whose pods start all at once or not at all.
+    """A Volcano Job: all of its pods start together, or none.
 
-    It draws on the team's Volcano queue, never on Kueue's: one GPU is promised by one scheduler. Volcano is not
-    installed here.
+    It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU. Volcano is
+    not installed here.
 
     Example:
         >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
@@ -54,18 +54,18 @@ class GangJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
-        self.job = _volcano_job(f"{name}-job", gang, _made_anew(self))
+        self.job = _volcano_job(f"{name}-job", gang, _replaced_on_change(self))
         self.register_outputs({"job": gang.name})
 
 
-def _made_anew(component: pulumi.ComponentResource) -> pulumi.ResourceOptions:
-    """For kinds whose webhooks refuse a change of spec, which Pulumi does not know of as it does of a Job's."""
+def _replaced_on_change(component: pulumi.ComponentResource) -> pulumi.ResourceOptions:
+    """Options for kinds whose webhooks reject changes of the spec. Pulumi knows this for Jobs only."""
     return pulumi.ResourceOptions(parent=component, replace_on_changes=["spec"], delete_before_replace=True)
 
 
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
     labels = {NAME: job.name}
-    # Kueue decides whether the job may start, Volcano whether its pods do: both count it, for different things.
+    # Kueue admits the job to the quota; Volcano then schedules its pods together.
     pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
     if job.together:
         pod["scheduler_name"] = VOLCANO
@@ -146,7 +146,7 @@ def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomR
 
 def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
     pod: PodSpecArgsDict = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
-    if gang.deadline is not None:  # A Volcano Job has no deadline of its own.
+    if gang.deadline is not None:  # A Volcano Job has no field for a deadline.
         pod["active_deadline_seconds"] = gang.deadline
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
@@ -154,14 +154,14 @@ def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> Cus
         "minAvailable": sum(gang.tasks.values()),
         "maxRetry": gang.retries,
         "ttlSecondsAfterFinished": gang.keep,
-        # The pods know each other by host name and wait for each other, so one that is lost restarts them all.
+        # The pods address each other by host name and wait for each other, so if one is lost, all must restart.
         "plugins": {"env": [], "svc": []},
         "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
         "tasks": [
             {
                 "name": task,
                 "replicas": replicas,
-                # Volcano's webhook adds it to new jobs alone, and refuses an update that lacks it.
+                # Volcano's webhook sets the default only on create, and rejects an update without it.
                 "maxRetry": gang.retries,
                 "template": {"metadata": {"labels": {NAME: gang.name}}, "spec": wire(pod)},
             }

@@ -1,4 +1,4 @@
-"""Typed pieces of the SDK inside custom resources, whose specs the SDK passes on as they are."""
+"""Typed arguments of the SDK inside custom resources, whose specs the SDK does not convert."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -6,19 +6,19 @@ from typing import Any, Final, cast
 from pydantic.alias_generators import to_camel
 
 _OWN_KEYS: Final = frozenset({"annotations", "labels", "limits", "match_labels", "node_selector", "requests"})
-"""Maps from names that are no field's."""
+"""Fields whose value is a map with keys of the user's choice."""
 
 
 def wire(piece: Any) -> Any:
-    """A typed piece (snake_case keys, as the SDK's `…ArgsDict`) as the API takes it: camelCase keys.
+    """Converts the snake_case keys of an SDK's `…ArgsDict` to the API's camelCase.
 
-    Keys that are the user's own, such as a label's, come through as they are.
+    Keys of the user's choice, such as label keys, are unchanged.
     """
     if isinstance(piece, Mapping):
         found = cast("Mapping[str, Any]", piece)
         return {_key(key): dict(value) if key in _OWN_KEYS else wire(value) for key, value in found.items()}
     if isinstance(piece, list):
-        return [wire(each) for each in cast("list[Any]", piece)]
+        return [wire(item) for item in cast("list[Any]", piece)]
     return piece
 
 

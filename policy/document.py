@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import cloud_rules
 import workload_rules
-from judge import EnforcementLevel, Pack
-from judge.rules import AnyRule
-from judge.verdicts import Evaluator
+from rule_engine import EnforcementLevel, Pack
+from rule_engine.evaluator import Evaluator
+from rule_engine.rules import AnyRule
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "policies.md"
@@ -34,9 +34,9 @@ def read_set(pack: str, name: str) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def level(rule: AnyRule, given: Mapping[str, Any]) -> EnforcementLevel:
+def level(rule: AnyRule, config: Mapping[str, Any]) -> EnforcementLevel:
     """The enforcement level of a rule under a configuration."""
-    values = [_object(given.get(name)).get("enforcementLevel", given.get(name)) for name in (rule.name, "all")]
+    values = [_object(config.get(name)).get("enforcementLevel", config.get(name)) for name in (rule.name, "all")]
     levels = [value for value in values if isinstance(value, str)]
     return EnforcementLevel(levels[0]) if levels else rule.level
 
@@ -82,13 +82,16 @@ def _rule(
     yield f"{rule.title} *{rule.severity.value.capitalize()}; {'; '.join(facts)}.*\n"
     yield f"- Why: {rule.rationale}\n- Fix: {rule.fix}\n- Documentation: <{rule.link}>"
     own = {name: schema for name, schema in rule.schema().items() if common.get(name) != schema}
-    given = {name: _settings(rule, sets[name]) for name in SETS}
-    shown = {name: schema for name, schema in rule.schema().items() if name in own or _set(name, given)}
+    settings_by_set = {name: _settings(rule, sets[name]) for name in SETS}
+    shown = {
+        name: schema for name, schema in rule.schema().items() if name in own or _is_configured(name, settings_by_set)
+    }
     if shown:
         yield "\n| setting | description | default | dev | prod |\n|---|---|---|---|---|"
     for name, schema in shown.items():
         values = " | ".join(
-            _value(given[environment][name]) if name in given[environment] else "" for environment in SETS
+            _value(settings_by_set[environment][name]) if name in settings_by_set[environment] else ""
+            for environment in SETS
         )
         yield f"| `{name}` | {_cell(schema.get('description', ''))} | {_value(schema.get('default'))} | {values} |"
     shared = [f"`{name}`" for name in rule.schema() if name not in shown]
@@ -96,12 +99,12 @@ def _rule(
         yield f"\nShared settings: {', '.join(shared)}."
 
 
-def _set(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any(name in settings for settings in given.values())
+def _is_configured(name: str, settings_by_set: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any(name in settings for settings in settings_by_set.values())
 
 
-def _settings(rule: AnyRule, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in _object(given.get(rule.name)).items() if key != "enforcementLevel"}
+def _settings(rule: AnyRule, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in _object(config.get(rule.name)).items() if key != "enforcementLevel"}
 
 
 def _object(value: object) -> dict[str, Any]:

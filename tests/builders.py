@@ -2,9 +2,10 @@
 
 from typing import Any, TypeAlias
 
+from gpu_tenancy.model.kueue import Cohort, Quota
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.queues import ClusterQueue, CohortQueue, ResourceLine
+from gpu_tenancy.model.plan.queues import ClusterQueue
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source
 
@@ -60,19 +61,18 @@ def queue_of(made: Plan, name: str) -> ClusterQueue:
     return next(queue for queue in made.queues.cluster_queues if queue.name == name)
 
 
-def cohort_of(made: Plan, name: str) -> CohortQueue:
+def cohort_of(made: Plan, name: str) -> Cohort:
     """A node of the cohort tree."""
     return next(cohort for cohort in made.queues.cohorts if cohort.name == name)
 
 
-def line(node: ClusterQueue | CohortQueue, flavor: str, resource: str = GPU) -> ResourceLine:
-    """What a queue or cohort has of one resource of one flavor."""
-    (quota,) = (quota for quota in node.quotas if quota.flavor == flavor)
-    (found,) = (each for each in quota.lines if each.resource == resource)
-    return found
+def line(node: ClusterQueue | Cohort, flavor: str, resource: str = GPU) -> Quota:
+    """The quota of a ClusterQueue or cohort."""
+    owner = node.spec if isinstance(node, ClusterQueue) else node
+    return owner.quotas[flavor, resource]
 
 
-def amounts(node: ClusterQueue | CohortQueue, flavor: str, resource: str = GPU) -> tuple[int, int | None, int | None]:
+def amounts(node: ClusterQueue | Cohort, flavor: str, resource: str = GPU) -> tuple[int, int | None, int | None]:
     """Nominal quota, borrowing limit and lending limit; None where it is left out."""
-    found = line(node, flavor, resource)
-    return found.nominal, found.borrowing, found.lending
+    quota = line(node, flavor, resource)
+    return quota.nominal, quota.borrowing_limit, quota.lending_limit

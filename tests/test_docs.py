@@ -13,18 +13,20 @@ import pytest
 import typer
 import yaml
 from jsonschema import Draft202012Validator
+from package_schema import misfits
 from repository import ROOT
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 from workflow_tools import commands
 
+from components.provider.package import TENANCY, package_schema
 from gpu_tenancy.console import documentation
 from gpu_tenancy.console.cli import app
-from gpu_tenancy.model.admission.unmodelled import Unmodelled
+from gpu_tenancy.model.kueue.unmodelled import Unmodelled
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.schema import file_schema
-from gpu_tenancy.model.source import read_file
+from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.whatif import play, read_story
 
@@ -145,6 +147,20 @@ def test_a_service_that_is_only_described_needs_rows_alone(copy: Path) -> None:
 def fenced(page: Path, language: str) -> list[str]:
     """The code blocks of a page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_programs_in_other_languages_have_the_same_valid_inputs() -> None:
+    page = ROOT / "docs" / "languages.md"
+    program, *_ = (yaml.safe_load(block) for block in fenced(page, "yaml"))
+    component = program["resources"]["ml"]
+    assert component["type"].replace(":", ":index:") == TENANCY
+    assert misfits(package_schema(), TENANCY, component["properties"]) == []
+    assert sorted(load(Source(component["properties"])).teams) == ["ml-research"]
+    assert program["outputs"] == {"queues": "${ml.queues}"}
+    for language in ("ts", "go", "csharp"):
+        block = fenced(page, language)[0]
+        for word in ("ml-prod", "a100", "p4de.24xlarge", "ml-research", "research", "rd-001", "8", "32", "queues"):
+            assert word in block, (language, word)
 
 
 def prose(page: Path) -> str:

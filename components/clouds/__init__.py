@@ -1,7 +1,7 @@
-"""Clusters and node pools: one interface, and the one place that chooses whose.
+"""Clusters and node pools: one interface for all clouds, and the function that selects the cloud.
 
-Each cloud is a module of this package under the word that a stack writes for it under `cluster.cloud`. It is imported
-only when it is used, since a cloud's SDK takes a second to import and is installed as an extra.
+Each cloud is a module of this package with the name that `cluster.cloud` has in a stack. It is imported on first use,
+because a cloud's SDK takes a second to import and is installed as an extra.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.plan.cluster import ClusterPlan
 
 
 class Cluster(Protocol):
-    """What a stack's tenancy needs to know of its cluster, whichever cloud made it.
+    """The interface of a cluster, common to all clouds.
 
     Attributes:
-        kubernetes: provider of the cluster's Kubernetes API; no credential is in it.
-        nodes: what must be there before anything runs, and goes after it: the node pools and what scales them.
+        kubernetes: provider of the cluster's Kubernetes API; it contains no credentials.
+        nodes: node pools and their autoscaler; everything that runs in the cluster depends on them.
     """
 
     kubernetes: kubernetes.Provider
@@ -28,20 +28,20 @@ class Cluster(Protocol):
 
 
 class _OpenCluster(Protocol):
-    def __call__(self, name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> Cluster: ...
+    def __call__(self, name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> Cluster: ...
 
 
 class _Module(Protocol):
     open_cluster: _OpenCluster
 
 
-def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> Cluster:
-    """The cluster of a fleet with its node pools, made or found.
+def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> Cluster:
+    """The cluster of a plan with its node pools, made or found.
 
     Raises:
         pulumi.RunError: the cloud's package is not installed.
     """
-    cloud = fleet.cluster.cloud
+    cloud = plan.section.cloud
     package = clouds()[cloud].package or ""
     try:
         module = cast("_Module", import_module(f"{__name__}.{cloud}"))
@@ -53,4 +53,4 @@ def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = 
             f" install gpu-tenancy[{cloud}], or run `uv sync --extra {cloud}`"
         )
         raise pulumi.RunError(message) from error
-    return module.open_cluster(name, fleet, opts)
+    return module.open_cluster(name, plan, opts)

@@ -1,4 +1,4 @@
-"""A cluster that somebody else made, nodes included, reached through a kubeconfig."""
+"""An existing cluster with its nodes, accessed through a kubeconfig."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
 
 
 class ExistingCluster:
-    """A cluster that exists with its nodes. Nothing of it is managed here, so it is no component.
+    """An existing cluster with its nodes. It is not a component, because none of it is managed here.
 
-    The kubeconfig's path goes into the provider, not its content, so that no credential enters the state. Left out,
-    it is the ambient one, as for kubectl.
+    The provider gets the path of the kubeconfig, not its content, so that the state contains no credentials. Without a
+    path, the same defaults as for kubectl apply.
     """
 
     def __init__(self, name: str, cluster: Section, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -31,9 +31,9 @@ class ExistingCluster:
         self.nodes: Sequence[pulumi.Resource] = ()
 
 
-def open_cluster(name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> ExistingCluster:
-    """The cluster that a stack's kubeconfig leads to."""
-    if not isinstance(fleet.cluster, Section):
-        msg = f"{fleet.cluster.cloud} is another cloud"
+def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> ExistingCluster:
+    """The cluster of a stack's kubeconfig."""
+    if not isinstance(plan.section, Section):
+        msg = f"{plan.section.cloud} is another cloud"
         raise TypeError(msg)
-    return ExistingCluster(name, fleet.cluster, opts)
+    return ExistingCluster(name, plan.section, opts)

@@ -1,4 +1,4 @@
-"""What the API server itself judges of what tenants make, after the deployment."""
+"""ValidatingAdmissionPolicies for objects that tenants create after the deployment."""
 
 from typing import Any, Final
 
@@ -12,10 +12,9 @@ from .requests import gpu_requests
 from .rules import Rule, rules
 
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
-"""In the API's words. What only warns is also written to the audit log, so that whoever turns to `deny` can count
-before what would be refused."""
+"""Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
-_JUDGED: Final = (
+_RESOURCES: Final = (
     ("", "v1", ("pods", "replicationcontrollers")),
     ("apps", "v1", ("daemonsets", "deployments", "replicasets", "statefulsets")),
     ("batch", "v1", ("cronjobs", "jobs")),
@@ -24,16 +23,16 @@ _JUDGED: Final = (
     ("scheduling.volcano.sh", "*", ("podgroups",)),
     ("trainer.kubeflow.org", "*", ("trainjobs",)),
 )
-"""Kinds that pods are made of: API group, version, resources. Their subresources (status, scale, binding) are not
-among them, so what nodes, schedulers and autoscalers do there is never judged."""
+"""Kinds that contain pods: API group, version, resources. Subresources (status, scale, binding) are not included, so
+nodes, schedulers and autoscalers are not affected."""
 
 
 class Guards(pulumi.ComponentResource):
-    """Admission policies over the teams' namespaces: what a tenant with every right there may still not do.
+    """Admission policies in the teams' namespaces. They apply to tenants with all permissions in their namespace, too.
 
-    One policy a rule; none names an object that a tenant could change. Pods are judged by who makes them: those that
-    Kubernetes' and the operators' controllers make were judged with their owner, and what an object says of its own
-    owner counts for nothing. People's rights are not managed here.
+    There is one policy per rule, and none depends on an object that a tenant could change. Objects that controllers of
+    Kubernetes and the operators create are exempt, because their owner was validated. The policies check the user of
+    the request, not the owner reference, which a tenant can forge. Roles are not managed here.
 
     Example:
         >>> Guards("guards", plan(stack).guards)
@@ -44,21 +43,21 @@ class Guards(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(parent=self)
         if guards.gpu_defaults:
             gpu_requests(f"{name}-gpu-requests", guards.gpu_defaults, own)
-        made = () if guards.action == "off" or not guards.teams else rules(guards)
-        self.policies = {rule.name: self._policy(f"{name}-{rule.name}", rule, guards) for rule in made}
+        enabled_rules = () if guards.action == "off" or not guards.teams else rules(guards)
+        self.policies = {rule.name: self._policy(f"{name}-{rule.name}", rule, guards) for rule in enabled_rules}
         self.register_outputs({"action": guards.action})
 
     def _policy(self, name: str, rule: Rule, guards: GuardsPlan) -> ValidatingAdmissionPolicy:
-        called = f"gpu-tenancy-{rule.name}"
+        policy_name = f"gpu-tenancy-{rule.name}"
         policy = ValidatingAdmissionPolicy(
-            name, metadata={"name": called}, spec=_spec(rule, guards), opts=pulumi.ResourceOptions(parent=self)
+            name, metadata={"name": policy_name}, spec=_spec(rule, guards), opts=pulumi.ResourceOptions(parent=self)
         )
         key, value = guards.label
         ValidatingAdmissionPolicyBinding(
             f"{name}-binding",
-            metadata={"name": called},
+            metadata={"name": policy_name},
             spec={
-                "policy_name": called,
+                "policy_name": policy_name,
                 "validation_actions": _ACTIONS[guards.action],
                 "match_resources": {
                     "namespace_selector": {
@@ -90,12 +89,12 @@ def _spec(rule: Rule, guards: GuardsPlan) -> Any:
                     "resources": list(resources),
                     "scope": "Namespaced",
                 }
-                for group, version, resources in _JUDGED
+                for group, version, resources in _RESOURCES
             ]
         },
         "match_conditions": [
-            {"name": "not-exempt", "expression": _not_by(guards.exempt)},
-            {"name": "not-made-for-an-owner-that-was-judged", "expression": _not_made(rule, guards)},
+            {"name": "not-exempt", "expression": _not_requested_by(guards.exempt)},
+            {"name": "not-made-for-an-owner-that-was-judged", "expression": _not_created_by_controller(rule, guards)},
         ],
         "variables": [{"name": name, "expression": text} for name, text in rule.all_variables.items()],
         "validations": [
@@ -110,15 +109,15 @@ def _spec(rule: Rule, guards: GuardsPlan) -> Any:
     }
 
 
-def _not_by(accounts: tuple[str, ...]) -> str:
-    listed = literal(accounts)
-    return f"!(request.userInfo.username in {listed} || request.userInfo.?groups.orValue([]).exists(g, g in {listed}))"
+def _not_requested_by(accounts: tuple[str, ...]) -> str:
+    names = literal(accounts)
+    return f"!(request.userInfo.username in {names} || request.userInfo.?groups.orValue([]).exists(g, g in {names}))"
 
 
-def _not_made(rule: Rule, guards: GuardsPlan) -> str:
-    """Trainer joins a TrainJob with a runtime, so what its JobSets ask for is seen in them first."""
+def _not_created_by_controller(rule: Rule, guards: GuardsPlan) -> str:
+    """Exempts objects of controllers, except JobSets of Trainer, which also contain the pods of the runtime."""
     if guards.trainer is None:
-        return _not_by(guards.makers)
+        return _not_requested_by(guards.makers)
     if not rule.of_trainer:
-        return _not_by((*guards.makers, guards.trainer))
-    return f"{_not_by(guards.makers)} && (object.kind == 'JobSet' || {_not_by((guards.trainer,))})"
+        return _not_requested_by((*guards.makers, guards.trainer))
+    return f"{_not_requested_by(guards.makers)} && (object.kind == 'JobSet' || {_not_requested_by((guards.trainer,))})"

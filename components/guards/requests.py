@@ -1,4 +1,4 @@
-"""What keeps work out that a queue would count wrongly."""
+"""An admission policy that rejects Jobs whose GPUs Kueue would count as 0."""
 
 from typing import Final
 
@@ -17,17 +17,17 @@ _EACH_ASKS: Final = (
 
 
 def gpu_requests(name: str, namespaces: tuple[str, ...], opts: pulumi.ResourceOptions) -> None:
-    """Refuses queued Jobs that state GPUs as limits without requests, in namespaces with a default of GPUs.
+    """Rejects queued Jobs that set GPUs as limits without requests, in namespaces with a default request for GPUs.
 
-    A pod's requests follow its limits, but Kueue 0.19 counts a queued job before that happens and takes a LimitRange's
-    default of 0 for the request: it would admit the job for nothing
-    (https://github.com/kubernetes-sigs/kueue/issues/15020). Pods of no queue are not judged here, and the action of the
-    other rules does not concern this one: it always denies.
+    A pod's requests default to its limits, but Kueue 0.19 counts a queued job before that, and uses the LimitRange's
+    default request of 0: the job would be admitted without quota
+    (https://github.com/kubernetes-sigs/kueue/issues/15020). Jobs without a queue are not checked. This policy always
+    denies; the action of the guards does not apply to it.
 
     Args:
-        name: of the policy's resource; its binding's is made of it.
-        namespaces: that have such a default.
-        opts: with the parent.
+        name: resource name of the policy, and the prefix of its binding's.
+        namespaces: the namespaces with such a default.
+        opts: options with the parent.
     """
     policy = ValidatingAdmissionPolicy(
         name,

@@ -1,4 +1,4 @@
-"""The rules by which tenants' work is judged: each finds what breaks it, and says the value, the rule and the mend."""
+"""Rules for tenants' workloads. The message of a violation has the value, the rule and the fix."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from .expressions import (
     CRON_JOB,
     GANG_OF,
     GANG_QUEUE,
-    IS_VOLCANOS,
+    IS_VOLCANO,
     LIMITS,
     PLACES,
     QUEUE_OF,
     REQUESTS,
     SHARED,
     TRAIN_JOB,
-    asks,
     by_namespace,
     is_gpu,
     literal,
     number,
+    requests_gpus,
 )
 
 _OWNERS: Final = (
@@ -38,21 +38,21 @@ _OWNERS: Final = (
     "trainer.kubeflow.org/TrainJob",
     "v1/Pod",
 )
-"""Kinds whose children Kueue does not count once more. It believes the reference, whoever wrote it
+"""Kinds whose children Kueue does not count again. It trusts the owner reference, whoever wrote it
 (`FindAncestorJobManagedByKueue` in
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One policy.
+    """The content of one ValidatingAdmissionPolicy.
 
     Attributes:
-        name: of the policy, after `gpu-tenancy-`.
-        variables: CEL by name; each may use those before it, and `SHARED`.
-        faults: names of those variables that are lists of sentences, one for each fault; where all are empty, the
-            object passes.
-        of_trainer: whether the JobSets that Kubeflow Trainer makes are judged too.
+        name: name of the policy, without the prefix `gpu-tenancy-`.
+        variables: CEL expressions by name; each can use `SHARED` and the variables before it.
+        faults: names of the variables that are lists of messages, one per violation. If all are empty, the object is
+            accepted.
+        of_trainer: whether JobSets that Kubeflow Trainer creates are validated too.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Rule:
 
     @property
     def all_variables(self) -> dict[str, str]:
-        """With the shared ones, in the order in which they rest on each other."""
+        """The shared variables and those of the rule, in order of their dependencies."""
         return {**SHARED, **self.variables}
 
 
 def rules(guards: GuardsPlan) -> Iterator[Rule]:
-    """Every rule that has something to judge in a stack."""
+    """The rules that apply to a stack."""
     yield _queue(guards)
     if guards.taints:
         yield _toleration(guards)
@@ -78,13 +78,13 @@ def rules(guards: GuardsPlan) -> Iterator[Rule]:
 
 
 def _queue(guards: GuardsPlan) -> Rule:
-    """GPU work is counted: by the namespace's queue, or by Volcano's queue of the team's gangs."""
+    """GPU workloads must use the LocalQueue of the namespace or a Volcano queue of the team."""
     gangs = by_namespace({name: list(bounds.gangs) for name, bounds in guards.teams.items()}, [])
-    unseen = "object.kind in ['TrainJob', 'PodGroup']"
+    no_pods = "object.kind in ['TrainJob', 'PodGroup']"
     return Rule(
         name="queue",
         variables={
-            "asks": f"{unseen} || variables.pods.exists(p, {asks(guards.names)})",
+            "asks": f"{no_pods} || variables.pods.exists(p, {requests_gpus(guards.names)})",
             "queue": QUEUE_OF,
             "gang": GANG_OF,
             "gangs": f"dyn({gangs})",
@@ -99,7 +99,7 @@ def _queue(guards: GuardsPlan) -> Rule:
                 "variables.asks && variables.gang != '' && !(variables.gang in variables.gangs) ? ["
                 "'is in Volcano\\'s queue ' + variables.gang + ', which is none of this namespace\\'s; '"
                 " + (size(variables.gangs) == 0 ? 'the team has no gangs: queue a Job with the label"
-                f" {QUEUE}: ' + request.namespace : 'write ' + ({IS_VOLCANOS} ? 'spec.queue: ' :"
+                f" {QUEUE}: ' + request.namespace : 'write ' + ({IS_VOLCANO} ? 'spec.queue: ' :"
                 f" 'the annotation {GANG_QUEUE}: ') + variables.gangs.join(' or '))] : []"
             ),
             "forged": (
@@ -115,13 +115,13 @@ def _queue(guards: GuardsPlan) -> Rule:
 
 
 def _toleration(guards: GuardsPlan) -> Rule:
-    """Work without GPUs stays off GPU nodes."""
+    """Pods without GPUs must not tolerate the taints of GPU nodes."""
     tolerated = f"t.?key.orValue('') == '' || t.key in {literal(guards.taints)}"
     return Rule(
         name="toleration",
         variables={
             "tolerating": (
-                f"variables.pods.filter(p, !{asks(guards.names)}).map(p, p.?tolerations.orValue([]).filter(t,"
+                f"variables.pods.filter(p, !{requests_gpus(guards.names)}).map(p, p.?tolerations.orValue([]).filter(t,"
                 f" {tolerated}).map(t, 'tolerates ' + (t.?key.orValue('') == '' ? 'every taint' : t.key)"
                 " + ' in a pod that asks for no GPU, and would take cpus and memory that belong to GPUs; '"
                 " + (t.?key.orValue('') == '' ? 'name the keys that it needs, none of a GPU'"
@@ -133,19 +133,19 @@ def _toleration(guards: GuardsPlan) -> Rule:
 
 
 def _scheduling(guards: GuardsPlan) -> Rule:
-    """Only the schedulers that keep the queues' promises place pods, and only at a priority of the team's."""
+    """Pods must use an allowed scheduler and a priority class of the team, and must not set nodeName."""
     schedulers = {
         name: ["default-scheduler", VOLCANO] if bounds.volcano else ["default-scheduler"]
         for name, bounds in guards.teams.items()
     }
     classes = {name: list(bounds.classes) for name, bounds in guards.teams.items()}
-    usual = max(classes.values(), key=list(classes.values()).count, default=list[str]())
-    must = [name for name, bounds in guards.teams.items() if bounds.must_name]
+    most_common = max(classes.values(), key=list(classes.values()).count, default=list[str]())
+    required = [name for name, bounds in guards.teams.items() if bounds.must_name]
     return Rule(
         name="scheduling",
         variables={
             "schedulers": by_namespace(schedulers, ["default-scheduler"]),
-            "classes": f"dyn({by_namespace(classes, usual)})",
+            "classes": f"dyn({by_namespace(classes, most_common)})",
             "places": PLACES,
             "foreign": (
                 "variables.places.map(p, p.?schedulerName.orValue('')).filter(s, s != ''"
@@ -165,7 +165,7 @@ def _scheduling(guards: GuardsPlan) -> Rule:
                 " : 'write one of ' + variables.classes.join(', ')))"
             ),
             "unsaid": (
-                f"request.namespace in {literal(must)} && !({TRAIN_JOB}) && variables.pods.exists(p,"
+                f"request.namespace in {literal(required)} && !({TRAIN_JOB}) && variables.pods.exists(p,"
                 " p.?priorityClassName.orValue('') == '') ? ['names no priority class, and the namespace\\'s quota"
                 " refuses such pods for ever; write priorityClassName: ' + variables.classes.join(' or ')] : []"
             ),
@@ -175,16 +175,16 @@ def _scheduling(guards: GuardsPlan) -> Rule:
 
 
 def _amount(guards: GuardsPlan) -> Rule:
-    """No pod asks for more GPUs than a node has, and no container for more than the team's may."""
+    """A pod must not request more GPUs than the largest node has, nor a container more than the team's maximum."""
     of_container = by_namespace({name: dict(bounds.gpus) for name, bounds in guards.teams.items()}, {})
     amount = number(f"r in {LIMITS} ? {LIMITS}[r] : r in {REQUESTS} ? {REQUESTS}[r] : 0")
     at_once = "(p.containers + p.?initContainers.orValue([]).filter(c, c.?restartPolicy.orValue('') == 'Always'))"
     total = f"{at_once}.map(c, {amount}).sum()"
-    each = f"{CONTAINERS}.map(c, {amount})"
+    counts = f"{CONTAINERS}.map(c, {amount})"
     return Rule(
         name="amount",
         variables={
-            "most": f"dyn({literal(guards.most)})",
+            "most": f"dyn({literal(guards.max_per_node)})",
             "bounds": f"dyn({of_container})",
             "unknown": (
                 f"variables.pods.map(p, {CONTAINERS}.map(c, {LIMITS}.filter(r, {is_gpu(guards.names)}"
@@ -195,14 +195,14 @@ def _amount(guards: GuardsPlan) -> Rule:
             ),
             "excess": (
                 f"variables.pods.map(p, variables.most.filter(r, {total} > double(variables.most[r])"
-                f" || {each}.exists(a, a > double(variables.most[r]))).map(r, 'asks for '"
-                f" + string(int(({each} + [{total}]).max())) + ' ' + r + ' in one pod, and the largest node has '"
+                f" || {counts}.exists(a, a > double(variables.most[r]))).map(r, 'asks for '"
+                f" + string(int(({counts} + [{total}]).max())) + ' ' + r + ' in one pod, and the largest node has '"
                 " + string(variables.most[r]) + '; ask for that many at most, in more pods'))"
                 ".filter(f, size(f) > 0).map(f, f[0])"
             ),
             "over": (
-                f"variables.pods.map(p, variables.bounds.filter(r, {each}.exists(a,"
-                f" a > double(variables.bounds[r]))).map(r, 'asks for ' + string(int({each}.max())) + ' ' + r"
+                f"variables.pods.map(p, variables.bounds.filter(r, {counts}.exists(a,"
+                f" a > double(variables.bounds[r]))).map(r, 'asks for ' + string(int({counts}.max())) + ' ' + r"
                 " + ' in one container, and one of this namespace may have ' + string(variables.bounds[r])"
                 " + '; ask for that many at most, in more pods')).filter(f, size(f) > 0).map(f, f[0])"
             ),
@@ -212,15 +212,15 @@ def _amount(guards: GuardsPlan) -> Rule:
 
 
 def _ratio(guards: GuardsPlan) -> Rule:
-    """A job's containers fit the namespace's bounds before its queue admits them, and not only when pods are made."""
+    """Containers must respect the LimitRange's maximum ratio of limit to request before Kueue admits their job."""
     teams = guards.teams.items()
     limit, request = f"(r in {LIMITS} ? {LIMITS}[r] : variables.defaults[r])", f"{REQUESTS}[r]"
     return Rule(
         name="ratio",
         variables={
             "ratios": f"dyn({by_namespace({name: dict(bounds.ratios) for name, bounds in teams}, {})})",
-            # A container that states a request alone gets the namespace's own limit; one that states a limit alone
-            # requests as much.
+            # A container with a request only gets the LimitRange's default limit; one with a limit only requests the
+            # same amount.
             "defaults": (
                 f"dyn({by_namespace({name: dict(format_amounts(bounds.defaults)) for name, bounds in teams}, {})})"
             ),

@@ -1,14 +1,28 @@
 """Tables of the catalogue: what each cloud supports in a node pool, and its machine types."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.table import Table
 
+from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, DriverMode, SharingRule, clouds
 from gpu_tenancy.model.quantity import format_bytes
 
-NO = "no"
+NO: Final = "no"
+_MACHINE_COLUMNS: Final[tuple[Column, ...]] = (
+    ("machine", "left"),
+    ("cloud", "left"),
+    ("GPUs", "left"),
+    ("memory per GPU", "left"),
+    ("CPUs", "left"),
+    ("memory", "left"),
+    ("allocatable", "left"),
+    ("fabric", "left"),
+    ("$/hour", "right"),
+    ("$/hour spot", "right"),
+)
 
 
 def abilities() -> tuple[list[str], list[list[str]]]:
@@ -54,24 +68,18 @@ def _rule(mode: DriverMode, what: str) -> SharingRule | None:
 def abilities_table() -> Table:
     """The table of `abilities`, for a terminal."""
     headings, rows = abilities()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in headings:
-        table.add_column(heading)
+    listed = table((heading, "left") for heading in headings)
     for row in rows:
-        table.add_row(*(cell.replace("`", "") for cell in row))
-    return table
+        listed.add_row(*(cell.replace("`", "") for cell in row))
+    return listed
 
 
 def machines_table(cloud: str | None) -> Table:
     """The machine types of one cloud; of all clouds for None."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("machine", "cloud", "GPUs", "memory per GPU", "CPUs", "memory", "allocatable", "fabric"):
-        table.add_column(heading)
-    for heading in ("$/hour", "$/hour spot"):
-        table.add_column(heading, justify="right")
+    listed = table(_MACHINE_COLUMNS)
     for machine in _sorted(cloud):
-        table.add_row(*_cells(machine))
-    return table
+        listed.add_row(*_cells(machine))
+    return listed
 
 
 def _sorted(cloud: str | None) -> Iterator[Machine]:

@@ -255,14 +255,14 @@ def _plain(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema) -> str:
-    least, most = schema.get("minimum"), schema.get("maximum")
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
         return f", greater than {schema['exclusiveMinimum']}"
-    if least is None and most is None:
+    if minimum is None and maximum is None:
         return ""
-    if most is None:
-        return f", {least} or more"
-    return f", at most {most}" if least is None else f", {least} to {most}"
+    if maximum is None:
+        return f", {minimum} or more"
+    return f", at most {maximum}" if minimum is None else f", {minimum} to {maximum}"
 
 
 def _default(schema: Schema, unit: str) -> str:

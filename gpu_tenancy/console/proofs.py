@@ -72,11 +72,11 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
     for resource in gpu_resources(tree):
         if not team.quotas[0].hard.get(f"requests.{resource}"):
             continue
-        most = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
+        maximum = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
         hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
         free = hard - used
-        rejection = _rejection(cluster, _sample(team, resource, free + 1, most, priority))
-        fits = free == 0 or _rejection(cluster, _sample(team, resource, free, most, priority)) is None
+        rejection = _rejection(cluster, _sample(team, resource, free + 1, maximum, priority))
+        fits = free == 0 or _rejection(cluster, _sample(team, resource, free, maximum, priority)) is None
         result = f"is rejected: {rejection}" if rejection else "is admitted"
         yield Proof(
             f"{team.name} cannot use more than its {hard} {resource}",
@@ -103,11 +103,11 @@ def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
     return None
 
 
-def _sample(team: NamespacePlan, resource: str, gpus: int, most: int, priority: str | None) -> Manifest:
+def _sample(team: NamespacePlan, resource: str, gpus: int, maximum: int, priority: str | None) -> Manifest:
     """A pod that requests GPUs, in containers within the team's LimitRange."""
-    least = {name: max(amount, team.limits.min.get(name, 0)) for name, amount in _SMALL.items()}
-    sizes = [min(most, gpus - start) for start in range(0, gpus, most)]
-    containers: list[Json] = [_container(f"c{i}", {**least, resource: size}) for i, size in enumerate(sizes)]
+    minimum = {name: max(amount, team.limits.min.get(name, 0)) for name, amount in _SMALL.items()}
+    sizes = [min(maximum, gpus - start) for start in range(0, gpus, maximum)]
+    containers: list[Json] = [_container(f"c{i}", {**minimum, resource: size}) for i, size in enumerate(sizes)]
     return _pod("tenancy-proof", team.name, containers, priority)
 
 

@@ -1,7 +1,7 @@
 """Terminal output of `tenancy up` and `validate`: tables, and plain text where the output is not a terminal."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,6 +9,7 @@ from rich.table import Table
 
 from gpu_tenancy.console.proofs import Proof
 from gpu_tenancy.console.summary import Summary
+from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
 from gpu_tenancy.model.plan.costs import pool_costs
@@ -52,30 +53,26 @@ def waiting(summary: Summary) -> str:
 
 def pools(stack: Stack) -> Table:
     """Table of node pools with prices, from the minimum to the maximum number of nodes."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="Node pools, USD per hour")
-    table.title_justify = "left"
-    for heading, justify in _POOL_COLUMNS:
-        table.add_column(heading, justify=justify)
-    costs = pool_costs(stack)
-    for cost in costs:
+    listed = table(_POOL_COLUMNS, title="Node pools, USD per hour")
+    for cost in pool_costs(stack):
         supply, pool = pool_supply(stack, cost.pool), stack.pools[cost.pool]
         if supply is None:
             continue
-        table.add_row(
+        listed.add_row(
             cost.pool,
             pool.machine or "custom",
             supply.flavor,
             f"{supply.gpus_per_node} {supply.resource}" if supply.resource else "",
-            f"{cost.least}" if cost.least == cost.most else f"{cost.least} to {cost.most}",
+            f"{cost.min_nodes}" if cost.min_nodes == cost.max_nodes else f"{cost.min_nodes} to {cost.max_nodes}",
             supply.capacity,
             _dollars(cost.node),
             _dollars(cost.floor),
             _dollars(cost.ceiling),
         )
-    return table
+    return listed
 
 
-_POOL_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+_POOL_COLUMNS: Final[tuple[Column, ...]] = (
     ("pool", "left"),
     ("machine", "left"),
     ("flavor", "left"),
@@ -103,27 +100,24 @@ def _dollars(amount: float | None) -> str:
 
 def promises(summary: Summary) -> Table:
     """Table of each team's guarantee, limit and usage, as read from the API server."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs, read from the API server")
-    table.title_justify = "left"
-    for heading, justify in _COLUMNS:
-        table.add_column(heading, justify=justify)
+    listed = table(_COLUMNS, title="GPUs, read from the API server")
     supply = {flavor.flavor: flavor for flavor in summary.supply}
     for holding in summary.holdings:
         flavor = supply[holding.flavor]
-        table.add_row(
+        listed.add_row(
             holding.team,
             holding.flavor,
-            holding.queue,
+            holding.scheduler,
             str(holding.guaranteed),
             str(holding.limit),
             str(holding.used),
             f"{flavor.used} of {flavor.gpus}",
             "yes" if holding.lends else "no",
         )
-    return table
+    return listed
 
 
-_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+_COLUMNS: Final[tuple[Column, ...]] = (
     ("team", "left"),
     ("flavor", "left"),
     ("scheduler", "left"),
@@ -140,10 +134,10 @@ def _line(proof: Proof) -> str:
     return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"
 
 
-def problems(console: Console, found: Iterable[object], where: str) -> None:
+def problems(console: Console, problems: Iterable[object], where: str) -> None:
     """Prints problems, each in a line that starts with its place, so that an editor can open it."""
     # Without the escape, Rich would drop a value such as [cpu] as markup.
-    listed = [escape(str(problem)) for problem in found]
+    listed = [escape(str(problem)) for problem in problems]
     for line in listed:
         place, separator, rest = line.partition(": ")
         console.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)

@@ -2,15 +2,16 @@
 
 import errno
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.progress import Advance, Report
@@ -34,6 +35,24 @@ ProjectFolder = Annotated[
         help="Folder of the Pulumi project. Default: the working directory or its nearest parent with Pulumi.yaml."
     ),
 ]
+
+
+Column: TypeAlias = tuple[str, Literal["left", "right"]]
+"""Heading and alignment; numbers are aligned right."""
+
+
+def table(columns: Iterable[Column], title: str = "") -> Table:
+    """A table without borders, as all commands print it; it has no rows yet.
+
+    Args:
+        columns: from left to right.
+        title: above the headings; empty for none.
+    """
+    empty = Table(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
+    for heading, justify in columns:
+        # On a narrow terminal names wrap; a truncated number would be wrong.
+        empty.add_column(heading, justify=justify, no_wrap=justify == "right", overflow="fold")
+    return empty
 
 
 class Lines:
@@ -128,5 +147,5 @@ def _file_problem(error: OSError) -> str | None:
 
 
 def error_line(message: str) -> None:
-    """Prints an error message on standard error."""
-    err.print(f"[red]error[/red] {escape(message)}", highlight=False)
+    """Prints an error message on standard error, after `error: ` as other command-line tools do."""
+    err.print(f"[red]error:[/red] {escape(message)}", highlight=False)

@@ -84,33 +84,33 @@ def up(
         ConsoleError: the platform does not start or rejects an object.
     """
     report(f"reading stack {name}")
-    found = preview(name, project, onto=platform.kubeconfig)
-    planned, tree = plan(found.stack), Tree(found.stack)
+    stack_preview = preview(name, project, onto=platform.kubeconfig)
+    planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
     _same_stack(platform, name)
     if not platform.prepared:
-        foreshow(found)
+        foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
-    definitions = fetch(needed(read_pins(), api_groups(found.objects)), platform.cache, report)
+    definitions = fetch(needed(read_pins(), api_groups(stack_preview.objects)), platform.cache, report)
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
         report("creating the nodes of the pools")
-        nodes = bring_nodes(cluster, node_shapes(found.stack))
+        nodes = bring_nodes(cluster, node_shapes(stack_preview.stack))
         engine = _engine(platform, name)
-        report(f"applying {len(found.objects)} objects with {engine}")
-        changes = _apply(cluster, platform, found, engine, project)
+        report(f"applying {len(stack_preview.objects)} objects with {engine}")
+        changes = _apply(cluster, platform, stack_preview, engine, project)
         report("waiting for the controllers and the scheduler")
         settle(cluster, planned)
         report("verifying the guarantees")
         proofs = prove(cluster, planned, tree)
         summary = summarise(cluster, planned, tree)
         return Outcome(
-            preview=found,
+            preview=stack_preview,
             plan=planned,
             engine=engine,
             changes=_listed(changes),
             nodes=_listed(nodes),
-            objects=len(found.objects),
+            objects=len(stack_preview.objects),
             kubeconfig=platform.kubeconfig,
             server=cluster.server,
             summary=summary,
@@ -141,7 +141,7 @@ def _engine(platform: Platform, name: str) -> Engine:
     return engine
 
 
-def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine, project: Path) -> Counter[str]:
+def _apply(cluster: Cluster, platform: Platform, stack_preview: Preview, engine: Engine, project: Path) -> Counter[str]:
     if engine == "pulumi":
         program = find_pulumi()
         if program is None:
@@ -150,7 +150,7 @@ def _apply(cluster: Cluster, platform: Platform, found: Preview, engine: Engine,
                 "add it to the PATH, or run `tenancy down` first",
             )
         cli = PulumiCli(program, platform.places.home / "pulumi", project)
-        return Counter(cli.up(found.name, platform.kubeconfig))
-    manifests = [[dict(item.manifest) for item in wave] for wave in waves(found.objects)]
+        return Counter(cli.up(stack_preview.name, platform.kubeconfig))
+    manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
     changes = apply(cluster, manifests, platform.places.home / "applied.json")
     return Counter(change.action for change in changes)

@@ -1,6 +1,6 @@
 """The pack as Pulumi starts it."""
 
 from cloud_rules import PACK
-from judge.server import serve
+from rule_engine.server import serve
 
 serve(PACK)

@@ -1,6 +1,6 @@
 """The pack as Pulumi starts it."""
 
-from judge.server import serve
+from rule_engine.server import serve
 from workload_rules import PACK
 
 serve(PACK)

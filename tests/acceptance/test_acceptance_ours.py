@@ -16,7 +16,8 @@ from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.offline.objects import KubernetesObject
 from gpu_tenancy.console.offline.wire import at, text_at
-from gpu_tenancy.model.plan.queues import CohortQueue, FlavorQuota, ResourceLine
+from gpu_tenancy.model.kueue import Cohort, FlavorQuotas, Quota, ResourceGroup
+from gpu_tenancy.model.plan.queues import checked_cohort
 
 KUEUE = "kueue.x-k8s.io"
 HIGH, LOW = "mistakes-high", "mistakes-low"
@@ -207,9 +208,9 @@ def test_what_only_kueues_own_webhook_refuses_is_refused_by_our_plan_before(
     assert "parentName" not in root["spec"]
     root["spec"] = {"resourceGroups": queue["spec"]["resourceGroups"]}
     cluster.apply(root, dry_run=True)
-    borrows = (FlavorQuota("h100", (ResourceLine(GPU, 8, 8),)),)
+    borrows = (ResourceGroup((FlavorQuotas("h100", {GPU: Quota(8, 8)}),)),)
     with pytest.raises(ValueError, match="Kueue rejects a borrowingLimit for a root cohort"):
-        CohortQueue("org", None, borrows)
+        checked_cohort(Cohort("org", None, borrows))
 
 
 def test_reclaiming_from_no_cohort_is_accepted_in_silence_and_every_queue_of_ours_has_one(

@@ -147,7 +147,7 @@ def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than
 def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Cluster, local: Tenancy) -> None:
     found = summarise(cluster, local.plan, local.tree)
     rows = {
-        (holding.team, holding.flavor, holding.queue): (holding.guaranteed, holding.limit, holding.lends)
+        (holding.team, holding.flavor, holding.scheduler): (holding.guaranteed, holding.limit, holding.lends)
         for holding in found.holdings
     }
     assert rows == {
@@ -157,7 +157,7 @@ def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Clust
         ("ml-serving", "l4", "Kueue"): (50, 50, False),
         ("ml-research", "l4", "Volcano"): (4, 4, False),
     }
-    used = {(holding.team, holding.flavor): holding.used for holding in found.holdings if holding.queue == "Kueue"}
+    used = {(holding.team, holding.flavor): holding.used for holding in found.holdings if holding.scheduler == "Kueue"}
     assert used["ml-production", "h100"] == 4
     assert used["ml-serving", "l4"] == 3
     assert {supply.flavor: (supply.nodes, supply.gpus) for supply in found.supply} == {

@@ -40,25 +40,33 @@ class Program:
 
     def only(self, kind: str, name: str = "", namespace: str = "") -> KubernetesObject:
         """The one object of a kind, and of a name where the kind is there more than once."""
-        (found,) = self.every(kind, name, namespace)
-        return found
+        (registration,) = self.every(kind, name, namespace)
+        return registration
 
     def every(self, kind: str, name: str = "", namespace: str = "") -> list[KubernetesObject]:
         return [
-            one
-            for one in self.objects
-            if one.kind == kind and name in {"", one.name} and namespace in {"", one.namespace}
+            resource
+            for resource in self.objects
+            if resource.kind == kind and name in {"", resource.name} and namespace in {"", resource.namespace}
         ]
 
     def spec(self, kind: str, name: str = "") -> Any:
         return cast("Any", self.only(kind, name).manifest)["spec"]
 
     def component(self, kind: str) -> Registration:
-        (found,) = (one for one in self.rendered.registrations if one.type == f"gpu-tenancy:tenancy:{kind}")
-        return found
+        (registration,) = (
+            registration
+            for registration in self.rendered.registrations
+            if registration.type == f"gpu-tenancy:tenancy:{kind}"
+        )
+        return registration
 
     def children(self, kind: str) -> list[Registration]:
-        return [one for one in self.rendered.registrations if one.parent == self.component(kind).urn]
+        return [
+            registration
+            for registration in self.rendered.registrations
+            if registration.parent == self.component(kind).urn
+        ]
 
 
 def program(sections: Data, body: str) -> Program:
@@ -72,9 +80,9 @@ def program(sections: Data, body: str) -> Program:
 
 def tenancy(sections: Data) -> Program:
     """The whole tenancy of a stack."""
-    made = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
-    assert problems(made.rendered) == ()
-    return made
+    rendered = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    assert problems(rendered.rendered) == ()
+    return rendered
 
 
 def texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
@@ -84,8 +92,8 @@ def texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
             yield place, key
             yield from texts(inner, f"{place}.{key}")
     elif isinstance(value, list):
-        for each in cast("list[object]", value):
-            yield from texts(each, place)
+        for item in cast("list[object]", value):
+            yield from texts(item, place)
     elif isinstance(value, str):
         yield place, value
 

@@ -11,12 +11,12 @@ class Graph:
     """The resources of a stack; a dependency on a component is one on all that is below it."""
 
     def __init__(self, rendered: Rendered) -> None:
-        self.known = {one.urn: one for one in rendered.registrations}
+        self.known = {registration.urn: registration for registration in rendered.registrations}
 
     def needs(self, one: Registration) -> set[str]:
         """What a resource waits for directly: what it names, its provider, and its parent's URN."""
         named = {*one.dependencies, one.provider.rpartition("::")[0], one.parent} & self.known.keys()
-        return {urn for each in named for urn in (each, *(self._below(each) if each != one.parent else ()))} - {one.urn}
+        return {urn for item in named for urn in (item, *(self._below(item) if item != one.parent else ()))} - {one.urn}
 
     def _below(self, urn: str) -> Iterable[str]:
         for child in self._children.get(urn, ()):
@@ -26,8 +26,8 @@ class Graph:
     @cached_property
     def _children(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for one in self.known.values():
-            found.setdefault(one.parent, []).append(one.urn)
+        for registration in self.known.values():
+            found.setdefault(registration.parent, []).append(registration.urn)
         return found
 
     def all_needs(self, one: Registration) -> set[str]:
@@ -46,7 +46,7 @@ class Graph:
         Raises:
             AssertionError: some wait for each other.
         """
-        left: dict[str, set[str]] = {urn: self.needs(one) for urn, one in self.known.items()}
+        left: dict[str, set[str]] = {urn: self.needs(value) for urn, value in self.known.items()}
         made: list[str] = []
         while left:
             there = set(made)
@@ -58,7 +58,11 @@ class Graph:
 
     def find(self, type_: str, name: str = "") -> list[Registration]:
         """Resources of a type, by their name in the cluster."""
-        return [one for one in self.known.values() if one.type == type_ and name in {"", name_of(one)}]
+        return [
+            registration
+            for registration in self.known.values()
+            if registration.type == type_ and name in {"", name_of(registration)}
+        ]
 
 
 def name_of(one: Registration) -> str:

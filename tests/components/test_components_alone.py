@@ -58,7 +58,7 @@ from components.tenancy import Team, Tenancy
 from components.training import GangJob, TrainingJob
 from gpu_tenancy.model.plan import PriorityPlan
 
-provider = open_cluster("cluster", made.fleet).kubernetes
+provider = open_cluster("cluster", made.cluster).kubernetes
 plan, stack = (lambda _: made), None
 """
 
@@ -96,28 +96,32 @@ EXPECTED = {
 
 @pytest.mark.parametrize("kind", COMPONENTS)
 def test_the_docstrings_example_runs_and_declares_its_children_and_nothing_else(kind: str) -> None:
-    made = alone(kind)
-    assert {child.type.rpartition(":")[2] for child in made.children(kind)} == EXPECTED[kind]
-    strays = [one.name for one in made.rendered.registrations if not one.parent and one.custom]
+    rendered = alone(kind)
+    assert {child.type.rpartition(":")[2] for child in rendered.children(kind)} == EXPECTED[kind]
+    strays = [
+        registration.name
+        for registration in rendered.rendered.registrations
+        if not registration.parent and registration.custom
+    ]
     assert strays == ["cluster"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in COMPONENTS if kind != "Tenancy"])
 def test_children_are_named_after_their_component(kind: str) -> None:
-    made = alone(kind)
-    own = made.component(kind).name
-    assert [child.name for child in made.children(kind) if not child.name.startswith((f"{own}-", f"{own}."))] == []
+    rendered = alone(kind)
+    own = rendered.component(kind).name
+    assert [child.name for child in rendered.children(kind) if not child.name.startswith((f"{own}-", f"{own}."))] == []
 
 
 @pytest.mark.parametrize("kind", COMPONENTS)
 def test_names_are_known_without_a_cluster(kind: str) -> None:
-    made = alone(kind)
-    assert made.objects
-    assert [one.urn for one in made.objects if not one.name or one.unknown_paths] == []
+    rendered = alone(kind)
+    assert rendered.objects
+    assert [resource.urn for resource in rendered.objects if not resource.name or resource.unknown_paths] == []
 
 
 def test_a_component_has_typed_attributes_that_others_can_depend_on() -> None:
-    made = program(
+    rendered = program(
         ALL,
         IMPORTS
         + """
@@ -135,7 +139,7 @@ pulumi.export("autoscaler", server.autoscaler is not None)
 pulumi.export("claim", volume.claim.metadata.name)
 """,
     )
-    assert made.rendered.outputs == {
+    assert rendered.rendered.outputs == {
         "autoscaler": True,
         "claim": "corpus",
         "class": 1000,
@@ -148,8 +152,8 @@ pulumi.export("claim", volume.claim.metadata.name)
 
 def test_the_provider_has_the_kubeconfigs_path_and_never_its_content() -> None:
     sections = stack(cluster={"cloud": "existing", "kubeconfig": "/etc/kube/config", "context": "gpu"})
-    made = program(sections, IMPORTS)
-    (provider,) = made.rendered.registrations
+    rendered = program(sections, IMPORTS)
+    (provider,) = rendered.rendered.registrations
     assert provider.type == "pulumi:providers:kubernetes"
     assert provider.inputs["kubeconfig"] == "/etc/kube/config"
     assert provider.inputs["context"] == "gpu"
@@ -158,9 +162,9 @@ def test_the_provider_has_the_kubeconfigs_path_and_never_its_content() -> None:
 
 def test_a_server_of_a_fixed_number_has_no_autoscaler() -> None:
     sections = stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(replicas=2)})})
-    made = alone("ModelServer", sections)
-    assert made.spec("Deployment")["replicas"] == 2
-    assert made.every("HorizontalPodAutoscaler") == []
+    rendered = alone("ModelServer", sections)
+    assert rendered.spec("Deployment")["replicas"] == 2
+    assert rendered.every("HorizontalPodAutoscaler") == []
 
 
 def test_the_header_reads_the_same_stack_that_the_test_wrote() -> None:

@@ -20,7 +20,7 @@ def made(**sections: object) -> Program:
 
 
 def names(program: Program, kind: str) -> list[str]:
-    return sorted(one.name.removeprefix("gpu-tenancy-") for one in program.every(kind))
+    return sorted(resource.name.removeprefix("gpu-tenancy-") for resource in program.every(kind))
 
 
 def spec(program: Program, kind: str, name: str) -> Any:
@@ -80,30 +80,32 @@ def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() ->
 def test_subresources_are_never_judged() -> None:
     for name in RULES:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
-        assert [one for rule in rules for one in rule["resources"] if "/" in one or "*" in one] == []
+        assert [item for rule in rules for item in rule["resources"] if "/" in item or "*" in item] == []
         assert {operation for rule in rules for operation in rule["operations"]} == {"CREATE", "UPDATE"}
 
 
 def test_every_refusal_speaks_of_its_own_fault() -> None:
     for name in RULES:
         policy = spec(made(), POLICY, name)
-        known = {one["name"] for one in policy["variables"]}
-        for one in policy["validations"]:
-            fault = one["messageExpression"].removeprefix("variables.").removesuffix("[0]")
+        known = {variable["name"] for variable in policy["variables"]}
+        for validation in policy["validations"]:
+            fault = validation["messageExpression"].removeprefix("variables.").removesuffix("[0]")
             assert fault in known
-            assert one["expression"] == f"!variables.touched || size(variables.{fault}) == 0"
+            assert validation["expression"] == f"!variables.touched || size(variables.{fault}) == 0"
 
 
 def test_teams_come_after_the_guards() -> None:
     program = made()
-    guards = {one.urn for kind in (POLICY, BINDING) for one in program.every(kind)}
+    guards = {resource.urn for kind in (POLICY, BINDING) for resource in program.every(kind)}
     assert guards <= set(program.component("Team").dependencies)
 
 
 @pytest.mark.parametrize("sections", [{}, {"guards": {"action": "deny", "exempt": ["ci"]}}])
 def test_the_same_stack_gives_the_same_policies(sections: Data) -> None:
     first, second = (
-        json.dumps([dict(one.manifest) for one in made(**sections).objects if one.kind.startswith(POLICY)])
+        json.dumps(
+            [dict(resource.manifest) for resource in made(**sections).objects if resource.kind.startswith(POLICY)]
+        )
         for _ in range(2)
     )
     assert first == second

@@ -39,7 +39,11 @@ def made(metrics: Data) -> Program:
 
 def named(program: Program, name: str) -> list[KubernetesObject]:
     """What is made under a server's name."""
-    return [one for one in program.objects if name in {one.name, one.name.rpartition("-")[2]} and one.namespace == "a"]
+    return [
+        resource
+        for resource in program.objects
+        if name in {resource.name, resource.name.rpartition("-")[2]} and resource.namespace == "a"
+    ]
 
 
 def manifest(one: KubernetesObject) -> Any:
@@ -100,9 +104,11 @@ def test_a_target_is_written_in_seconds_to_the_millisecond(target: str, threshol
 
 @pytest.mark.parametrize("metrics", FORMS, ids=["served", "keda", "adapter"])
 def test_each_deployment_has_one_autoscaler(metrics: Data) -> None:
-    scalers = [one for one in made(metrics).objects if one.kind in {"HorizontalPodAutoscaler", "ScaledObject"}]
-    assert sorted(text_at(one.manifest, "spec", "scaleTargetRef", "name") for one in scalers) == ["cpu", "s"]
-    kinds = {one.name: one.kind for one in scalers}
+    scalers = [
+        resource for resource in made(metrics).objects if resource.kind in {"HorizontalPodAutoscaler", "ScaledObject"}
+    ]
+    assert sorted(text_at(resource.manifest, "spec", "scaleTargetRef", "name") for resource in scalers) == ["cpu", "s"]
+    kinds = {resource.name: resource.kind for resource in scalers}
     assert kinds["cpu"] == "HorizontalPodAutoscaler"
     assert kinds["s"] == ("ScaledObject" if metrics is KEDA else "HorizontalPodAutoscaler")
 
@@ -111,8 +117,10 @@ def test_the_adapter_serves_what_the_autoscaler_asks_for() -> None:
     scaler = made(ADAPTER).only("HorizontalPodAutoscaler", "s")
     assert manifest(scaler) == manifest(made(SERVED).only("HorizontalPodAutoscaler", "s"))
     (rule,) = cast("list[Any]", adapter_rules(load(Source(sections(ADAPTER)))))
-    (asked,) = [each["pods"]["metric"]["name"] for each in manifest(scaler)["spec"]["metrics"] if "pods" in each]
-    assert rule["name"]["as"] == asked
+    (metric_name,) = [
+        metric["pods"]["metric"]["name"] for metric in manifest(scaler)["spec"]["metrics"] if "pods" in metric
+    ]
+    assert rule["name"]["as"] == metric_name
 
 
 @pytest.mark.parametrize("metrics", [KEDA, ADAPTER], ids=["keda", "adapter"])
@@ -125,8 +133,8 @@ def test_prometheus_finds_the_servers_port_through_its_service(metrics: Data) ->
     assert monitor["spec"]["endpoints"] == [{"port": "http", "path": "/metrics", "interval": "15s"}]
     assert [port["name"] for port in service["spec"]["ports"]] == ["http"]
     # Its query tells servers by the name of their Service.
-    others = [one for one in program.every("Service") if one.name != "s"]
-    assert all(manifest(one)["metadata"]["labels"] != service["metadata"]["labels"] for one in others)
+    others = [resource for resource in program.every("Service") if resource.name != "s"]
+    assert all(manifest(resource)["metadata"]["labels"] != service["metadata"]["labels"] for resource in others)
 
 
 def test_a_port_of_metrics_reaches_from_the_pod_to_the_monitor_and_through_the_policy() -> None:
@@ -153,23 +161,29 @@ def test_a_port_of_metrics_reaches_from_the_pod_to_the_monitor_and_through_the_p
 
 @pytest.mark.parametrize("metrics", FORMS, ids=["served", "keda", "adapter"])
 def test_only_what_is_scraped_is_opened_to_prometheus(metrics: Data) -> None:
-    policies = [one.name for one in made(metrics).every("NetworkPolicy") if one.name.startswith("allow-metrics")]
-    monitors = [one.name for one in made(metrics).every("ServiceMonitor")]
+    policies = [
+        resource.name for resource in made(metrics).every("NetworkPolicy") if resource.name.startswith("allow-metrics")
+    ]
+    monitors = [resource.name for resource in made(metrics).every("ServiceMonitor")]
     assert (policies, monitors) == (([], []) if metrics is SERVED else (["allow-metrics-s"], ["s"]))
 
 
 def test_a_histogram_adds_to_a_server_and_changes_nothing_else_of_the_stack() -> None:
-    before = {(one.kind, one.namespace, one.name): one.manifest for one in made(SERVED).objects}
-    after = {(one.kind, one.namespace, one.name): one.manifest for one in made(ADAPTER).objects}
+    before = {
+        (resource.kind, resource.namespace, resource.name): resource.manifest for resource in made(SERVED).objects
+    }
+    after = {
+        (resource.kind, resource.namespace, resource.name): resource.manifest for resource in made(ADAPTER).objects
+    }
     assert after.keys() - before.keys() == {("ServiceMonitor", "a", "s"), ("NetworkPolicy", "a", "allow-metrics-s")}
     assert {key: after[key] for key in before} == before
 
 
 def test_the_autoscaler_and_the_monitor_come_after_what_they_name() -> None:
-    registered = {one.urn: one for one in made(KEDA).rendered.registrations}
+    registered = {registration.urn: registration for registration in made(KEDA).rendered.registrations}
     for kind, named_kind in (("ScaledObject", "Deployment"), ("ServiceMonitor", "Service")):
-        (one,) = (each for each in registered.values() if each.type.endswith(f":{kind}"))
-        assert named_kind in {registered[urn].type.rpartition(":")[2] for urn in one.dependencies}
+        (registration,) = (resource for resource in registered.values() if resource.type.endswith(f":{kind}"))
+        assert named_kind in {registered[urn].type.rpartition(":")[2] for urn in registration.dependencies}
 
 
 def test_the_preview_shows_bounds_triggers_and_what_is_scraped() -> None:

@@ -40,53 +40,63 @@ def group_of(one: Registration) -> str:
 
 
 def judged(found: Graph) -> list[Registration]:
-    return [one for one in found.known.values() if one.type.startswith("kubernetes:") and group_of(one) in JUDGES]
+    return [
+        registration
+        for registration in found.known.values()
+        if registration.type.startswith("kubernetes:") and group_of(registration) in JUDGES
+    ]
 
 
 def release(found: Graph, name: str) -> Registration:
-    (one,) = found.find(RELEASE, name)
-    return one
+    (registration,) = found.find(RELEASE, name)
+    return registration
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_custom_resource_waits_for_the_release_of_its_operator(name: str) -> None:
-    found = graph(name)
-    resources = judged(found)
-    assert {group_of(one) for one in resources} >= {"kueue.x-k8s.io", "scheduling.volcano.sh"}
-    early = [one.urn for one in resources if release(found, JUDGES[group_of(one)]).urn not in found.all_needs(one)]
+    dependencies = graph(name)
+    resources = judged(dependencies)
+    assert {group_of(resource) for resource in resources} >= {"kueue.x-k8s.io", "scheduling.volcano.sh"}
+    early = [
+        resource.urn
+        for resource in resources
+        if release(dependencies, JUDGES[group_of(resource)]).urn not in dependencies.all_needs(resource)
+    ]
     assert early == []
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_it_waits_for_the_webhook_too_and_not_for_its_pods_alone(name: str) -> None:
-    found = graph(name)
+    dependencies = graph(name)
     gates = {
-        name_of(one).rpartition("-gate-")[0]: one.urn
-        for one in found.find("kubernetes:batch/v1:Job")
-        if "-gate-" in name_of(one)
+        name_of(registration).rpartition("-gate-")[0]: registration.urn
+        for registration in dependencies.find("kubernetes:batch/v1:Job")
+        if "-gate-" in name_of(registration)
     }
-    assert set(gates) == set(PROBES) & {JUDGES[group_of(one)] for one in judged(found)}
-    for one in judged(found):
-        gate = gates.get(JUDGES[group_of(one)])
-        assert gate is None or gate in found.all_needs(one), one.urn
+    assert set(gates) == set(PROBES) & {JUDGES[group_of(resource)] for resource in judged(dependencies)}
+    for resource in judged(dependencies):
+        gate = gates.get(JUDGES[group_of(resource)])
+        assert gate is None or gate in dependencies.all_needs(resource), resource.urn
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_on_the_way_down_what_holds_finalizers_goes_before_who_clears_them(name: str) -> None:
-    found = graph(name)
-    gone = {urn: number for number, urn in enumerate(reversed(found.order()))}
-    for one in judged(found):
-        assert gone[one.urn] < gone[release(found, JUDGES[group_of(one)]).urn], one.urn
+    dependencies = graph(name)
+    gone = {urn: number for number, urn in enumerate(reversed(dependencies.order()))}
+    for resource in judged(dependencies):
+        assert gone[resource.urn] < gone[release(dependencies, JUDGES[group_of(resource)]).urn], resource.urn
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_nodes_come_before_the_operators_that_run_on_them(name: str) -> None:
-    found = graph(name)
+    dependencies = graph(name)
     nodes = [
-        one.urn for one in found.known.values() if one.type.rpartition(":")[2] in {"NodeGroup", "NodePool", "AgentPool"}
+        registration.urn
+        for registration in dependencies.known.values()
+        if registration.type.rpartition(":")[2] in {"NodeGroup", "NodePool", "AgentPool"}
     ]
     assert nodes
-    assert set(nodes) <= found.all_needs(release(found, "kueue"))
+    assert set(nodes) <= dependencies.all_needs(release(dependencies, "kueue"))
 
 
 def test_a_stack_without_the_dependency_is_noticed() -> None:
@@ -97,9 +107,9 @@ def test_a_stack_without_the_dependency_is_noticed() -> None:
     Operators("operators", made.operators)
     Queues("queues", made.queues)
     """
-    found = Graph(program(on_a_cloud(), body).rendered)
-    flavor = found.find("kubernetes:kueue.x-k8s.io/v1beta2:ResourceFlavor")[0]
-    assert release(found, "kueue").urn not in found.all_needs(flavor)
+    dependencies = Graph(program(on_a_cloud(), body).rendered)
+    flavor = dependencies.find("kubernetes:kueue.x-k8s.io/v1beta2:ResourceFlavor")[0]
+    assert release(dependencies, "kueue").urn not in dependencies.all_needs(flavor)
 
 
 def on_a_cloud(**sections: Any) -> Data:
@@ -115,8 +125,8 @@ def operators(**sections: Any) -> Program:
 
 
 def test_a_gate_asks_the_webhook_by_a_dry_run_of_one_object_until_it_is_let_pass() -> None:
-    made = operators()
-    (gate,) = (one for one in made.every("Job") if one.name.startswith("kueue-gate-"))
+    rendered = operators()
+    (gate,) = (resource for resource in rendered.every("Job") if resource.name.startswith("kueue-gate-"))
     spec = cast("Any", gate.manifest)["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     assert container["args"] == ["create", "--dry-run=server", "--filename=/gate/object.yaml"]
@@ -124,7 +134,7 @@ def test_a_gate_asks_the_webhook_by_a_dry_run_of_one_object_until_it_is_let_pass
     assert spec["backoffLimit"] > 10
     # One that gave up must not fail every later `up`, whatever was mended since.
     assert cast("Any", gate.manifest)["metadata"]["annotations"] == {"pulumi.com/replaceUnready": "true"}
-    words = cast("Any", made.only("ConfigMap", "kueue-gate").manifest)["data"]["object.yaml"]
+    words = cast("Any", rendered.only("ConfigMap", "kueue-gate").manifest)["data"]["object.yaml"]
     assert yaml.safe_load(words)["kind"] == "ResourceFlavor"
 
 
@@ -135,22 +145,22 @@ def test_a_gate_may_create_that_kind_and_nothing_else() -> None:
 
 def test_another_version_has_a_gate_of_its_own() -> None:
     before, after = (
-        {one.name for one in operators(**more).every("Job") if one.name.startswith("kueue-gate-")}
+        {resource.name for resource in operators(**more).every("Job") if resource.name.startswith("kueue-gate-")}
         for more in ({}, {"operators": {"kueue": {"version": "0.19.1"}}})
     )
     assert before.isdisjoint(after)
 
 
 def test_a_release_whose_definitions_would_go_with_it_is_never_deleted() -> None:
-    found = Graph(operators().rendered)
-    assert release(found, "kueue").retain_on_delete
-    assert not release(found, "kube-prometheus-stack").retain_on_delete
+    dependencies = Graph(operators().rendered)
+    assert release(dependencies, "kueue").retain_on_delete
+    assert not release(dependencies, "kube-prometheus-stack").retain_on_delete
 
 
 def test_every_release_names_one_version() -> None:
-    for one in Graph(operators().rendered).find(RELEASE):
-        assert str(one.inputs["version"])[0] in "v0123456789"
-        assert one.inputs["atomic"] is True
+    for registration in Graph(operators().rendered).find(RELEASE):
+        assert str(registration.inputs["version"])[0] in "v0123456789"
+        assert registration.inputs["atomic"] is True
 
 
 @pytest.mark.parametrize("said", ["here", "installed"])
@@ -158,14 +168,20 @@ def test_dashboards_go_where_prometheus_is_whoever_installed_it(said: str) -> No
     config = to_config(Source(on_a_cloud(operators={"prometheus": said})))
     rendered = render(ROOT, project="gpu-tenancy", stack="x", config=config)
     assert problems(rendered) == ()
-    pages = [one for one in rendered.registrations if name_of(one).startswith("dashboard-")]
+    pages = [registration for registration in rendered.registrations if name_of(registration).startswith("dashboard-")]
     assert len(pages) == 5
-    read = [one.external_id for one in rendered.registrations if one.type == "kubernetes:core/v1:Namespace"]
+    read = [
+        registration.external_id
+        for registration in rendered.registrations
+        if registration.type == "kubernetes:core/v1:Namespace"
+    ]
     assert ("monitoring" in read) == (said == "installed")
 
 
 def test_a_cluster_that_exists_gets_dashboards_only_where_the_stack_says_that_prometheus_is_there() -> None:
     for operators, count in (({}, 0), ({"prometheus": "installed"}, 5)):
         rendered = render(ROOT, project="gpu-tenancy", stack="x", config=to_config(Source(stack(operators=operators))))
-        pages = [one for one in rendered.registrations if name_of(one).startswith("dashboard-")]
+        pages = [
+            registration for registration in rendered.registrations if name_of(registration).startswith("dashboard-")
+        ]
         assert len(pages) == count

@@ -29,73 +29,79 @@ def body(one: KubernetesObject) -> Any:
 
 
 def workloads() -> list[KubernetesObject]:
-    return [one for one in local().objects if one.kind in WORKLOADS]
+    return [resource for resource in local().objects if resource.kind in WORKLOADS]
 
 
 def containers() -> list[Any]:
-    return [each for one in workloads() for spec in pod_specs(one) for each in spec["containers"]]
+    return [container for resource in workloads() for spec in pod_specs(resource) for container in spec["containers"]]
 
 
 def test_the_same_stack_gives_the_same_bytes() -> None:
-    again = tenancy(read_file(LOCAL).sections)
-    assert repr([one.manifest for one in again.objects]) == repr([one.manifest for one in local().objects])
+    second = tenancy(read_file(LOCAL).sections)
+    assert repr([resource.manifest for resource in second.objects]) == repr(
+        [resource.manifest for resource in local().objects]
+    )
 
 
 def test_everything_in_a_namespace_comes_after_it() -> None:
-    namespaces = {one.name: one.urn for one in local().every("Namespace")}
-    late = [one.urn for one in local().objects if one.namespace and namespaces[one.namespace] not in one.depends_on]
+    namespaces = {resource.name: resource.urn for resource in local().every("Namespace")}
+    late = [
+        resource.urn
+        for resource in local().objects
+        if resource.namespace and namespaces[resource.namespace] not in resource.depends_on
+    ]
     assert late == []
 
 
 @pytest.mark.parametrize("kind", ["ResourceQuota", "LimitRange", "NetworkPolicy", "LocalQueue", "ServiceAccount"])
 def test_workloads_come_after_their_namespaces_bounds(kind: str) -> None:
-    for one in workloads():
-        before = {bound.urn for bound in local().every(kind, namespace=one.namespace)}
+    for resource in workloads():
+        before = {bound.urn for bound in local().every(kind, namespace=resource.namespace)}
         assert before
-        assert before <= set(one.depends_on), one.urn
+        assert before <= set(resource.depends_on), resource.urn
 
 
 @pytest.mark.parametrize("kind", ["PriorityClass", "WorkloadPriorityClass", "ClusterQueue", "Queue", "ResourceFlavor"])
 def test_workloads_come_after_what_all_teams_share(kind: str) -> None:
-    order = {one.urn: index for index, wave in enumerate(waves(local().objects)) for one in wave}
-    shared = [order[one.urn] for one in local().every(kind)]
+    order = {resource.urn: index for index, wave in enumerate(waves(local().objects)) for resource in wave}
+    shared = [order[resource.urn] for resource in local().every(kind)]
     assert shared
-    assert max(shared) < min(order[one.urn] for one in workloads())
+    assert max(shared) < min(order[resource.urn] for resource in workloads())
 
 
 def test_a_team_waits_for_its_own_queue_and_for_no_other_teams() -> None:
-    queues = {one.name: one.urn for one in local().every("ClusterQueue")}
-    for one in workloads():
-        assert queues[one.namespace] in one.depends_on
-        assert not {urn for name, urn in queues.items() if name != one.namespace} & set(one.depends_on)
+    queues = {resource.name: resource.urn for resource in local().every("ClusterQueue")}
+    for resource in workloads():
+        assert queues[resource.namespace] in resource.depends_on
+        assert not {urn for name, urn in queues.items() if name != resource.namespace} & set(resource.depends_on)
 
 
 def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavors() -> None:
-    order = {one.urn: index for index, wave in enumerate(waves(local().objects)) for one in wave}
-    flavors = [order[one.urn] for one in local().every("ResourceFlavor")]
-    for one in (*local().every("Cohort"), *local().every("ClusterQueue")):
-        above = body(one)["spec"].get("parentName") or body(one)["spec"].get("cohortName")
+    order = {resource.urn: index for index, wave in enumerate(waves(local().objects)) for resource in wave}
+    flavors = [order[resource.urn] for resource in local().every("ResourceFlavor")]
+    for resource in (*local().every("Cohort"), *local().every("ClusterQueue")):
+        above = body(resource)["spec"].get("parentName") or body(resource)["spec"].get("cohortName")
         if above:
-            assert order[local().only("Cohort", above).urn] < order[one.urn]
-        assert max(flavors) < order[one.urn]
+            assert order[local().only("Cohort", above).urn] < order[resource.urn]
+        assert max(flavors) < order[resource.urn]
 
 
 def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
-    asked = [each["resources"] for each in containers()]
-    asked += [body(one)["spec"]["trainer"]["resourcesPerNode"] for one in local().every("TrainJob")]
-    assert len(asked) >= 6
-    for resources in asked:
+    requests = [container["resources"] for container in containers()]
+    requests += [body(resource)["spec"]["trainer"]["resourcesPerNode"] for resource in local().every("TrainJob")]
+    assert len(requests) >= 6
+    for resources in requests:
         assert resources["requests"] == resources["limits"]
         assert int(resources["requests"][GPU]) > 0
 
 
 def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> None:
     products = {"model-server": "NVIDIA-L4", "rank-server": "NVIDIA-H100-80GB-HBM3", "nightly": "NVIDIA-A100-SXM4-80GB"}
-    found = {one.name: spec for one in workloads() for spec in pod_specs(one)}
+    specs = {resource.name: spec for resource in workloads() for spec in pod_specs(resource)}
     for name, product in products.items():
-        assert found[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
-    for spec in found.values():
-        assert (GPU, "NoSchedule") in {(each["key"], each["effect"]) for each in spec["tolerations"]}
+        assert specs[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
+    for spec in specs.values():
+        assert (GPU, "NoSchedule") in {(toleration["key"], toleration["effect"]) for toleration in spec["tolerations"]}
     place = body(local().only("TrainJob"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
     patched = place["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert patched["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
@@ -103,28 +109,28 @@ def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> N
 
 
 def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> None:
-    for one in workloads():
-        for spec in pod_specs(one):
+    for resource in workloads():
+        for spec in pod_specs(resource):
             assert spec["automountServiceAccountToken"] is False
             assert spec["serviceAccountName"] == "workload"
             assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_workloads_carry_their_queue_and_priority_where_kueue_looks_for_them() -> None:
-    for one in workloads():
-        if one.api_version.startswith("batch.volcano.sh"):
-            assert "kueue.x-k8s.io/queue-name" not in repr(one.manifest), "one GPU is promised by one scheduler"
+    for resource in workloads():
+        if resource.api_version.startswith("batch.volcano.sh"):
+            assert "kueue.x-k8s.io/queue-name" not in repr(resource.manifest), "one GPU is promised by one scheduler"
             continue
-        labels = body(one)["metadata"]["labels"]
-        assert labels["kueue.x-k8s.io/queue-name"] == one.namespace
+        labels = body(resource)["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == resource.namespace
         assert labels["kueue.x-k8s.io/priority-class"] in {"ml-critical", "ml-high", "ml-low"}
-        if one.kind == "Deployment":  # admitted pod by pod
-            pods = body(one)["spec"]["template"]["metadata"]["labels"]
-            assert pods["kueue.x-k8s.io/queue-name"] == one.namespace
+        if resource.kind == "Deployment":  # admitted pod by pod
+            pods = body(resource)["spec"]["template"]["metadata"]["labels"]
+            assert pods["kueue.x-k8s.io/queue-name"] == resource.namespace
 
 
 def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
-    (gang,) = (one for one in local().every("Job") if one.api_version == "batch.volcano.sh/v1alpha1")
+    (gang,) = (resource for resource in local().every("Job") if resource.api_version == "batch.volcano.sh/v1alpha1")
     spec = body(gang)["spec"]
     assert (spec["schedulerName"], spec["queue"], spec["minAvailable"]) == ("volcano", "ml-research-l4", 4)
     assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {"master": 1, "worker": 3}
@@ -133,8 +139,8 @@ def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
 @pytest.mark.parametrize("workload", ["Job nightly", "Job gang", "Deployment rank-server", "TrainJob finetune"])
 def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(workload: str) -> None:
     kind, name = workload.split()
-    (found,) = [one for one in local().objects if (one.kind, one.name) == (kind, name)]
-    text = json.dumps(found.manifest)
+    (registration,) = [resource for resource in local().objects if (resource.kind, resource.name) == (kind, name)]
+    text = json.dumps(registration.manifest)
     assert '"mountPath": "/dev/shm"' in text
     (size,) = set(re.findall(r'"medium": "Memory", "sizeLimit": "(\w+)"', text))
     (memory,) = set(re.findall(r'"memory": "(\w+)"', text))
@@ -142,12 +148,14 @@ def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(w
 
 
 def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
-    (found,) = [one for one in local().objects if (one.kind, one.name) == ("Deployment", "model-server")]
-    assert "shared-memory" not in json.dumps(found.manifest)
+    (registration,) = [
+        resource for resource in local().objects if (resource.kind, resource.name) == ("Deployment", "model-server")
+    ]
+    assert "shared-memory" not in json.dumps(registration.manifest)
 
 
 def test_a_deadline_ends_a_gangs_pods_since_volcanos_job_has_none() -> None:
-    (gang,) = [one for one in local().objects if (one.kind, one.name) == ("Job", "gang")]
+    (gang,) = [resource for resource in local().objects if (resource.kind, resource.name) == ("Job", "gang")]
     tasks = cast("Any", gang.manifest)["spec"]["tasks"]
     assert [task["template"]["spec"]["activeDeadlineSeconds"] for task in tasks] == [6 * 3600] * 2
 
@@ -207,34 +215,36 @@ def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
 
 
 def test_the_network_is_closed_but_for_dns_the_team_and_callers_of_its_servers() -> None:
-    found = {one.name: body(one)["spec"] for one in local().every("NetworkPolicy", namespace="ml-serving")}
-    assert found["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    (dns,) = found["allow-dns"]["egress"]
+    registrations = {
+        resource.name: body(resource)["spec"] for resource in local().every("NetworkPolicy", namespace="ml-serving")
+    }
+    assert registrations["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (dns,) = registrations["allow-dns"]["egress"]
     assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    assert found["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
-    (to_server,) = (spec for spec in found.values() if spec["podSelector"])
+    assert registrations["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
+    (to_server,) = (spec for spec in registrations.values() if spec["podSelector"])
     assert to_server["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "model-server"}}
     assert to_server["ingress"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    assert len(found) == 4
+    assert len(registrations) == 4
 
 
 def test_a_hole_to_the_internet_is_there_only_where_the_stack_makes_one() -> None:
-    assert "allow-https" not in {one.name for one in local().every("NetworkPolicy")}
-    made = tenancy(stack(teams={"a": team(network={"egress": ["0.0.0.0/0"], "clients": "team"})}))
-    (rule,) = made.spec("NetworkPolicy", "allow-https")["egress"]
+    assert "allow-https" not in {resource.name for resource in local().every("NetworkPolicy")}
+    rendered = tenancy(stack(teams={"a": team(network={"egress": ["0.0.0.0/0"], "clients": "team"})}))
+    (rule,) = rendered.spec("NetworkPolicy", "allow-https")["egress"]
     assert rule == {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
 
 
 def test_the_labels_that_others_read_are_on_every_namespace() -> None:
-    for one in local().every("Namespace"):
-        labels = body(one)["metadata"]["labels"]
+    for resource in local().every("Namespace"):
+        labels = body(resource)["metadata"]["labels"]
         assert labels["environment"] == "local"
         assert {"owner", "cost-center", "gpu-tier", "pod-security.kubernetes.io/enforce"} <= set(labels)
 
 
 def test_pods_and_workloads_of_a_class_have_the_same_value() -> None:
-    pods = {one.name: body(one)["value"] for one in local().every("PriorityClass")}
-    queued = {one.name: body(one)["value"] for one in local().every("WorkloadPriorityClass")}
+    pods = {resource.name: body(resource)["value"] for resource in local().every("PriorityClass")}
+    queued = {resource.name: body(resource)["value"] for resource in local().every("WorkloadPriorityClass")}
     assert pods == queued == {"ml-critical": 1000000, "ml-high": 100000, "ml-low": 1000}
     assert body(local().only("PriorityClass", "ml-low"))["preemptionPolicy"] == "Never"
 
@@ -250,33 +260,33 @@ def test_a_dataset_is_a_volume_that_only_its_claim_can_bind() -> None:
 
 
 def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
-    named = [(one.urn, text) for one in local().objects for _, text in texts(one.manifest)]
+    named = [(resource.urn, text) for resource in local().objects for _, text in texts(resource.manifest)]
     assert [urn for urn, text in named if text.startswith("limits.") and "/" in text] == []
     assert any(text == f"requests.{GPU}" for _, text in named)
 
 
 def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
-    kueues = [one for one in local().objects if one.group == "kueue.x-k8s.io"]
-    assert {one.kind for one in kueues} == {
+    kueues = [resource for resource in local().objects if resource.group == "kueue.x-k8s.io"]
+    assert {resource.kind for resource in kueues} == {
         "ClusterQueue",
         "Cohort",
         "LocalQueue",
         "ResourceFlavor",
         "WorkloadPriorityClass",
     }
-    assert {one.api_version for one in kueues} == {"kueue.x-k8s.io/v1beta2"}
-    keys = {text for one in kueues for _, text in texts(one.manifest)}
+    assert {resource.api_version for resource in kueues} == {"kueue.x-k8s.io/v1beta2"}
+    keys = {text for resource in kueues for _, text in texts(resource.manifest)}
     assert keys.isdisjoint({"admissionChecks", "cohort", "kueue.x-k8s.io/v1beta1"})
 
 
 def test_every_cluster_queue_names_its_namespaces_since_without_a_selector_it_admits_nothing() -> None:
-    for one in local().every("ClusterQueue"):
-        (selector,) = body(one)["spec"]["namespaceSelector"]["matchExpressions"]
-        assert selector["values"] == [one.name]
+    for resource in local().every("ClusterQueue"):
+        (selector,) = body(resource)["spec"]["namespaceSelector"]["matchExpressions"]
+        assert selector["values"] == [resource.name]
 
 
 def test_no_image_has_a_moving_tag() -> None:
-    images = [each["image"] for each in containers()]
+    images = [container["image"] for container in containers()]
     assert len(images) >= 5
     assert [image for image in images if ":" not in image or image.endswith(":latest")] == []
 
@@ -284,8 +294,8 @@ def test_no_image_has_a_moving_tag() -> None:
 @pytest.mark.parametrize("name", ["dns", "team", "https"])
 def test_a_server_takes_no_hole_of_the_network_away_whatever_its_name(name: str) -> None:
     spec = team(gpus={"h100": {"guaranteed": 8}}, serving={name: server()}, network={"egress": ["10.0.0.0/8"]})
-    made = tenancy(stack(teams={"a": spec}))
-    assert len(made.every("NetworkPolicy")) == 5
+    rendered = tenancy(stack(teams={"a": spec}))
+    assert len(rendered.every("NetworkPolicy")) == 5
 
 
 def test_two_teams_whose_names_run_together_have_resources_of_their_own() -> None:
@@ -294,8 +304,8 @@ def test_two_teams_whose_names_run_together_have_resources_of_their_own() -> Non
         "ml": team(gpus=gpus, serving={"a-b": server()}),
         "ml-a": team(gpus=gpus, serving={"b": server()}),
     }
-    made = tenancy(stack(teams=teams))
-    assert len(made.every("Deployment")) == 2
+    rendered = tenancy(stack(teams=teams))
+    assert len(rendered.every("Deployment")) == 2
 
 
 def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
@@ -311,9 +321,9 @@ def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
             )
         },
     )
-    for one in tenancy(sections).objects:
-        for spec in pod_specs(one):
-            assert spec["nodeSelector"].items() >= label.items(), one.urn
+    for resource in tenancy(sections).objects:
+        for spec in pod_specs(resource):
+            assert spec["nodeSelector"].items() >= label.items(), resource.urn
 
 
 def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_else() -> None:

@@ -13,26 +13,26 @@ def sections(**fields: Any) -> Data:
 
 
 def test_its_pods_are_volcanos_and_start_only_when_all_of_them_fit() -> None:
-    made = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
-    assert made["spec"]["template"]["spec"]["schedulerName"] == "volcano"
-    assert made["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "2"
+    job = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
+    assert job["spec"]["template"]["spec"]["schedulerName"] == "volcano"
+    assert job["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "2"
 
 
 def test_it_waits_in_the_teams_queue_as_any_job() -> None:
-    made = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a"
+    job = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a"
 
 
 def test_other_jobs_are_left_to_the_usual_scheduler() -> None:
-    made = cast("Any", tenancy(sections()).only("Job").manifest)
-    assert "schedulerName" not in made["spec"]["template"]["spec"]
-    assert "scheduling.volcano.sh/group-min-member" not in made["metadata"]["annotations"]
+    job = cast("Any", tenancy(sections()).only("Job").manifest)
+    assert "schedulerName" not in job["spec"]["template"]["spec"]
+    assert "scheduling.volcano.sh/group-min-member" not in job["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("fields", [{"framework": "pytorch"}, {"scheduler": "volcano"}])
 def test_only_an_ordinary_job_can(fields: Data) -> None:
-    found = errors(sections(together=True, **fields))
-    assert found[0] == (
+    problems = errors(sections(together=True, **fields))
+    assert problems[0] == (
         "teams.a.training.pair: sets together, which only applies to framework: job with scheduler: kueue;"
         " remove together"
     )

@@ -115,4 +115,4 @@ def test_the_command_lists_the_machines_of_one_cloud() -> None:
 def test_the_command_knows_no_machines_of_a_misspelt_cloud() -> None:
     result = CliRunner().invoke(app, ["machines", "--cloud", "gpc"])
     assert result.exit_code == 1
-    assert "error --cloud: unknown cloud 'gpc'; did you mean 'gcp'?" in result.output
+    assert "error: --cloud: unknown cloud 'gpc'; did you mean 'gcp'?" in result.output

@@ -1,6 +1,8 @@
 """The wheel, installed into an empty environment: a project that `tenancy init` makes works there."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from plugin_process import plugin
 from repository import ROOT
 
 
@@ -73,7 +76,7 @@ def test_the_wheel_has_one_name_and_no_links(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"gpu_tenancy"}
-    assert "gpu_tenancy/policy/workloads/judge/server.py" in names
+    assert "gpu_tenancy/policy/workloads/rule_engine/server.py" in names
     assert not [name for name in names if name.endswith(".pyc")]
 
 
@@ -138,6 +141,19 @@ def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> Non
     folder = Path(done.stdout.strip())
     assert (folder / "PulumiPolicy.yaml").is_file()
     assert installed.python.parents[1] in folder.parents
+
+
+def test_the_plugin_of_the_page_on_other_languages_serves_the_components_of_the_package(
+    installed: Installed, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "languages.md").read_text(encoding="utf-8")
+    files = re.findall(r"^```\w*\n# file: (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in files] == ["__main__.py", "PulumiPlugin.yaml", "requirements.txt"]
+    for name, text in files:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with plugin(tmp_path, str(installed.python), PYTHONPATH="") as started:
+        components = json.loads(started.schema())["resources"]
+    assert sorted(components) == ["gpu-tenancy:index:Platform", "gpu-tenancy:index:Tenancy"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpu_tenancy.console.policies.asking import questions, struct
 from gpu_tenancy.console.policies.configuration import LEVELS, RuleConfig, read_config, reconciled
 from gpu_tenancy.console.policies.findings import Finding
 from gpu_tenancy.console.policies.judging import PackChoice, judge
-from gpu_tenancy.console.policies.schemas import wrong
+from gpu_tenancy.console.policies.schemas import violations
 
 FOREIGN = """
 from pulumi_policy import *
@@ -52,9 +52,9 @@ PolicyPack("theirs", [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    found = Project.at(tmp_path / "project")
-    found.write("good", small())
-    return found
+    project = Project.at(tmp_path / "project")
+    project.write("good", small())
+    return project
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def theirs(tmp_path: Path) -> Path:
 
 def config(folder: Path, **rules: object) -> Path:
     file = folder.parent / "config.json"
-    file.write_text(json.dumps({name.replace("_", "-"): each for name, each in rules.items()}), encoding="utf-8")
+    file.write_text(json.dumps({name.replace("_", "-"): rule for name, rule in rules.items()}), encoding="utf-8")
     return file
 
 
 def tenancy(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["preview", *(str(each) for each in arguments)])
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["preview", *(str(argument) for argument in arguments)])
 
 
 # The command.
@@ -194,14 +194,14 @@ def test_resources_are_asked_as_the_engine_asks() -> None:
     only_read = registration("read", external_id="ml/read")
     asked = questions(Rendered("p", "s", (second, first, provider, only_read), {}))
     root = f"{URN}pulumi:pulumi:Stack::p-s"
-    assert [each.name for each in asked.each] == ["p-s", "z-first", "k8s", "a-second"]
-    last = asked.each[-1]
+    assert [request.name for request in asked.resources] == ["p-s", "z-first", "k8s", "a-second"]
+    last = asked.resources[-1]
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
     inner = {"key": {**secret, "value": "hunter2"}, "list": ["a", {**secret, "value": "b"}]}
     assert MessageToDict(last.properties) == {"data": {**secret, "value": inner}}
     assert (last.options.protect, list(last.options.ignoreChanges), last.options.parent) == (True, ["data.list"], root)
     assert (last.provider.name, MessageToDict(last.provider.properties)) == ("k8s", {"namespace": "ml"})
-    (held,) = [each for each in asked.stack.resources if each.name == "a-second"]
+    (held,) = [resource for resource in asked.stack.resources if resource.name == "a-second"]
     assert (held.parent, list(held.dependencies)) == (root, [first.urn])
     assert list(held.propertyDependencies["data"].urns) == [first.urn]
     assert held.properties == last.properties == struct(second)
@@ -230,17 +230,17 @@ def test_a_foreign_pack_hears_of_parents_and_of_the_whole_stack(theirs: Path) ->
 
 
 def info() -> wire.AnalyzerInfo:
-    found = wire.AnalyzerInfo(name="test", supportsConfig=True)
-    one = found.policies.add(name="one", enforcementLevel=wire.ADVISORY)
+    info = wire.AnalyzerInfo(name="test", supportsConfig=True)
+    one = info.policies.add(name="one", enforcementLevel=wire.ADVISORY)
     one.configSchema.properties.update({"most": {"type": "integer", "default": 3}, "names": {"type": "array"}})
-    found.policies.add(name="two", enforcementLevel=wire.MANDATORY)
-    return found
+    info.policies.add(name="two", enforcementLevel=wire.MANDATORY)
+    return info
 
 
 def told(given: dict[str, RuleConfig]) -> dict[str, tuple[int, object]]:
     request = reconciled(info(), given, "config.json")
     return {
-        name: (each.enforcementLevel, MessageToDict(each.properties)) for name, each in request.policyConfig.items()
+        name: (rule.enforcementLevel, MessageToDict(rule.properties)) for name, rule in request.policyConfig.items()
     }
 
 
@@ -271,6 +271,26 @@ def test_a_file_has_levels_objects_and_what_only_the_cli_opens(tmp_path: Path) -
         read_config(file)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(b'{"one": {"most": NaN}}', "not valid JSON: NaN is not a JSON number", id="number"),
+        pytest.param(b'{"one": "\xff"}', "not valid JSON: .*; fix the JSON syntax", id="encoding"),
+        pytest.param(
+            b'{"environments": "a/b"}', "environments: not a list of strings; list names of", id="environments"
+        ),
+        pytest.param(
+            b'{"one": {"enforcementLevel": null}}', "one: None is not an enforcement level; set one of", id="level"
+        ),
+    ],
+)
+def test_a_file_that_the_cli_refuses_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    with pytest.raises(ConsoleError, match=words):
+        read_config(file)
+
+
 SCHEMA = yaml.safe_load("""
 type: object
 required: [a]
@@ -280,6 +300,8 @@ properties:
   b: {type: string, enum: [x, yy], minLength: 1, pattern: "^[xy]+$"}
   c: {type: array, items: {type: [string, "null"]}, maxItems: 2}
   d: {type: object, additionalProperties: {anyOf: [{type: number, exclusiveMinimum: 0}, {type: boolean}]}}
+  f: {type: string, minLength: 2, maxLength: 15, format: ipv4}
+  g: {oneOf: [{type: number}, {type: integer}, {const: x}], multipleOf: 2, not: {enum: [6]}}
 """)
 
 
@@ -296,15 +318,37 @@ properties:
         ({"a": 1, "b": "y"}, ["b: 'y' must be one of x, yy"]),
         (
             {"a": 1, "c": ["x", 2, "z"]},
-            ["c: 3 items are too few or too many", "c.1: 2 must be of type string or null"],
+            ["c: ['x', 2, 'z'] must have at most 2 items", "c.1: 2 must be of type string or null"],
         ),
         ({"a": 1, "d": {"k": 0}}, ["d.k: 0 matches none of the allowed types"]),
         ({"a": 1, "e": 1}, ["e: unknown setting"]),
+        ({"a": 1, "e": 1, "h": 1}, ["e: unknown setting", "h: unknown setting"]),
+        ({"a": 1, "f": "x"}, ["f: 'x' must have at least 2 characters", "f: 'x' must match ipv4"]),
+        ({"a": 1, "f": "1.2.3.4"}, []),
+        ({"a": 1, "g": 4}, ["g: 4 matches more than one of the allowed types"]),
+        ({"a": 1, "g": 2.5}, ["g: 2.5 is not a multiple of 2"]),
+        ({"a": 1, "b": 1, "c": 1}, ["b: 1 must be of type string", "c: 1 must be of type array"]),
         ([], ["value: [] must be of type object"]),
     ],
 )  # fmt: skip
 def test_a_value_is_held_against_its_schema(value: object, words: list[str]) -> None:
-    assert wrong(SCHEMA, value) == words
+    assert violations(SCHEMA, value) == words
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        pytest.param({"type": "text"}, "'text' is not valid under any of the given schemas", id="type"),
+        pytest.param({"pattern": "("}, "'(' is not a 'regex'", id="pattern"),
+        pytest.param(
+            {"$ref": "https://example.org/schema.json"}, "Unresolvable: https://example.org/schema.json", id="ref"
+        ),
+    ],
+)
+def test_an_invalid_schema_is_a_violation_and_nothing_is_fetched(schema: dict[str, object], words: str) -> None:
+    assert violations(schema, "x", "rule.key") == [
+        f"rule.key: the policy's schema is invalid: {words}; report it to the pack owner"
+    ]
 
 
 def test_teams_and_jobs_are_what_a_breach_is_about(project: Project, theirs: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_i
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
     seen = json.loads(tenancy(project, "explain", "speech", "--json").stdout)
     (nominal,) = [each for each in seen if each["field"] == "l4 nvidia.com/gpu nominalQuota"]
-    assert (nominal["object"], nominal["value"], nominal["because"]) == (
+    assert (nominal["object"], nominal["value"], nominal["reason"]) == (
         "ClusterQueue speech",
         "2",
         "set in the stack",
@@ -136,7 +136,7 @@ def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> Non
 def test_a_base_that_is_not_there_is_an_error_and_nothing_is_printed(project: Project) -> None:
     seen = tenancy(project, "preview", "good", "--base", "nowhere")
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error git cannot resolve nowhere (" in seen.stderr
+    assert "error: nowhere: git rev-parse failed: " in seen.stderr
 
 
 def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Project, tmp_path: Path) -> None:
@@ -144,4 +144,4 @@ def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Pr
     file.write_text("mine", encoding="utf-8")
     seen = tenancy(project, "preview", "good", "--out", file)
     assert (seen.exit_code, file.read_text(encoding="utf-8")) == (1, "mine")
-    assert seen.stderr.startswith("error ")
+    assert seen.stderr.startswith("error: ")

@@ -10,10 +10,10 @@ from gpu_tenancy.console.errors import ConsoleError
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (ConsoleError("x is not a folder", "specify one"), 1, "error x is not a folder; specify one"),
-        (OSError(errno.EACCES, "Permission denied", "/x"), 1, f"error /x: Permission denied; {terminal.WRITABLE}"),
-        (OSError(errno.ENOSPC, "No space left"), 1, f"error a file: No space left; {terminal.SPACE}"),
-        (FileExistsError("x is not ours; move it"), 1, "error x is not ours; move it"),
+        (ConsoleError("x is not a folder", "specify one"), 1, "error: x is not a folder; specify one"),
+        (OSError(errno.EACCES, "Permission denied", "/x"), 1, f"error: /x: Permission denied; {terminal.WRITABLE}"),
+        (OSError(errno.ENOSPC, "No space left"), 1, f"error: a file: No space left; {terminal.SPACE}"),
+        (FileExistsError("x is not ours; move it"), 1, "error: x is not ours; move it"),
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
     ],
 )

@@ -64,8 +64,8 @@ def names(sections: Data) -> list[str]:
 
 def release(sections: Data, name: str) -> ReleasePlan:
     """One release of a stack."""
-    (found,) = (each for each in planned(sections).operators if each.name == name)
-    return found
+    (release,) = (release for release in planned(sections).operators if release.name == name)
+    return release
 
 
 def kueue(sections: Data) -> Data:

@@ -52,7 +52,7 @@ def test_each_cloud_has_its_file_and_enough_machines_in_it() -> None:
     assert tuple(cloud_tables()) == CLOUDS
     with_gpus = Counter(machine.cloud for machine in machines().values() if machine.gpus)
     without = Counter(machine.cloud for machine in machines().values() if not machine.gpus)
-    assert {cloud: with_gpus[cloud] >= least for cloud, least in LEAST.items()} == dict.fromkeys(LEAST, True)
+    assert {cloud: with_gpus[cloud] >= value for cloud, value in LEAST.items()} == dict.fromkeys(LEAST, True)
     assert min(without[cloud] for cloud in CLOUDS) >= 3
 
 
@@ -243,8 +243,8 @@ def test_a_gpu_is_plausible(name: str) -> None:
     assert gpu.product.startswith("AMD") == (gpu.resource == "amd.com/gpu") == (gpu.architecture == "cdna3")
     assert gpu.resource.partition("/")[0] in PRODUCT_LABELS
     assert 8 * GIB <= gpu.memory <= 300 * GIB
-    said = re.search(r"(\d+)gb", name) or re.search(r"(\d+)GB", gpu.product)
-    assert said is None or gpu.memory == int(said[1]) * GIB
+    matches = re.search(r"(\d+)gb", name) or re.search(r"(\d+)GB", gpu.product)
+    assert matches is None or gpu.memory == int(matches[1]) * GIB
 
 
 @pytest.mark.parametrize("name", [name for name, gpu in gpus().items() if gpu.mig])

@@ -48,8 +48,8 @@ def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields
 
 
 def pool_of(sections: Data, name: str = "h100") -> Any:
-    (found,) = (each for each in planned(sections).fleet.pools if each.name == name)
-    return found
+    (pool_plan,) = (pool for pool in planned(sections).cluster.pools if pool.name == name)
+    return pool_plan
 
 
 @EVERY
@@ -69,12 +69,12 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
     sections = on(cloud, teams={}, nodes={"min": 0, "max": 2}, capacity=words, zones=zones)
     if (cloud, kind) == ("azure", "reserved"):  # Azure reserves no machines with H100s.
         sections["pools"]["h100"]["machine"] = "Standard_NC64as_T4_v3"
-    found = errors(sections)
+    problems = errors(sections)
     rule = clouds()[cloud].capacity[kind]
     if rule.refused:
-        assert found == [f"pools.h100.capacity: {kind} is not available: {rule.refused}; {rule.instead}"]
+        assert problems == [f"pools.h100.capacity: {kind} is not available: {rule.refused}; {rule.instead}"]
     else:
-        assert found == []
+        assert problems == []
 
 
 REFUSED: Final = {
@@ -95,8 +95,8 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
         "a reservation of another cloud": (
             on("aws", capacity={"kind": "reserved", "reservation": "ml-h100"}),
             (
-                "pools.h100.capacity.reservation: ml-h100 is not a reservation of EKS; set the id of an EC2"
-                " capacity reservation, such as cr-0123456789abcdef0"
+                "pools.h100.capacity.reservation: ml-h100 is not a reservation of EKS; set the ID of an EC2"
+                " Capacity Reservation, such as cr-0123456789abcdef0"
             ),
         ),
         "a capacity block without its zone": (
@@ -297,16 +297,16 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
     }.values(),
 )
 def test_what_a_cloud_would_refuse_is_said_with_place_value_rule_and_mend(sections: Data, message: str) -> None:
-    assert any(found.startswith(message) for found in errors(sections)), errors(sections)
+    assert any(problem.startswith(message) for problem in errors(sections)), errors(sections)
 
 
 @EVERY
 def test_a_machine_of_another_cloud_is_refused(cloud: str) -> None:
     for other in H100.keys() - {cloud}:
         sections = on(cloud) | {"pools": {"h100": pool(H100[other])}}
-        (found,) = errors(sections)
+        (problem,) = errors(sections)
         title, theirs = clouds()[cloud].title, clouds()[other].title
-        assert found.startswith(
+        assert problem.startswith(
             f"pools.h100.machine: {H100[other]} is a machine type of {theirs}, but the cluster is on {title}; use a"
             f" machine type of {title}, such as "
         )
@@ -327,15 +327,18 @@ def test_a_pool_that_is_to_be_made_names_its_machine() -> None:
 def test_a_pools_name_is_one_that_its_cloud_takes() -> None:
     sections = on("azure", teams={}) | {"pools": {"gpu-h100": pool(H100["azure"])}}
     assert errors(sections) == [
-        "pools.gpu-h100: is not a valid pool name on AKS; use at most 12 small letters and digits, a letter first"
+        (
+            "pools.gpu-h100: is not a valid pool name on AKS; use at most 12 lowercase letters and digits,"
+            " starting with a letter"
+        )
     ]
 
 
 def test_drivers_that_exclude_each_other_cannot_be_in_one_cluster() -> None:
     pools = {"a": pool(H100["azure"]), "b": pool("Standard_ND96asr_v4", driver="operator")}
-    (found,) = errors(stack(cluster=AZURE, pools=pools, teams={}))
-    assert found.startswith("pools.b.driver: operator needs other GPU Operator values than driver managed of pool a,")
-    assert "; set the same driver for both pools" in found
+    (problem,) = errors(stack(cluster=AZURE, pools=pools, teams={}))
+    assert problem.startswith("pools.b.driver: operator needs other GPU Operator values than driver managed of pool a,")
+    assert "; set the same driver for both pools" in problem
 
 
 def test_drivers_that_agree_on_the_operator_can_be_in_one_cluster() -> None:
@@ -356,8 +359,8 @@ def test_another_driver_than_the_usual_is_approved_by_a_second_word() -> None:
 
 
 def test_the_way_back_is_approved_too() -> None:
-    (found,) = errors(on("azure") | {"operators": {"driver": "operator"}})
-    assert found.startswith("pools.h100.driver: managed needs other GPU Operator values than operator,")
+    (problem,) = errors(on("azure") | {"operators": {"driver": "operator"}})
+    assert problem.startswith("pools.h100.driver: managed needs other GPU Operator values than operator,")
 
 
 def test_modes_that_want_the_same_of_the_operator_need_no_approval() -> None:
@@ -380,16 +383,16 @@ def test_what_is_approved_is_a_mode_of_the_cloud() -> None:
 @EVERY
 def test_every_driver_mode_gives_the_operator_its_half(cloud: str) -> None:
     for name, mode in clouds()[cloud].drivers.items():
-        made = planned(on(cloud, driver=name))
+        plan = planned(on(cloud, driver=name))
         for section, values in mode.operator.items():
-            found = made.fleet.gpu_operator[section]
-            assert {key: found[key] for key in values} == values
-        assert mode.labels.items() <= made.fleet.pools[0].labels.items()
+            operator_values = plan.cluster.gpu_operator[section]
+            assert {key: operator_values[key] for key in values} == values
+        assert mode.labels.items() <= plan.cluster.pools[0].labels.items()
 
 
 def test_the_operator_tolerates_every_taint_of_the_gpu_nodes() -> None:
     taints = [{"key": "example.com/reserved", "value": "research", "effect": "NoExecute"}]
-    values = planned(on("azure", taints=taints, capacity="spot")).fleet.gpu_operator
+    values = planned(on("azure", taints=taints, capacity="spot")).cluster.gpu_operator
     assert values["daemonsets"]["tolerations"] == [
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "example.com/reserved", "operator": "Exists", "effect": "NoExecute"},
@@ -400,17 +403,17 @@ def test_the_operator_tolerates_every_taint_of_the_gpu_nodes() -> None:
 
 def test_a_stack_without_nvidias_gpus_has_no_values_for_their_operator() -> None:
     sections = stack(cluster=AWS, pools={"cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}, teams={})
-    assert planned(sections).fleet.gpu_operator == {}
+    assert planned(sections).cluster.gpu_operator == {}
 
 
 def test_partitions_by_the_operator_are_a_label_of_the_node_and_keep_their_own_resource() -> None:
     sections = on("aws", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
-    made = planned(sections)
+    plan = planned(sections)
     assert pool_of(sections).labels["nvidia.com/mig.config"] == "all-1g.10gb"
     assert pool_of(sections).partitioning.mig_profile is None
-    assert made.fleet.gpu_operator["mig"] == {"strategy": "mixed"}
-    assert made.fleet.gpu_operator["migManager"] == {"enabled": True}
-    assert line(queue_of(made, "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
+    assert plan.cluster.gpu_operator["mig"] == {"strategy": "mixed"}
+    assert plan.cluster.gpu_operator["migManager"] == {"enabled": True}
+    assert line(queue_of(plan, "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
 
 
 def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource() -> None:
@@ -419,7 +422,7 @@ def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource(
     )
     assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
     assert "nvidia.com/mig.config" not in pool_of(sections).labels
-    assert planned(sections).fleet.gpu_operator["migManager"] == {"enabled": False}
+    assert planned(sections).cluster.gpu_operator["migManager"] == {"enabled": False}
     assert line(queue_of(planned(sections), "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
 
 
@@ -429,12 +432,12 @@ def test_partitions_by_gke_are_asked_for_as_gpus_and_found_by_a_label() -> None:
     (flavor,) = flavors(load(Source(sections))).values()
     assert flavor.resource == "nvidia.com/gpu"
     assert flavor.node_labels["cloud.google.com/gke-gpu-partition-size"] == "1g.10gb"
-    assert flavor.most["nvidia.com/gpu"] == 2 * 8 * 7
+    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 7
 
 
 def test_turns_by_the_operator_are_a_configuration_of_the_plugin_for_that_pool() -> None:
     sections = on("aws", sharing={"timeSlicing": 4})
-    config = planned(sections).fleet.gpu_operator["devicePlugin"]["config"]
+    config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
     assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
     assert config["create"] is True
     assert config["default"] in config["data"]
@@ -446,9 +449,9 @@ def test_turns_by_the_operator_are_a_configuration_of_the_plugin_for_that_pool()
 def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     sections = on("gcp", sharing={"timeSlicing": 4})
     assert pool_of(sections).partitioning.turns == 4
-    assert "config" not in planned(sections).fleet.gpu_operator["devicePlugin"]
+    assert "config" not in planned(sections).cluster.gpu_operator["devicePlugin"]
     (flavor,) = flavors(load(Source(sections))).values()
-    assert flavor.most["nvidia.com/gpu"] == 2 * 8 * 4
+    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
     assert not str(flavor.product).endswith("-SHARED")
 
 
@@ -472,13 +475,13 @@ def test_one_team_may_take_turns_with_itself() -> None:
 
 
 def test_a_stranger_among_those_who_trust_each_other_is_refused() -> None:
-    found = errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
-    assert len(found) == 1
+    problems = errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
+    assert len(problems) == 1
 
 
 def test_who_is_trusted_is_a_team() -> None:
-    found = errors(on("aws", sharing={"timeSlicing": {"turns": 4, "trusting": ["ab"]}}))
-    assert found == ["pools.h100.sharing.timeSlicing.trusting[0]: unknown team 'ab' (did you mean 'a'?); use a"]
+    problems = errors(on("aws", sharing={"timeSlicing": {"turns": 4, "trusting": ["ab"]}}))
+    assert problems == ["pools.h100.sharing.timeSlicing.trusting[0]: unknown team 'ab' (did you mean 'a'?); use a"]
 
 
 # What goes on the nodes.
@@ -505,35 +508,35 @@ def test_the_resource_of_another_vendors_gpus_follows_from_the_machine() -> None
         pools={"mi300x": pool("Standard_ND96isr_MI300X_v5")},
         teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})},
     )
-    made = planned(sections)
-    (taint,) = made.fleet.pools[0].supply.taints
+    plan = planned(sections)
+    (taint,) = plan.cluster.pools[0].supply.taints
     assert (taint.key, taint.value, taint.effect) == ("amd.com/gpu", "present", "NoSchedule")
-    assert made.fleet.pools[0].driver is None
-    assert line(queue_of(made, "a"), "mi300x", "amd.com/gpu").nominal == 8
+    assert plan.cluster.pools[0].driver is None
+    assert line(queue_of(plan, "a"), "mi300x", "amd.com/gpu").nominal == 8
 
 
 def test_gpu_pools_never_grow_for_an_upgrade_and_cpu_pools_do() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}
-    made = {each.name: each.surge for each in planned(stack(cluster=AWS, pools=pools)).fleet.pools}
-    assert (made["h100"].added, made["h100"].unavailable) == (0, 1)
-    assert (made["cpu"].added, made["cpu"].unavailable) == (1, 0)
+    pool_plans = {pool.name: pool.surge for pool in planned(stack(cluster=AWS, pools=pools)).cluster.pools}
+    assert (pool_plans["h100"].added, pool_plans["h100"].unavailable) == (0, 1)
+    assert (pool_plans["cpu"].added, pool_plans["cpu"].unavailable) == (1, 0)
 
 
 @pytest.mark.parametrize(("environment", "protected"), [("prod", True), ("staging", False)])
 def test_production_is_protected(environment: str, *, protected: bool) -> None:
-    assert planned(on("aws") | {"environment": environment}).fleet.protect is protected
+    assert planned(on("aws") | {"environment": environment}).cluster.protect is protected
 
 
 def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
-    assert planned(stack()).fleet.pools == ()
+    assert planned(stack()).cluster.pools == ()
 
 
 def test_an_existing_cluster_of_a_known_service_follows_its_rules() -> None:
     sections = on("azure", capacity="spot") | {"cluster": {"cloud": "existing", "provider": "azure"}}
-    made = planned(sections)
-    assert made.fleet.pools == ()
-    assert made.fleet.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}
-    assert [taint.key for taint in made.queues.flavors[0].taints] == [
+    plan = planned(sections)
+    assert plan.cluster.pools == ()
+    assert plan.cluster.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}
+    assert [taint.key for taint in plan.queues.flavors[0].taints] == [
         "nvidia.com/gpu",
         "kubernetes.azure.com/scalesetpriority",
     ]
@@ -547,26 +550,26 @@ def queued(**fields: Any) -> Data:
 
 
 def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() -> None:
-    made = planned(queued())
-    (check,) = made.queues.checks
+    plan = planned(queued())
+    (check,) = plan.queues.checks
     assert (check.flavor, check.resource) == ("h100", "nvidia.com/gpu")
     assert check.provisioning.provisioning_class == "queued-provisioning.gke.io"
     assert check.provisioning.seconds == 2 * 86400
-    assert queue_of(made, "a").checks == (check,)
+    assert queue_of(plan, "a").checks == (check,)
 
 
 def test_no_other_pool_needs_a_check() -> None:
-    made = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
-    assert made.queues.checks == ()
-    assert queue_of(made, "a").checks == ()
+    plan = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
+    assert plan.queues.checks == ()
+    assert queue_of(plan, "a").checks == ()
 
 
 def test_a_flavor_is_asked_for_by_the_queue_as_a_whole_or_not() -> None:
     sections = queued(flavor="gpus")
     sections["pools"]["more"] = pool(H100["gcp"], flavor="gpus")
     sections["teams"] = {}
-    (found,) = errors(sections)
-    assert found.startswith("pools.more.capacity: on-demand differs from pool h100 (queued)")
+    (problem,) = errors(sections)
+    assert problem.startswith("pools.more.capacity: on-demand differs from pool h100 (queued)")
 
 
 # Machines and prices of a stack's own.
@@ -582,9 +585,9 @@ def test_a_stack_may_add_a_machine_and_its_price() -> None:
             }
         },
     }  # fmt: skip
-    found = pool_of(sections)
-    assert (found.machine.type, found.gpus, found.machine.network.interfaces) == ("p9.metal", 16, 16)
-    assert found.supply.node["nvidia.com/gpu"] == 16
+    pool_plan = pool_of(sections)
+    assert (pool_plan.machine.type, pool_plan.gpus, pool_plan.machine.network.interfaces) == ("p9.metal", 16, 16)
+    assert pool_plan.supply.node["nvidia.com/gpu"] == 16
 
 
 def test_a_machine_says_both_halves_of_its_gpus() -> None:

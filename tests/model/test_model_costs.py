@@ -16,8 +16,8 @@ MACHINE = "a2-ultragpu-8g"
 def cost(nodes: int | Data = 2, *, cluster: Data | None = None, prices: Data | None = None, **fields: Any) -> PoolCost:
     where = cluster or {"cloud": "existing", "provider": "gcp"}
     sections = stack(cluster=where, pools={"a100": pool(MACHINE, nodes, **fields)}, teams={}, prices=prices or {})
-    (found,) = pool_costs(load(Source(sections)))
-    return found
+    (pool_cost,) = pool_costs(load(Source(sections)))
+    return pool_cost
 
 
 def listed(kind: str) -> float:
@@ -29,8 +29,8 @@ def listed(kind: str) -> float:
 
 
 def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
-    found = cost({"min": 1, "max": 3})
-    assert (found.floor, found.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
+    cost_range = cost({"min": 1, "max": 3})
+    assert (cost_range.floor, cost_range.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
 
 
 def test_spot_has_a_price_of_its_own() -> None:
@@ -43,9 +43,9 @@ def test_a_reservation_costs_what_its_machines_do() -> None:
 
 @pytest.mark.parametrize("kind", ["flex-start", "queued"])
 def test_what_has_a_price_of_its_own_that_no_table_knows_is_unknown(kind: str) -> None:
-    found = cost({"min": 0, "max": 2}, capacity={"kind": kind, "maxRun": "1d"})
-    assert (found.node, found.ceiling) == (None, None)
-    assert found.floor == 0.0  # No node costs nothing, at whatever price.
+    cost_range = cost({"min": 0, "max": 2}, capacity={"kind": kind, "maxRun": "1d"})
+    assert (cost_range.node, cost_range.ceiling) == (None, None)
+    assert cost_range.floor == 0.0  # No node costs nothing, at whatever price.
 
 
 def test_the_stacks_own_price_comes_first() -> None:
@@ -57,10 +57,10 @@ def test_the_stacks_own_price_comes_first() -> None:
 
 def test_a_described_machine_has_no_price() -> None:
     sections = stack(pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 2}}, teams={})
-    (found,) = pool_costs(load(Source(sections)))
-    assert (found.node, found.floor) == (None, None)
+    (pool_cost,) = pool_costs(load(Source(sections)))
+    assert (pool_cost.node, pool_cost.floor) == (None, None)
 
 
 def test_without_an_autoscaler_there_are_never_more_nodes_than_at_least() -> None:
-    found = cost({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
-    assert found.ceiling == found.floor
+    cost_range = cost({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
+    assert cost_range.ceiling == cost_range.floor

@@ -6,8 +6,8 @@ from gpu_tenancy.model.problems import listed, nearest, unknown
 
 def one(sections: Data) -> str:
     """The only error: a second one would be a consequence of the first."""
-    (found,) = errors(sections)
-    return found
+    (problem,) = errors(sections)
+    return problem
 
 
 def test_a_valid_stack_has_no_errors() -> None:
@@ -199,8 +199,8 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(sections: Dat
 
 
 def test_a_cycle_of_cohorts_which_kueue_accepts_in_silence_is_refused() -> None:
-    found = errors(stack(cohorts={"org": {}, "b": {"parent": "c"}, "c": {"parent": "b"}}))
-    assert found == [
+    problems = errors(stack(cohorts={"org": {}, "b": {"parent": "c"}, "c": {"parent": "b"}}))
+    assert problems == [
         f"cohorts.{name}.parent: {parent} creates a cycle of cohorts, in which Kueue admits no workloads;"
         " set a parent that is closer to the root"
         for name, parent in (("b", "c"), ("c", "b"))
@@ -208,7 +208,7 @@ def test_a_cycle_of_cohorts_which_kueue_accepts_in_silence_is_refused() -> None:
 
 
 def test_all_errors_come_at_once_of_shape_and_of_coherence_in_every_section() -> None:
-    found = errors(
+    problems = errors(
         {
             "pools": {"h100": pool(), "l4": pool("g6.12xlarge", "many")},
             "priorities": {"hi": {"value": 2000000000}},
@@ -218,7 +218,7 @@ def test_all_errors_come_at_once_of_shape_and_of_coherence_in_every_section() ->
             },
         }
     )
-    places = [message.partition(": ")[0] for message in found]
+    places = [message.partition(": ")[0] for message in problems]
     assert places == [
         "pools.l4.nodes",
         "priorities.hi.value",
@@ -327,8 +327,8 @@ def test_a_shorthand_says_the_same_as_what_it_stands_for() -> None:
 
 
 def test_a_name_that_leads_nowhere_does_not_hide_that_the_same_team_is_promised_too_much() -> None:
-    found = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}}, priority="hgih", cohort="nowhere")}))
-    assert [line.split(":")[0] for line in found] == [
+    problems = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}}, priority="hgih", cohort="nowhere")}))
+    assert [line.split(":")[0] for line in problems] == [
         "teams.a.cohort",
         "teams.a.gpus.h100.guaranteed",
         "teams.a.priority",

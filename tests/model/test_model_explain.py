@@ -9,23 +9,23 @@ from gpu_tenancy.model.source import Source
 
 
 def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
-    found = explain(Tree(load(Source(sections))), name)
-    assert len({(reason.object, reason.field) for reason in found}) == len(found)
-    return {(reason.object, reason.field): reason for reason in found}
+    explanations = explain(Tree(load(Source(sections))), name)
+    assert len({(reason.object, reason.field) for reason in explanations}) == len(explanations)
+    return {(reason.object, reason.field): reason for reason in explanations}
 
 
 def test_a_guarantee_and_what_may_be_borrowed_come_from_the_teams_share() -> None:
-    found = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
-    nominal = found["ClusterQueue a", "h100 nvidia.com/gpu nominalQuota"]
+    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
+    nominal = explanations["ClusterQueue a", "h100 nvidia.com/gpu nominalQuota"]
     assert (nominal.value, nominal.because) == ("8", "set in the stack")
     assert nominal.paths == (("teams", "a", "gpus", "h100"),)
-    borrowed = found["ClusterQueue a", "h100 nvidia.com/gpu borrowingLimit"]
+    borrowed = explanations["ClusterQueue a", "h100 nvidia.com/gpu borrowingLimit"]
     assert (borrowed.value, borrowed.because) == ("4", "limit 12 minus guaranteed 8; set in the stack")
 
 
 def test_cpu_that_follows_gpus_names_the_machines_part_and_the_pool() -> None:
-    found = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
-    cpu = found["ClusterQueue a", "h100 cpu nominalQuota"]
+    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
+    cpu = explanations["ClusterQueue a", "h100 cpu nominalQuota"]
     assert cpu.because.startswith("8 GPUs, ")
     assert ("pools", "h100") in cpu.paths
 
@@ -46,34 +46,37 @@ def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
         compute={"requests": {"cpu": 16, "memory": "128Gi"}, "limits": {"cpu": 32}},
         objects={"pods": 9},
     )
-    found = reasons(stack(teams={"a": own}))
-    cpu = found["ResourceQuota a/budget", "requests.cpu"]
+    explanations = reasons(stack(teams={"a": own}))
+    cpu = explanations["ResourceQuota a/budget", "requests.cpu"]
     assert (cpu.value, cpu.because) == ("16", "set in the stack")
     assert cpu.paths == (("teams", "a", "compute", "requests", "cpu"),)
-    assert found["ResourceQuota a/budget", "limits.cpu"].value == "32"
-    assert found["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
+    assert explanations["ResourceQuota a/budget", "limits.cpu"].value == "32"
+    assert explanations["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
 
 
 def test_who_never_lends_is_told_why() -> None:
     serving = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()})
-    kept = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
-    assert (kept.value, kept.because) == ("0", "set for teams with inference servers, which keep their guaranteed GPUs")
+    explanations = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
+    assert (explanations.value, explanations.because) == (
+        "0",
+        "set for teams with inference servers, which keep their guaranteed GPUs",
+    )
     own = team(gpus={"h100": {"guaranteed": 8}}, lends=False)
-    kept = reasons(stack(teams={"a": own}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
-    assert (kept.because, kept.paths) == ("lends: false", (("teams", "a", "lends"),))
+    explanations = reasons(stack(teams={"a": own}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
+    assert (explanations.because, explanations.paths) == ("lends: false", (("teams", "a", "lends"),))
 
 
 def test_who_uses_anothers_queue_is_told_whose() -> None:
     sections = stack(teams={"a": team(queue="b", training={"t": job()}), "b": team(gpus={"h100": {"guaranteed": 8}})})
-    found = reasons(sections)
-    assert found["LocalQueue a", "clusterQueue"].value == "b"
-    assert found["ResourceQuota a/budget", "requests.nvidia.com/gpu"].value == "8"
-    assert ("ClusterQueue b", "h100 nvidia.com/gpu nominalQuota") in found
+    explanations = reasons(sections)
+    assert explanations["LocalQueue a", "clusterQueue"].value == "b"
+    assert explanations["ResourceQuota a/budget", "requests.nvidia.com/gpu"].value == "8"
+    assert ("ClusterQueue b", "h100 nvidia.com/gpu nominalQuota") in explanations
 
 
 def test_container_defaults_say_whether_the_stack_gave_them() -> None:
     own = team(gpus={"h100": {"guaranteed": 8}}, containers={"default": {"cpu": 4, "memory": "16Gi"}})
-    found = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
-    assert found["LimitRange a/containers", "cpu default"].because == "set in the stack"
-    unsaid = found["LimitRange a/containers", "cpu defaultRequest"]
+    explanations = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
+    assert explanations["LimitRange a/containers", "cpu default"].because == "set in the stack"
+    unsaid = explanations["LimitRange a/containers", "cpu defaultRequest"]
     assert unsaid.because == "default, within the limit-to-request ratio of the budget"

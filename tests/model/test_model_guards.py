@@ -59,9 +59,9 @@ def test_an_exemption_of_others_is_taken_and_where_nothing_is_judged_any() -> No
 
 def test_a_team_is_judged_whatever_its_name() -> None:
     own = team(gpus={"h100": {"guaranteed": 8}})
-    found = guards(teams={"fluid-system": own, "volcano-system": team(gangs={"a100": {"guaranteed": 8}})})
-    assert not {"fluid-system", "volcano-system"} & set(found.spared)
-    assert "system:serviceaccounts:volcano-system" not in found.makers
+    guards_plan = guards(teams={"fluid-system": own, "volcano-system": team(gangs={"a100": {"guaranteed": 8}})})
+    assert not {"fluid-system", "volcano-system"} & set(guards_plan.spared)
+    assert "system:serviceaccounts:volcano-system" not in guards_plan.makers
 
 
 def test_only_makers_that_are_there_go_unjudged() -> None:
@@ -100,10 +100,16 @@ def test_the_gpus_of_the_largest_node_count_under_each_name() -> None:
             "labels": {"x": "y"},
         },
     }
-    found = guards(pools=parts, teams={})
-    assert found.most == {"example.com/npu": 2, GPU: 8, "nvidia.com/mig-1g.10gb": 56}
-    assert set(found.taints) == {GPU, "example.com/npu"}
-    assert found.names == ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/", "example.com/npu")
+    guards_plan = guards(pools=parts, teams={})
+    assert guards_plan.max_per_node == {"example.com/npu": 2, GPU: 8, "nvidia.com/mig-1g.10gb": 56}
+    assert set(guards_plan.taints) == {GPU, "example.com/npu"}
+    assert guards_plan.names == (
+        "nvidia.com/gpu",
+        "nvidia.com/mig-",
+        "amd.com/gpu",
+        "gpu.intel.com/",
+        "example.com/npu",
+    )
 
 
 def bounds(**sections: object) -> Bounds:
@@ -132,8 +138,8 @@ def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
     assert (bounds().gpus, bounds().ratios) == ({}, {})
     assert bounds(containers={"max": {"gpu": 4}}).gpus == {GPU: 4}
     budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 384}}
-    found = bounds(compute=budget)
-    assert (found.ratios, found.defaults) == ({"cpu": 1.5}, {"cpu": 1500})
+    team_bounds = bounds(compute=budget)
+    assert (team_bounds.ratios, team_bounds.defaults) == ({"cpu": 1.5}, {"cpu": 1500})
 
 
 def test_only_namespaces_with_a_default_of_gpus_need_requests_beside_limits() -> None:

@@ -28,8 +28,8 @@ def measured(metrics: Data, **servers: Data) -> Data:
 
 
 def the_server(sections: Data) -> ServerPlan:
-    (found,) = planned(sections).teams[0].servers
-    return found
+    (plan,) = planned(sections).teams[0].servers
+    return plan
 
 
 def rules(sections: Data) -> list[dict[str, Any]]:
@@ -37,9 +37,9 @@ def rules(sections: Data) -> list[dict[str, Any]]:
 
 
 def scaling(sections: Data) -> Scaling:
-    found = the_server(sections).scaling
-    assert found
-    return found
+    server_plan = the_server(sections).scaling
+    assert server_plan
+    return server_plan
 
 
 def expression(sections: Data) -> str:
@@ -58,10 +58,10 @@ def test_a_metric_that_an_adapter_serves_already_is_scaled_on_and_nothing_is_mad
 
 def test_a_histogram_is_scraped_and_asked_for_by_keda() -> None:
     sections = measured({"histogram": HISTOGRAM})
-    found = scaling(sections)
-    assert found.latency == ("inference_latency_p99_seconds", 0.1)
-    assert found.query
-    assert found.query.address == "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"
+    planned_scaling = scaling(sections)
+    assert planned_scaling.latency == ("inference_latency_p99_seconds", 0.1)
+    assert planned_scaling.query
+    assert planned_scaling.query.address == "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"
     assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")
     assert planned(sections).teams[0].namespace.network.monitors == {
         "s": Monitor(8080, "kube-prometheus-stack", "monitoring")
@@ -95,15 +95,17 @@ def test_only_a_server_that_scales_on_latency_is_scraped(by: str) -> None:
         fixed=server(replicas=1),
         slow=server(**SCALED),
     )
-    made = planned(sections).teams[0]
-    assert [one.name for one in made.servers if one.monitor] == ["slow"]
-    assert list(made.namespace.network.monitors) == ["slow"]
-    assert [one.name for one in made.servers if one.scaling and one.scaling.query] == (["slow"] if by == "keda" else [])
+    plan = planned(sections).teams[0]
+    assert [server.name for server in plan.servers if server.monitor] == ["slow"]
+    assert list(plan.namespace.network.monitors) == ["slow"]
+    assert [server.name for server in plan.servers if server.scaling and server.scaling.query] == (
+        ["slow"] if by == "keda" else []
+    )
 
 
 def test_a_port_of_metrics_is_the_one_that_is_scraped() -> None:
-    found = the_server(measured({"histogram": HISTOGRAM}, s=server(**SCALED, metricsPort=9400)))
-    assert (found.port, found.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
+    server_plan = the_server(measured({"histogram": HISTOGRAM}, s=server(**SCALED, metricsPort=9400)))
+    assert (server_plan.port, server_plan.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,8 @@ def series(pod: str, *, team: str = "a", service: str = "s", name: str = HISTOGR
         (f'{name}_bucket{{{labels},le="{le}"}}', step) for le, step in zip(("0.1", "0.2", "+Inf"), counts, strict=True)
     ]
     return [
-        {"series": one, "values": f"0+{step}x20"} for one, step in [*buckets, (f"{name}_count{{{labels}}}", counts[2])]
+        {"series": label, "values": f"0+{step}x20"}
+        for label, step in [*buckets, (f"{name}_count{{{labels}}}", counts[2])]
     ]
 
 
@@ -242,8 +245,8 @@ def answers(tmp_path: Path) -> Answers:
         case = {"interval": "15s", "input_series": given, "promql_expr_test": [test]}
         file = tmp_path / "test.yaml"
         file.write_text(yaml.safe_dump({"evaluation_interval": "15s", "tests": [case]}))
-        said = run([tool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
-        assert said.returncode == 0, said.stdout + said.stderr
+        result = run([tool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
 
     return check
 
@@ -268,13 +271,13 @@ def test_keda_is_told_the_percentile_averaged_over_the_servers_pods_and_nothing_
     samples = [] if value is None else [{"labels": "{}", "value": value}]
     answers(
         expression(measured({"histogram": HISTOGRAM})),
-        [*others, *(one for pod in pods for one in series(pod))],
+        [*others, *(series_ for pod in pods for series_ in series(pod))],
         samples,
     )
 
 
 def test_a_pod_that_counts_requests_without_buckets_is_not_idle(answers: Answers) -> None:
-    counted = [one for one in series("slow") if "_count{" in one["series"]]
+    counted = [series_ for series_ in series("slow") if "_count{" in series_["series"]]
     assert len(counted) == 1
     expr = expression(measured({"histogram": HISTOGRAM}))
     answers(expr, counted, [])
@@ -286,9 +289,11 @@ def test_the_adapter_is_told_the_same_percentile_of_each_pod(answers: Answers) -
     # As the adapter fills its template in: docs/config.md of kubernetes-sigs/prometheus-adapter.
     expr = rule["metricsQuery"].replace("<<.LabelMatchers>>", 'namespace="a",pod=~"s-slow|s-fast|s-idle"')
     expr = expr.replace("<<.GroupBy>>", "pod")
-    given = [one for pod in COUNTS for one in series(pod)] + series("slow", team="b") + series("slow", service="t")
-    each = {"slow": 1990, "fast": 1000, "idle": 0}
-    answers(expr, given, [{"labels": f'{{pod="s-{pod}"}}', "value": value} for pod, value in each.items()])
+    inputs = (
+        [series_ for pod in COUNTS for series_ in series(pod)] + series("slow", team="b") + series("slow", service="t")
+    )
+    percentiles = {"slow": 1990, "fast": 1000, "idle": 0}
+    answers(expr, inputs, [{"labels": f'{{pod="s-{pod}"}}', "value": value} for pod, value in percentiles.items()])
 
 
 def test_both_queries_hold_the_same_expression() -> None:

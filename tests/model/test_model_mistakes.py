@@ -7,14 +7,15 @@ from fractions import Fraction
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, server, stack, team
 
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
 from gpu_tenancy.model.plan.namespaces import LimitRange, PriorityScope, ResourceQuota
-from gpu_tenancy.model.plan.queues import ClusterQueue, CohortQueue, FlavorQuota, ResourceLine
+from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling
-from gpu_tenancy.model.spec.teams import Preemption
 
-BORROWS = (FlavorQuota("h100", (ResourceLine(GPU, 8, 8),)),)
+BORROWS = (ResourceGroup((FlavorQuotas("h100", {GPU: Quota(8, 8)}),)),)
+LENDS_MORE = (ResourceGroup((FlavorQuotas("h100", {GPU: Quota(8, 0, 9)}),)),)
 H100 = {"h100": {"guaranteed": 8}}
-OTHER = Preemption.model_validate({"reclaimWithinCohort": "Never"})
 
 
 def with_team(**sections: object) -> Data:
@@ -214,7 +215,8 @@ def test_a_stack_that_makes_the_mistake_is_refused(sections: Data, message: str)
 
 
 def queue(**changes: object) -> ClusterQueue:
-    return replace(ClusterQueue("a", "org", ("a",), BORROWS, Preemption()), **changes)
+    spec = kueue.ClusterQueue("a", BORROWS, "org", preemption=Preemption(reclaim=Policy.ANY))
+    return ClusterQueue(replace(spec, **changes), ("a",))
 
 
 IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
@@ -251,20 +253,20 @@ IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
         "LimitRange: pods without cpu would get its max; set default and defaultRequest",
     ),
     "a borrowing limit without a cohort": (
-        lambda: queue(cohort=None, preemption=OTHER),
+        lambda: queue(cohort=None, preemption=Preemption()),
         "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort",
     ),
     "reclaiming without a cohort": (
-        lambda: queue(cohort=None, quotas=()),
+        lambda: queue(cohort=None, groups=()),
         "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never",
     ),
     "a borrowing limit on a root cohort": (
-        lambda: CohortQueue("org", None, BORROWS),
+        lambda: checked_cohort(kueue.Cohort("org", None, BORROWS)),
         "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it",
     ),
     "lending more than one has": (
-        lambda: ResourceLine(GPU, 8, 0, 9),
-        f"{GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
+        lambda: queue(groups=LENDS_MORE),
+        f"ClusterQueue a: h100 {GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
     ),
     "an autoscaler without a target": (
         lambda: Scaling(1, 2, None, None),
@@ -285,20 +287,20 @@ def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], 
 
 
 def test_a_fixed_number_of_replicas_and_an_autoscaler_exclude_each_other_in_a_plan() -> None:
-    (made,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
+    (plan,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
     with pytest.raises(ValueError, match="set exactly one"):
-        replace(made, replicas=2)
+        replace(plan, replicas=2)
     with pytest.raises(ValueError, match="set exactly one"):
-        replace(made, scaling=None)
+        replace(plan, scaling=None)
 
 
 @pytest.mark.parametrize("resource", [GPU, "amd.com/gpu", "gpu.intel.com/i915"])
 def test_a_pool_of_gpus_is_always_tainted_whoever_makes_them(resource: str) -> None:
     machine = {"cpu": 64, "memory": "512Gi", "gpu": "model-x", "gpusPerNode": 8, "nodes": 1, "resource": resource}
-    made = planned(stack(pools={"h100": machine}, teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
-    (flavor,) = made.queues.flavors
+    plan = planned(stack(pools={"h100": machine}, teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
+    (flavor,) = plan.queues.flavors
     assert [(taint.key, taint.value, taint.effect) for taint in flavor.taints] == [(resource, "present", "NoSchedule")]
-    assert made.teams[0].namespace.quotas[0].hard[f"requests.{resource}"] == 8
+    assert plan.teams[0].namespace.quotas[0].hard[f"requests.{resource}"] == 8
 
 
 def test_the_bound_of_gpus_gives_none_to_pods_that_ask_for_none() -> None:
@@ -348,12 +350,12 @@ def test_pods_without_a_class_have_the_default_one_and_are_admitted() -> None:
 
 
 def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() -> None:
-    each = {"serving": {"api": server(replicas=5)}}
-    owner = team(gpus={"h100": {"guaranteed": 8}}, **each)
+    sections = {"serving": {"api": server(replicas=5)}}
+    owner = team(gpus={"h100": {"guaranteed": 8}}, **sections)
     assert errors(stack(teams={"a": owner})) == []
-    shared = stack(teams={"a": owner, "b": team(queue="a", **each)})
-    (found,) = errors(shared)
-    assert found == (
+    shared = stack(teams={"a": owner, "b": team(queue="a", **sections)})
+    (problem,) = errors(shared)
+    assert problem == (
         "teams.a.serving.api.replicas: the servers on flavor h100 need 10 nvidia.com/gpu at their peak (api: 5"
         " pods with 1 each, api: 5 pods with 1 each), which exceeds the team's limit of 8: the last pods would"
         " stay pending; lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
@@ -363,8 +365,8 @@ def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() 
 def test_shared_memory_beyond_the_pods_memory_is_refused_and_within_it_is_not() -> None:
     fits = with_team(training={"j": job(memory="64Gi", sharedMemory="32Gi")})
     assert errors(fits) == []
-    (found,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
-    assert found == (
+    (problem,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
+    assert problem == (
         "teams.a.training.j.sharedMemory: 65Gi exceeds the pod's memory (64Gi), so the pod could be OOM-killed;"
         " lower it, or raise memory"
     )

@@ -25,7 +25,7 @@ from gpu_tenancy.model.catalogue.releases import charts
 
 
 @pytest.mark.parametrize(
-    "file", [each for each in STACKS if "cloud: existing" in each.read_text()], ids=lambda f: f.stem
+    "file", [file for file in STACKS if "cloud: existing" in file.read_text()], ids=lambda f: f.stem
 )
 def test_nothing_is_installed_in_a_cluster_that_exists(file: Path) -> None:
     assert plan_of(file).operators == ()
@@ -37,7 +37,7 @@ def test_a_cluster_on_a_cloud_gets_what_the_stack_needs_and_no_more() -> None:
 
 def test_a_pool_without_gpus_needs_no_gpu_operator() -> None:
     cpus = made_here(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()})
-    assert names(cpus) == [each for each in HERE if each != "gpu-operator"]
+    assert names(cpus) == [name for name in HERE if name != "gpu-operator"]
 
 
 def test_gangs_bring_volcano_after_kueue() -> None:
@@ -98,7 +98,7 @@ def test_the_stacks_version_goes_before_the_catalogues() -> None:
 
 
 def test_every_release_says_which_api_groups_wait_for_it() -> None:
-    serves = {each.name: each.serves for each in plan_of(ROOT / "stacks" / "Pulumi.prod-gcp.yaml").operators}
+    serves = {release.name: release.serves for release in plan_of(ROOT / "stacks" / "Pulumi.prod-gcp.yaml").operators}
     assert serves == {
         "kube-prometheus-stack": ("monitoring.coreos.com",),
         "gpu-operator": ("nvidia.com",),
@@ -124,16 +124,16 @@ def test_monitors_are_made_where_prometheus_is_there(prometheus: str, *, monitor
 def test_cert_manager_has_its_definitions_and_a_monitor_where_prometheus_is_there(
     prometheus: str, *, monitored: bool
 ) -> None:
-    found = release(amd_made_here(operators={"prometheus": prometheus}), "cert-manager")
-    assert found.values["crds"] == {"enabled": True, "keep": True}
-    assert found.values["prometheus"] == {"servicemonitor": {"enabled": monitored}}
-    assert not found.definitions_go
+    chart_release = release(amd_made_here(operators={"prometheus": prometheus}), "cert-manager")
+    assert chart_release.values["crds"] == {"enabled": True, "keep": True}
+    assert chart_release.values["prometheus"] == {"servicemonitor": {"enabled": monitored}}
+    assert not chart_release.definitions_go
 
 
 def test_the_gpu_operators_values_are_those_of_the_pools_drivers() -> None:
-    made = planned(made_here())
-    values = next(each.values for each in made.operators if each.name == "gpu-operator")
-    assert {key: values[key] for key in made.fleet.gpu_operator} == dict(made.fleet.gpu_operator)
+    plan = planned(made_here())
+    values = next(release.values for release in plan.operators if release.name == "gpu-operator")
+    assert {key: values[key] for key in plan.cluster.gpu_operator} == dict(plan.cluster.gpu_operator)
 
 
 def test_extra_values_go_over_those_that_follow_from_the_stack_and_leave_the_rest() -> None:

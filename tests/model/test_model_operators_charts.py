@@ -80,7 +80,7 @@ def test_every_operator_has_a_release_and_a_table_of_values() -> None:
 
 
 def test_every_chart_in_a_chart_has_a_table_of_values_and_no_other_has() -> None:
-    assert {inner for each in chart_values().values() for inner in each.contains} == set(contained_values())
+    assert {inner for values in chart_values().values() for inner in values.contains} == set(contained_values())
 
 
 COMPARED = sorted(name for name, row in chart_values().items() if row.sha256)
@@ -104,8 +104,8 @@ def test_the_table_agrees_with_the_chart_itself(chart: str) -> None:
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
 def test_every_value_that_is_set_is_one_of_the_charts(file: Path) -> None:
-    for each in plan_of(file).operators:
-        assert list(chart_values()[each.name].unknown(each.values)) == []
+    for release in plan_of(file).operators:
+        assert list(chart_values()[release.name].unknown(release.values)) == []
 
 
 def _everything() -> Iterator[ReleasePlan]:
@@ -132,15 +132,15 @@ def _everything() -> Iterator[ReleasePlan]:
     dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
     for server_of_metrics in ("keda", "prometheusAdapter"):
         operators: Data = {**dict.fromkeys([*every, server_of_metrics], "here"), "draDriver": dra}
-        made = plan(load(Source({"pools": pools, "teams": teams, "fairness": "even", "operators": operators})))
-        yield from made.operators
+        planned_stack = plan(load(Source({"pools": pools, "teams": teams, "fairness": "even", "operators": operators})))
+        yield from planned_stack.operators
 
 
 def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
     every = list(_everything())
-    assert {each.name for each in every} == set(chart_values())
-    for each in every:
-        assert list(chart_values()[each.name].unknown(each.values)) == []
+    assert {release.name for release in every} == set(chart_values())
+    for release in every:
+        assert list(chart_values()[release.name].unknown(release.values)) == []
 
 
 def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None:

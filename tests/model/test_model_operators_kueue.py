@@ -52,11 +52,13 @@ def test_kueue_leaves_gangs_and_caches_alone_where_both_are_there() -> None:
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
 def test_every_workload_without_a_queue_in_a_teams_namespace_waits_and_none_elsewhere(file: Path) -> None:
-    made = plan_of(file)
+    plan = plan_of(file)
     selector = kueue(with_gangs())["managedJobsNamespaceSelector"]
-    for each in made.teams:
-        assert _selects(selector, {**each.namespace.labels, "kubernetes.io/metadata.name": each.namespace.name})
-        assert all(work.queue for work in (*each.servers, *each.jobs))
+    for team_plan in plan.teams:
+        assert _selects(
+            selector, {**team_plan.namespace.labels, "kubernetes.io/metadata.name": team_plan.namespace.name}
+        )
+        assert all(work.queue for work in (*team_plan.servers, *team_plan.jobs))
     for name in ("kube-system", *(row.namespace for row in charts().values() if row.namespace)):
         ours = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
         assert not _selects(selector, {**ours, "kubernetes.io/metadata.name": name})
@@ -107,5 +109,5 @@ def test_kueues_configuration_has_no_key_that_its_api_lacks() -> None:
 
 
 def test_the_same_stack_gives_the_same_configuration() -> None:
-    again = with_gangs(fairness="even")
-    assert planned(again).operators == planned(json.loads(json.dumps(again))).operators
+    second = with_gangs(fairness="even")
+    assert planned(second).operators == planned(json.loads(json.dumps(second))).operators

@@ -30,30 +30,30 @@ def h100(guaranteed: int, limit: int) -> Data:
 
 
 def test_a_borrower_has_at_least_what_others_leave_at_their_most_and_alone_all_that_it_may() -> None:
-    found = seen(stack(teams={"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 6))}))
-    assert held(found, "a", "h100").busy == Span(10, 16)
-    assert held(found, "b", "h100").busy == Span(0, 6)
-    assert (held(found, "a", "h100").alone, held(found, "b", "h100").alone) == (16, 6)
+    summary = seen(stack(teams={"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 6))}))
+    assert held(summary, "a", "h100").busy == Span(10, 16)
+    assert held(summary, "b", "h100").busy == Span(0, 6)
+    assert (held(summary, "a", "h100").alone, held(summary, "b", "h100").alone) == (16, 6)
 
 
 def test_what_a_server_keeps_nobody_gets_even_alone() -> None:
     serving = team(gpus=h100(10, 10), serving={"api": server()})
-    found = seen(stack(teams={"a": serving, "b": team(gpus=h100(2, 16))}))
-    assert held(found, "b", "h100").alone == 6
-    assert (held(found, "a", "h100").lends, held(found, "a", "h100").back) == (False, "never lent")
+    summary = seen(stack(teams={"a": serving, "b": team(gpus=h100(2, 16))}))
+    assert held(summary, "b", "h100").alone == 6
+    assert (held(summary, "a", "h100").lends, held(summary, "a", "h100").back) == (False, "never lent")
 
 
 def test_with_even_fairness_all_borrow_by_weight_until_their_limits() -> None:
     teams = {"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 16), weight=3), "c": team(gpus=h100(0, 1))}
-    found = seen(stack(fairness="even", teams=teams))
-    assert [held(found, name, "h100").busy for name in "abc"] == [Span(6, 6), Span(8, 8), Span(1, 1)]
+    summary = seen(stack(fairness="even", teams=teams))
+    assert [held(summary, name, "h100").busy for name in "abc"] == [Span(6, 6), Span(8, 8), Span(1, 1)]
 
 
 def test_gangs_have_what_volcano_keeps_for_them_and_nothing_else() -> None:
     gangs = {"h100": {"guaranteed": 4, "limit": 6}}
-    found = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100(0, 10))}))
-    assert held(found, "a", "h100", "Volcano").busy == Span(4, 6)
-    assert held(found, "b", "h100").busy == Span(10, 10)
+    summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100(0, 10))}))
+    assert held(summary, "a", "h100", "Volcano").busy == Span(4, 6)
+    assert held(summary, "b", "h100").busy == Span(10, 10)
 
 
 @pytest.mark.parametrize(("reclaim", "words"), [("Any", "immediately"), ("Never", "when borrowers finish")])
@@ -75,11 +75,11 @@ def trees(draw: st.DrawFn) -> Data:
         teams[name] = team(gpus=h100(sure, sure + draw(amounts)), **where)
     cohorts: Data = {"org": {}}
     for group, members in (("left", "ab"), ("right", "c")):
-        least = sum(teams[name]["gpus"]["h100"]["guaranteed"] for name in members)
+        minimum = sum(teams[name]["gpus"]["h100"]["guaranteed"] for name in members)
         cohorts[group] = {"parent": "org"}
         if draw(st.booleans()):
             extra = draw(st.integers(0, 2)) if group == "right" else 0
-            cohorts[group]["gpus"] = h100(least + extra, least + extra + draw(amounts))
+            cohorts[group]["gpus"] = h100(minimum + extra, minimum + extra + draw(amounts))
     return stack(teams=teams, cohorts=cohorts)
 
 
@@ -87,7 +87,7 @@ def trees(draw: st.DrawFn) -> Data:
 @given(trees())
 def test_when_all_are_busy_each_has_what_some_way_of_sharing_everything_gives_it(sections: Data) -> None:
     """Counted the long way: every way to share all that can be shared, with guarantees kept and bounds held."""
-    found = seen(sections)
+    summary = seen(sections)
     names = list(sections["teams"])
     shares = {name: sections["teams"][name]["gpus"]["h100"] for name in names}
     groups = {group: [n for n in names if sections["teams"][n]["cohort"] == group] for group in ("left", "right")}
@@ -120,24 +120,24 @@ def test_when_all_are_busy_each_has_what_some_way_of_sharing_everything_gives_it
     ]
     for name in names:
         expected = Span(min(use[name] for use in ways), max(use[name] for use in ways))
-        assert held(found, name, "h100").busy == expected, (name, shares, bounds)
+        assert held(summary, name, "h100").busy == expected, (name, shares, bounds)
 
 
 # Costs.
 
 
 def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None:
-    found = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100(2, 3))}))
-    (cost,) = [team.cost for team in found.teams]
+    summary = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100(2, 3))}))
+    (cost,) = [team.cost for team in summary.teams]
     assert (cost.guaranteed, cost.limit) == (2 * 10 * 730, 3 * 10 * 730)
-    assert found.cost_centers == {"rd-001": cost}
+    assert summary.cost_centers == {"rd-001": cost}
 
 
 def test_an_unknown_price_stays_unknown_and_nothing_costs_nothing() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
-    found = seen({"pools": pools, "teams": {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}})
-    assert [(team.cost.guaranteed, team.cost.limit) for team in found.teams] == [(0.0, None), (None, None)]
-    assert found.cost_centers["rd-001"].guaranteed is None
+    summary = seen({"pools": pools, "teams": {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}})
+    assert [(team.cost.guaranteed, team.cost.limit) for team in summary.teams] == [(0.0, None), (None, None)]
+    assert summary.cost_centers["rd-001"].guaranteed is None
 
 
 def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
@@ -145,23 +145,23 @@ def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
         "small": pool("g6.12xlarge", 1, flavor="l4"),
         "large": pool("g6.48xlarge", 2, flavor="l4"),
     }
-    found = seen(
+    summary = seen(
         {
             "pools": pools,
             "prices": {"g6.12xlarge": {"onDemand": 4.0}, "g6.48xlarge": {"onDemand": 16.0}},
             "teams": {"a": team()},
         }
     )
-    assert [supply.price for supply in found.supply] == [pytest.approx((1 * 4 + 2 * 16) / (4 + 16))]
+    assert [supply.price for supply in summary.supply] == [pytest.approx((1 * 4 + 2 * 16) / (4 + 16))]
 
 
 def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
     owner = team(gpus=h100(8, 8))
-    found = seen(stack(teams={"a": owner, "b": team(queue="a", costCenter="rd-002")}))
-    costs = {team.name: team.cost.guaranteed for team in found.teams}
+    summary = seen(stack(teams={"a": owner, "b": team(queue="a", costCenter="rd-002")}))
+    costs = {team.name: team.cost.guaranteed for team in summary.teams}
     assert costs["b"] == 0.0
     assert (costs["a"] or 0) > 0
-    assert held(found, "b", "h100").limit == 8
+    assert held(summary, "b", "h100").limit == 8
 
 
 # Supply, servers, access.
@@ -169,14 +169,14 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
 
 def test_supply_says_what_is_there_at_least_and_at_most_and_what_is_promised_of_it() -> None:
     pools = {"h100": pool(nodes={"min": 1, "max": 2})}
-    made = {"cloud": "existing", "autoscaler": True}
-    found = seen({"pools": pools, "cluster": made, "teams": {"a": team(gpus=h100(4, 12))}})
-    (supply,) = found.supply
+    cluster = {"cloud": "existing", "autoscaler": True}
+    summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100(4, 12))}})
+    (supply,) = summary.supply
     assert (supply.gpus, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
 
 
 def test_a_server_is_set_against_what_its_queue_admits() -> None:
     api = server(replicas={"min": 1, "max": 3}, gpus=2, surge=1)
-    found = seen(stack(teams={"a": team(gpus=h100(8, 8), serving={"api": api}, training={"t": job()})}))
-    (serving,) = found.serving
+    summary = seen(stack(teams={"a": team(gpus=h100(8, 8), serving={"api": api}, training={"t": job()})}))
+    (serving,) = summary.serving
     assert (serving.peak, serving.limit, serving.replicas) == (8, 8, Span(1, 3))

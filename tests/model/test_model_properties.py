@@ -35,13 +35,13 @@ def coherent(draw: st.DrawFn) -> Data:
     for flavor in flavors:
         below: dict[str, list[int]] = {name: [] for name in cohorts}
         gangs = 0
-        for each in teams.values():
+        for drawn_team in teams.values():
             guaranteed = draw(st.integers(0, 12))
-            each["gpus"][flavor] = {"guaranteed": guaranteed, "limit": guaranteed + draw(st.integers(0, 20))}
-            below[each["cohort"]].append(guaranteed)
+            drawn_team["gpus"][flavor] = {"guaranteed": guaranteed, "limit": guaranteed + draw(st.integers(0, 20))}
+            below[drawn_team["cohort"]].append(guaranteed)
             if draw(st.booleans()):
                 gangs += (gang := draw(st.integers(0, 3)))
-                each["gangs"][flavor] = {"guaranteed": gang}
+                drawn_team["gangs"][flavor] = {"guaranteed": gang}
         for name in reversed(names):
             guaranteed = sum(below[name]) + draw(st.integers(0, 5))
             if draw(st.booleans()):
@@ -63,13 +63,12 @@ def test_all_that_is_promised_of_a_flavor_is_exactly_what_its_pools_can_have(sec
     stack = load(Source(sections))
     tree, queues = Tree(stack), plan(stack).queues
     for name, flavor in tree.flavors.items():
-        for resource, supply in flavor.most.items():
+        for resource, supply in flavor.capacity.items():
             nominal = [
-                line.nominal
-                for node in (*queues.cohorts, *queues.cluster_queues)
-                for quota in node.quotas
-                for line in quota.lines
-                if (quota.flavor, line.resource) == (name, resource)
+                quota.nominal
+                for owner in (*queues.cohorts, *(queue.spec for queue in queues.cluster_queues))
+                for pair, quota in owner.quotas.items()
+                if pair == (name, resource)
             ]
             gangs = sum(gang.capability.get(resource, 0) for gang in queues.gang_queues if gang.flavor == name)
             assert min(nominal) >= 0
@@ -82,24 +81,24 @@ def test_each_team_can_have_its_limit_and_its_namespace_holds_all_that_its_queue
     stack = load(Source(sections))
     tree, made = Tree(stack), plan(stack)
     for queue in made.queues.cluster_queues:
-        for quota in queue.quotas:
-            for line in quota.lines:
-                if line.resource == GPU and quota.flavor != "cpu":
-                    limit = sections["teams"][queue.name]["gpus"][quota.flavor]["limit"]
-                    assert line.nominal + (line.borrowing or 0) == limit
-    for each in made.teams:
-        name = each.namespace.name
-        most = admitted(tree.team_shares[name], gangs_of(stack.teams[name], tree.flavors))
-        hard = each.namespace.quotas[0].hard
-        assert all(hard[f"requests.{resource}"] >= amount for resource, amount in most.items())
+        for (flavor, resource), quota in queue.spec.quotas.items():
+            if resource == GPU and flavor != "cpu":
+                limit = sections["teams"][queue.name]["gpus"][flavor]["limit"]
+                assert quota.nominal + (quota.borrowing_limit or 0) == limit
+    for team_plan in made.teams:
+        name = team_plan.namespace.name
+        admitted_amounts = admitted(tree.team_shares[name], gangs_of(stack.teams[name], tree.flavors))
+        hard = team_plan.namespace.quotas[0].hard
+        assert all(hard[f"requests.{resource}"] >= amount for resource, amount in admitted_amounts.items())
 
 
 @settings(max_examples=30, deadline=None)
 @given(coherent())
 def test_every_flavor_of_a_queue_has_the_same_resources_in_the_same_order_as_kueue_demands(sections: Data) -> None:
     queues = plan(load(Source(sections))).queues
-    for node in (*queues.cohorts, *queues.cluster_queues):
-        assert len({tuple(line.resource for line in quota.lines) for quota in node.quotas}) <= 1
+    for owner in (*queues.cohorts, *(queue.spec for queue in queues.cluster_queues)):
+        for group in owner.groups:
+            assert len({tuple(flavor.resources) for flavor in group.flavors}) == 1
 
 
 def keys(optional: Mapping[str, Any], **required: Any) -> Drawn:
@@ -163,9 +162,9 @@ ANY_STACK: Final = keys(
 @SLOW
 @given(ANY_STACK)
 def test_any_stack_is_either_refused_in_sentences_or_planned(sections: Data) -> None:
-    found = errors(sections)
-    assert all(": " in message and "; " in message for message in found)
-    if not found:
+    problems = errors(sections)
+    assert all(": " in message and "; " in message for message in problems)
+    if not problems:
         plan(load(Source(sections)))
 
 

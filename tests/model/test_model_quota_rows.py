@@ -28,31 +28,31 @@ EIGHTH = 1911 * GIB // 8
 
 
 def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:
-    (found,) = (each.namespace for each in made.teams if each.namespace.name == name)
-    return {quota.name: quota for quota in found.quotas}
+    (namespace,) = (team.namespace for team in made.teams if team.namespace.name == name)
+    return {quota.name: quota for quota in namespace.quotas}
 
 
 def one(sections: Data) -> str:
-    (found,) = errors(sections)
-    return found
+    (problem,) = errors(sections)
+    return problem
 
 
 def test_row_team_has_its_guarantee_and_borrows_up_to_its_limit() -> None:
-    made = planned(stack(teams={"a": team(gpus={"a100": {"guaranteed": 8, "limit": 32}})}))
-    assert amounts(queue_of(made, "a"), "a100") == (8, 24, None)
+    plan = planned(stack(teams={"a": team(gpus={"a100": {"guaranteed": 8, "limit": 32}})}))
+    assert amounts(queue_of(plan, "a"), "a100") == (8, 24, None)
 
 
 @pytest.mark.parametrize("share", [{"guaranteed": 16, "limit": 16}, {"guaranteed": 16}])
 def test_row_team_that_borrows_nothing_says_0_since_left_out_is_without_bound(share: Data) -> None:
-    made = planned(stack(teams={"a": team(gpus={"h100": share})}))
-    assert amounts(queue_of(made, "a"), "h100") == (16, 0, None)
+    plan = planned(stack(teams={"a": team(gpus={"h100": share})}))
+    assert amounts(queue_of(plan, "a"), "h100") == (16, 0, None)
 
 
 def test_row_nobodys_gpus_are_the_roots_own() -> None:
-    made = planned(
+    plan = planned(
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 5}}), "b": team(gpus={"h100": {"guaranteed": 3}})})
     )
-    root = cohort_of(made, "org")
+    root = cohort_of(plan, "org")
     assert root.parent is None
     assert amounts(root, "h100") == (8, None, None)
     assert amounts(root, "a100") == (32, None, None)
@@ -82,12 +82,12 @@ TREE = stack(
 
 
 def test_row_group_owns_what_its_guarantee_is_above_its_childrens_at_every_level() -> None:
-    made = planned(TREE)
-    assert amounts(cohort_of(made, "vision"), "a100") == (2, 10, None)  # 10 - 6 - 2; 20 - 10
-    assert amounts(cohort_of(made, "research"), "a100") == (6, 4, None)  # 24 - 10 - 8; 28 - 24
-    assert amounts(cohort_of(made, "org"), "a100") == (8, None, None)  # 32 - 24
-    assert cohort_of(made, "speech").quotas == ()
-    assert [(each.name, each.parent) for each in made.queues.cohorts] == [
+    plan = planned(TREE)
+    assert amounts(cohort_of(plan, "vision"), "a100") == (2, 10, None)  # 10 - 6 - 2; 20 - 10
+    assert amounts(cohort_of(plan, "research"), "a100") == (6, 4, None)  # 24 - 10 - 8; 28 - 24
+    assert amounts(cohort_of(plan, "org"), "a100") == (8, None, None)  # 32 - 24
+    assert cohort_of(plan, "speech").groups == ()
+    assert [(cohort.name, cohort.parent) for cohort in plan.queues.cohorts] == [
         ("org", None),
         ("research", "org"),
         ("speech", "research"),
@@ -97,8 +97,8 @@ def test_row_group_owns_what_its_guarantee_is_above_its_childrens_at_every_level
 
 def test_row_group_guaranteed_less_than_its_children_is_an_error() -> None:
     cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"guaranteed": 4}}}}
-    found = errors(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
-    assert found == [
+    problems = errors(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
+    assert problems == [
         (
             "cohorts.g.gpus.h100.guaranteed: 4 is less than the 8 h100 GPUs guaranteed to its children: a 8;"
             " raise it to 8, or lower one of them"
@@ -113,8 +113,10 @@ def test_row_group_of_a_teams_name_counts_beside_the_team() -> None:
 
 def test_row_group_bound_below_what_is_guaranteed_in_it_is_an_error() -> None:
     cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"limit": 4}}}}
-    found = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
-    assert found.startswith("cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 GPUs guaranteed to its children")
+    problem = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
+    assert problem.startswith(
+        "cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 GPUs guaranteed to its children"
+    )
 
 
 def test_row_group_bound_is_never_on_the_root() -> None:
@@ -136,12 +138,12 @@ def test_row_group_bound_is_never_on_the_root() -> None:
     ids=["serving never lends", "others do", "unless they say not", "and serving that says so does"],
 )
 def test_row_team_that_must_never_lend(sections: Data, lending: int | None) -> None:
-    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, **sections)}))
-    assert amounts(queue_of(made, "a"), "h100") == (8, 0, lending)
+    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, **sections)}))
+    assert amounts(queue_of(plan, "a"), "h100") == (8, 0, lending)
 
 
 def test_row_namespace_quota_is_all_limits_of_a_resource_and_its_gangs() -> None:
-    made = planned(
+    plan = planned(
         stack(
             teams={
                 "a": team(
@@ -151,20 +153,20 @@ def test_row_namespace_quota_is_all_limits_of_a_resource_and_its_gangs() -> None
             }
         )
     )
-    assert quotas(made)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
+    assert quotas(plan)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
 
 
 def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_those_of_others() -> None:
     def cut(profile: str) -> Data:
         return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
 
-    made = planned(
+    plan = planned(
         stack(
             pools={"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")},
             teams={"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})},
         )
     )
-    hard = quotas(made)["budget"].hard
+    hard = quotas(plan)["budget"].hard
     assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
         "requests.nvidia.com/gpu": 2,
         "requests.nvidia.com/mig-1g.10gb": 0,
@@ -173,7 +175,7 @@ def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_tho
 
 
 def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods() -> None:
-    made = planned(
+    plan = planned(
         stack(
             pools={"h100": pool()},
             priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1},
@@ -186,7 +188,7 @@ def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods()
             },
         )
     )
-    found, classes = quotas(made), ("ml-critical", "ml-high")
+    found, classes = quotas(plan), ("ml-critical", "ml-high")
     assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
     assert found["budget"] == ResourceQuota("budget", {f"requests.{GPU}": 8, "pods": 9, "services": 5})
     assert found["budget-compute"].scope == PriorityScope("In", classes)
@@ -197,18 +199,18 @@ def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods()
 
 
 def test_row_cpu_and_memory_follow_the_machine() -> None:
-    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4, "limit": 6}})}))
+    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4, "limit": 6}})}))
     # A node has 191 cpus and 1911Gi for pods, and 8 GPUs.
-    assert amounts(queue_of(made, "a"), "h100", "cpu") == (4 * 23875, 2 * 23875, None)
-    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * EIGHTH, 2 * EIGHTH, None)
-    assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
+    assert amounts(queue_of(plan, "a"), "h100", "cpu") == (4 * 23875, 2 * 23875, None)
+    assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 2 * EIGHTH, None)
+    assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
 
 
 def test_row_cpu_and_memory_are_what_the_stack_says_where_it_does() -> None:
     share = {"h100": {"cpu": {"guaranteed": 10, "limit": 12}}}
-    made = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
-    assert amounts(queue_of(made, "a"), "h100", "cpu") == (10_000, 2000, None)
-    assert amounts(queue_of(made, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
+    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
+    assert amounts(queue_of(plan, "a"), "h100", "cpu") == (10_000, 2000, None)
+    assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
 
 
 def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> None:
@@ -224,7 +226,7 @@ def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> 
 def test_row_work_without_gpus_has_the_cpu_pool_first_and_no_gpu_there() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
     queue = queue_of(planned(stack(pools=pools)), "a")
-    assert [quota.flavor for quota in queue.quotas] == ["cpu", "h100"]
+    assert list(dict.fromkeys(flavor for flavor, _ in queue.spec.quotas)) == ["cpu", "h100"]
     assert amounts(queue, "cpu", GPU) == (0, 0, None)
     assert amounts(queue, "cpu", "cpu") == (0, 3 * 31_000, None)
 
@@ -240,7 +242,7 @@ def test_row_work_without_gpus_of_which_only_the_cpu_is_said_may_still_borrow_me
     sections["teams"]["a"]["quota"] = {"cpu": {"cpu": {"guaranteed": 8, "limit": 16}}}
     queue = queue_of(planned(sections), "a")
     assert amounts(queue, "cpu", "cpu") == (8000, 8000, None)
-    assert line(queue, "cpu", "memory").borrowing
+    assert line(queue, "cpu", "memory").borrowing_limit
 
 
 def test_row_serving_peak_beyond_the_limit_is_an_error_surge_included() -> None:
@@ -278,7 +280,7 @@ def test_row_serving_pods_carry_the_queues_name_and_the_priority_of_the_team() -
 
 
 def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
-    made = planned(
+    plan = planned(
         stack(
             teams={
                 "a": team(gangs={"h100": {"guaranteed": 2, "limit": 4}}),
@@ -286,11 +288,11 @@ def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
             }
         )
     )
-    (gangs,) = made.queues.gang_queues
+    (gangs,) = plan.queues.gang_queues
     assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
-    assert line(cohort_of(made, "org"), "h100").nominal == 0
-    assert line(cohort_of(made, "org"), "h100", "cpu").nominal == 0
+    assert line(cohort_of(plan, "org"), "h100").nominal == 0
+    assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 0
 
 
 def test_row_volcano_leaves_less_to_promise() -> None:
@@ -334,23 +336,23 @@ def test_row_supply_is_the_nodes_that_are_always_there_where_none_does() -> None
 
 def test_row_supply_counts_partitions() -> None:
     pools = {"slices": pool(nodes=1, sharing={"mig": {"profile": "1g.10gb"}})}
-    made = planned(stack(pools=pools, teams={"a": team(gpus={"slices": {"guaranteed": 6}})}))
-    assert line(cohort_of(made, "org"), "slices", "nvidia.com/mig-1g.10gb").nominal == 8 * 7 - 6
-    assert made.queues.flavors[0].taints[0].key == GPU
+    plan = planned(stack(pools=pools, teams={"a": team(gpus={"slices": {"guaranteed": 6}})}))
+    assert line(cohort_of(plan, "org"), "slices", "nvidia.com/mig-1g.10gb").nominal == 8 * 7 - 6
+    assert plan.queues.flavors[0].taints[0].key == GPU
 
 
 def test_row_supply_counts_turns_and_finds_nodes_as_they_label_themselves() -> None:
     pools = {"l4": pool("g6.12xlarge", 2, sharing={"timeSlicing": 4})}
-    made = planned(stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 2}})}))
-    assert line(cohort_of(made, "org"), "l4").nominal == 2 * 4 * 4 - 2
-    assert made.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
+    plan = planned(stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 2}})}))
+    assert line(cohort_of(plan, "org"), "l4").nominal == 2 * 4 * 4 - 2
+    assert plan.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
 
 
 def test_row_supply_of_a_flavor_is_that_of_all_its_pools() -> None:
     pools = {"east": pool(flavor="h100"), "west": pool(nodes=1, flavor="h100", labels={"zone": "w"})}
-    made = planned(stack(pools=pools))
-    assert line(cohort_of(made, "org"), "h100").nominal == 24 - 8
-    assert made.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    plan = planned(stack(pools=pools))
+    assert line(cohort_of(plan, "org"), "h100").nominal == 24 - 8
+    assert plan.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
 EVEN = {"org": {}, "g": {"parent": "org"}}
@@ -358,17 +360,17 @@ EVEN = {"org": {}, "g": {"parent": "org"}}
 
 def test_fairness_even_is_one_flat_cohort_with_weights() -> None:
     teams = {"a": team(cohort="g", weight=2.0, gpus={"h100": {"guaranteed": 4, "limit": 16}}), "b": team()}
-    made = planned(stack(fairness="even", cohorts=EVEN, teams=teams))
-    assert [each.name for each in made.queues.cohorts] == ["org"]
-    assert {(each.name, each.cohort, each.weight) for each in made.queues.cluster_queues} == {
+    plan = planned(stack(fairness="even", cohorts=EVEN, teams=teams))
+    assert [cohort.name for cohort in plan.queues.cohorts] == ["org"]
+    assert {(queue.name, queue.spec.cohort, queue.spec.weight) for queue in plan.queues.cluster_queues} == {
         ("a", "org", 2),
         ("b", "org", 1),
     }
-    assert amounts(cohort_of(made, "org"), "h100") == (12, None, None)
+    assert amounts(cohort_of(plan, "org"), "h100") == (12, None, None)
 
 
 def test_fairness_hierarchical_has_no_weights() -> None:
-    assert queue_of(planned(stack()), "a").weight is None
+    assert queue_of(planned(stack()), "a").spec.weight is None
 
 
 def test_fairness_even_refuses_a_groups_bound_that_nothing_would_enforce() -> None:
@@ -389,17 +391,17 @@ def test_fairness_even_refuses_a_groups_bound_that_nothing_would_enforce() -> No
 
 
 def test_reclaiming_gets_a_guarantee_back_at_once_unless_said_otherwise() -> None:
-    preemption = queue_of(planned(stack()), "a").preemption
-    assert preemption.reclaim_within_cohort == "Any"
-    assert preemption.within_cluster_queue == "LowerPriority"
-    assert preemption.borrow_within_cohort == "Never"
+    preemption = queue_of(planned(stack()), "a").spec.preemption
+    assert preemption.reclaim == "Any"
+    assert preemption.within == "LowerPriority"
+    assert preemption.borrow is None
 
 
 def test_a_shared_queue_admits_from_all_its_namespaces_and_each_may_hold_its_limit() -> None:
-    made = planned(
+    plan = planned(
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
     )
-    (queue,) = made.queues.cluster_queues
+    (queue,) = plan.queues.cluster_queues
     assert queue.namespaces == ("a", "b")
-    assert quotas(made, "b")["budget"].hard[f"requests.{GPU}"] == 8
-    assert made.teams[1].namespace.queue == "a"
+    assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8
+    assert plan.teams[1].namespace.queue == "a"

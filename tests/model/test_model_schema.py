@@ -60,16 +60,16 @@ def test_each_key_of_each_section_says_what_it_means() -> None:
 def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every property with its place; those of `secure: …` are Pulumi's own."""
     if isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from properties(each, place)
+        for item in cast("list[Any]", schema):
+            yield from properties(item, place)
     if not isinstance(schema, dict):
         return
-    found = cast("dict[str, Any]", schema)
-    named = found.get("properties", {})
+    entries = cast("dict[str, Any]", schema)
+    named = entries.get("properties", {})
     for key, value in named.items():
         if key not in {"secure", "config"}:
             yield f"{place}.{key}", resolved(value)
-    for key, value in found.items():
+    for key, value in entries.items():
         yield from properties(value, f"{place}.{key}")
 
 

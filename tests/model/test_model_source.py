@@ -146,9 +146,9 @@ BOTH_WAYS = {
 def test_the_engine_and_the_file_give_the_same_stack_or_the_same_errors(tmp_path: Path, text: str) -> None:
     source = read(tmp_path, text)
     results: list[object] = []
-    for each in (source, read_config(to_config(source), source)):
+    for item in (source, read_config(to_config(source), source)):
         try:
-            results.append(load(each))
+            results.append(load(item))
         except StackError as error:
             results.append(str(error))
     assert results[0] == results[1]

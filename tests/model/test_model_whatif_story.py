@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import Data, server, stack, team
 
-from gpu_tenancy.model.admission import Step
+from gpu_tenancy.model.kueue import Step
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source

@@ -47,12 +47,12 @@ def test_the_gang_has_its_queue_of_volcanos() -> None:
     ("team", "gpus"), [("ml-production", 16), ("ml-serving", 50), ("ml-research", 32 + 4), ("ml-experiments", 8)]
 )
 def test_each_namespace_may_hold_all_that_its_queues_admit(team: str, gpus: int) -> None:
-    (found,) = (each.namespace for each in local().teams if each.namespace.name == team)
-    assert found.quotas[0].hard[f"requests.{GPU}"] == gpus
+    (namespace,) = (each.namespace for each in local().teams if each.namespace.name == team)
+    assert namespace.quotas[0].hard[f"requests.{GPU}"] == gpus
 
 
 def test_the_references_namespace_budgets_are_there() -> None:
-    research = next(each.namespace for each in local().teams if each.namespace.name == "ml-research")
+    research = next(team.namespace for team in local().teams if team.namespace.name == "ml-research")
     assert dict(research.quotas[0].hard) == {
         "requests.cpu": 64_000,
         "limits.cpu": 128_000,
@@ -72,7 +72,7 @@ def test_the_references_namespace_budgets_are_there() -> None:
 
 
 def test_the_references_container_bounds_are_there() -> None:
-    limits = next(each.namespace.limits for each in local().teams if each.namespace.name == "ml-research")
+    limits = next(team.namespace.limits for team in local().teams if team.namespace.name == "ml-research")
     assert limits.default == {"cpu": 2000, "memory": 8 * GIB, GPU: 0}
     assert limits.default_request == {"cpu": 1000, "memory": 4 * GIB, GPU: 0}
     assert limits.min == {"cpu": 100, "memory": 128 * 2**20}
@@ -81,10 +81,10 @@ def test_the_references_container_bounds_are_there() -> None:
 
 
 def test_the_references_servers_and_jobs_are_there() -> None:
-    teams = {each.namespace.name: each for each in local().teams}
+    teams = {team.namespace.name: team for team in local().teams}
     (model_server,) = teams["ml-serving"].servers
     assert model_server.scaling is not None
-    assert (model_server.scaling.least, model_server.scaling.most, model_server.scaling.cpu) == (3, 50, 70)
+    assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
     assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
     assert (model_server.port, model_server.health, model_server.surge) == (8080, "/health", 0)
     nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")

@@ -46,7 +46,7 @@ def two_vendors() -> Data:
 
 def observed(sections: Data) -> ObservabilityPlan:
     """The dashboards and alerts of a stack."""
-    servers = tuple(each for one in planned(sections).teams for each in one.servers)
+    servers = tuple(server for team in planned(sections).teams for server in team.servers)
     return observability(Tree(load(Source(sections))), servers)
 
 

@@ -42,7 +42,10 @@ Observability("observability", observability(Tree(stack), servers), namespace="m
 def _expressions(plan: ObservabilityPlan) -> list[str]:
     boards = [json.loads(text) for _, text in plan.dashboards]
     queries = [
-        each["query"]["query"] for board in boards for each in board["templating"]["list"] if each["type"] == "query"
+        variable["query"]["query"]
+        for board in boards
+        for variable in board["templating"]["list"]
+        if variable["type"] == "query"
     ]
     shown = [expr for _, expr, _ in panels(plan)]
     return [*shown, *queries, *(rule["expr"] for group in plan.rules for rule in group["rules"])]
@@ -50,12 +53,12 @@ def _expressions(plan: ObservabilityPlan) -> list[str]:
 
 def _selectors(expr: str) -> list[tuple[str, list[str]]]:
     """Every metric that an expression names, with the labels it is picked by."""
-    found = re.findall(r"\b((?:kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
-    return [(name, re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", labels)) for name, labels in found]
+    matches = re.findall(r"\b((?:kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
+    return [(name, re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", labels)) for name, labels in matches]
 
 
 def _selected() -> list[tuple[str, list[str]]]:
-    every = [each for expr in _expressions(observed(watched())) for each in _selectors(expr)]
+    every = [selector for expr in _expressions(observed(watched())) for selector in _selectors(expr)]
     # Parts of label names, such as kube_…_resource, are in quotes or lists of labels and never before a brace.
     return [(name, labels) for name, labels in every if name != LATENCY and name not in WORDS]
 
@@ -108,7 +111,7 @@ def test_every_variable_of_an_expression_is_one_of_its_page(board: Any) -> None:
 
 
 def test_all_teams_are_those_of_the_stack_and_not_every_namespace(board: Any) -> None:
-    named = [each for each in board["templating"]["list"] if each["type"] == "custom"]
+    named = [variable for variable in board["templating"]["list"] if variable["type"] == "custom"]
     assert all("allValue" not in variable for variable in named)
     assert [variable["query"] for variable in named if variable["name"] == "team"] in ([], ["a,b"])
 
@@ -121,7 +124,7 @@ def test_no_number_is_coloured_by_the_thresholds_that_grafana_would_fill_in(boar
 
 
 def test_a_table_names_each_column_of_its_targets_and_gives_it_a_place_of_its_own(board: Any) -> None:
-    for panel in (each for each in board["panels"] if each["type"] == "table"):
+    for panel in (panel for panel in board["panels"] if panel["type"] == "table"):
         merged, organised = panel["transformations"]
         assert merged == {"id": "merge", "options": {}}
         names, places = organised["options"]["renameByName"], organised["options"]["indexByName"]
@@ -130,7 +133,7 @@ def test_a_table_names_each_column_of_its_targets_and_gives_it_a_place_of_its_ow
         assert list(places) == list(names)
         assert list(places.values()) == list(range(len(names)))
         assert len(set(names.values())) == len(names)
-        styled = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+        styled = {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
         assert styled <= set(names.values())
         assert all(target["format"] == "table" and target["instant"] for target in panel["targets"])
 
@@ -184,14 +187,20 @@ def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_nam
 ) -> None:
     (tmp_path / "__main__.py").write_text(PROGRAM)
     config = {**to_config(Source(watched())), "gpu-tenancy:keys": json.dumps(list(watched()))}
-    made = render(tmp_path, project="other", stack="x", config=config)
-    objects = kubernetes_objects(made)
-    assert sorted(one.kind for one in objects) == ["ConfigMap"] * 5 + ["PrometheusRule"]
-    assert {one.namespace for one in objects} == {"monitoring"}
-    labels = [cast("Any", one.manifest)["metadata"].get("labels") for one in objects if one.kind == "ConfigMap"]
+    rendered = render(tmp_path, project="other", stack="x", config=config)
+    objects = kubernetes_objects(rendered)
+    assert sorted(resource.kind for resource in objects) == ["ConfigMap"] * 5 + ["PrometheusRule"]
+    assert {resource.namespace for resource in objects} == {"monitoring"}
+    labels = [
+        cast("Any", resource.manifest)["metadata"].get("labels") for resource in objects if resource.kind == "ConfigMap"
+    ]
     assert labels == [{"grafana_dashboard": "1"}] * 5
-    (component,) = (one for one in made.registrations if one.type == "gpu-tenancy:tenancy:Observability")
-    assert len([one for one in made.registrations if one.parent == component.urn]) == 6
+    (component,) = (
+        registration
+        for registration in rendered.registrations
+        if registration.type == "gpu-tenancy:tenancy:Observability"
+    )
+    assert len([registration for registration in rendered.registrations if registration.parent == component.urn]) == 6
 
 
 def test_the_rule_is_one_that_prometheus_operator_takes() -> None:

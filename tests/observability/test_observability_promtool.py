@@ -96,9 +96,9 @@ def _chosen(expr: str) -> str:
 
 
 def _board(world: dict[str, Any]) -> list[Data]:
-    found = {name.removeprefix("gpu-tenancy-"): _chosen(expr) for name, expr, _ in panels(observed(watched()))}
-    assert set(found) == set(ANSWERS)
-    checks = [_asks(expr, "90m", ANSWERS[name]) for name, expr in found.items()]
+    expressions = {name.removeprefix("gpu-tenancy-"): _chosen(expr) for name, expr, _ in panels(observed(watched()))}
+    assert set(expressions) == set(ANSWERS)
+    checks = [_asks(expr, "90m", ANSWERS[name]) for name, expr in expressions.items()]
     return [{"interval": "1m", "input_series": _series(world, 120), "promql_expr_test": checks}]
 
 
@@ -110,7 +110,7 @@ def test_every_expression_of_a_dashboard_gives_the_answer_worked_out_by_hand(tmp
 def test_latency_of_a_histogram_is_that_of_the_slowest_pod_in_seconds(tmp_path: Path) -> None:
     sections = watched() | {"metrics": {"histogram": "latency_seconds"}}
     name = "gpu-tenancy-serving/Latency/A"
-    (expr,) = (expr for found, expr, _ in panels(observed(sections)) if found == name)
+    (expr,) = (expr for panel, expr, _ in panels(observed(sections)) if panel == name)
     world = {
         f'latency_seconds_{kind}{{namespace="b", service="api", pod="api-5f-{pod}"{le}}}': f"0+{step}x120"
         for pod, below in (("x1", 100), ("x2", 0))
@@ -138,7 +138,7 @@ def test_another_name_of_a_metric_or_label_is_noticed(tmp_path: Path, wrong: tup
 def test_an_alert_fires_for_what_it_names_and_not_too_early(tmp_path: Path, name: str) -> None:
     world, early, late, labels = ALARMS[name]
     alert = name.partition(",")[0]
-    checks = [_asks(_firing(alert), late, {f"{{{each}}}": 1 for each in labels})]
+    checks = [_asks(_firing(alert), late, {f"{{{label}}}": 1 for label in labels})]
     checks += [_asks(_firing(alert), early, {})] if early else []
     tests = [{"interval": "1m", "input_series": _series(world, _minutes(late)), "promql_expr_test": checks}]
     passed, said = tried(tests, _rule(alert), tmp_path)

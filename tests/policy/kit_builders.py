@@ -7,14 +7,14 @@ from decimal import Decimal
 from typing import Any, cast
 
 import grpc
-from policy_builders import TODAY, Given, changed
+from policy_builders import TODAY, Sample, changed
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pydantic import Field
 
-from judge import ADVICE, MUST, Pack, Resource, Rule, Settings, Severity, Stack, Subject, kubernetes
-from judge.reading import SECRET, SIGNATURE
-from judge.server import OUTCOMES, Analyzer
-from judge.verdicts import Evaluator
+from rule_engine import ADVICE, MUST, Pack, Resource, Rule, Settings, Severity, Stack, Subject, kubernetes
+from rule_engine.evaluator import Evaluator
+from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine.server import OUTCOMES, Analyzer
 
 PREFIX = "exempt.test/"
 
@@ -42,8 +42,8 @@ def fewer(_: str, props: dict[str, Any], settings: Sizes) -> bool:
 
 
 def shown(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
-    for name, each in resource.props.entries("spec", "shown").items():
-        yield f"{name} is {each.text()}"
+    for name, value in resource.props.entries("spec", "shown").items():
+        yield f"{name} is {value.text()}"
 
 
 def has_account(resource: Resource, settings: Settings, stack: Stack) -> Iterator[str]:  # noqa: ARG001 - as above
@@ -61,8 +61,8 @@ def rule(name: str, check: Any, settings: type[Any] = Settings, **more: Any) -> 
 
 
 def exemptions(resource: Resource) -> dict[str, str]:
-    found = resource.props.entries("metadata", "annotations")
-    return {key.removeprefix(PREFIX): each.text() for key, each in found.items() if key.startswith(PREFIX)}
+    annotations = resource.props.entries("metadata", "annotations")
+    return {key.removeprefix(PREFIX): value.text() for key, value in annotations.items() if key.startswith(PREFIX)}
 
 
 FEW = rule("few-replicas", too_many, Sizes, remedy=fewer)
@@ -74,12 +74,12 @@ def pack(*rules: Rule[Resource, Any]) -> Pack:
     return Pack("test", "1.0.0", "For tests.", rules or (FEW, SHOWN, ACCOUNT), exemptions)
 
 
-def deployment(**spec: Any) -> Given:
+def deployment(**spec: Any) -> Sample:
     props = {"metadata": {"name": "api", "namespace": "ml"}, "spec": spec}
-    return Given("kubernetes:apps/v1:Deployment", props, "api")
+    return Sample("kubernetes:apps/v1:Deployment", props, "api")
 
 
-def exempted(given: Given, name: str, text: str) -> Given:
+def exempted(given: Sample, name: str, text: str) -> Sample:
     return changed({"it": given}, f"it: metadata.annotations.'{PREFIX}{name}'", text)["it"]
 
 
@@ -98,7 +98,7 @@ class Refusal:
         self.trailing = dict(metadata)
 
 
-class Asked:
+class PackClient:
     """A pack, asked as its process is."""
 
     def __init__(self, *rules: Rule[Resource, Any], today: date = TODAY) -> None:
@@ -120,23 +120,26 @@ class Asked:
         """The outcomes of the last call's diagnostics."""
         return [outcome for outcome in self.refusal.trailing.get(OUTCOMES, "").split(",") if outcome]
 
-    def each(self, given: Given) -> list[tuple[str, int, str]]:
-        return self._said(self.analyzer.Analyze(given.asked(), self._context))
+    def analyze(self, given: Sample) -> list[tuple[str, int, str]]:
+        return self._diagnostics(self.analyzer.Analyze(given.request(), self._context))
 
-    def together(self, *given: Given) -> list[tuple[str, int, str]]:
+    def analyze_stack(self, *given: Sample) -> list[tuple[str, int, str]]:
         request = wire.AnalyzeStackRequest()
-        for each in given:
-            asked = each.asked()
-            request.resources.add(type=asked.type, urn=asked.urn, name=asked.name, properties=asked.properties)
-        return self._said(self.analyzer.AnalyzeStack(request, self._context))
+        for resource in given:
+            sample = resource.request()
+            request.resources.add(type=sample.type, urn=sample.urn, name=sample.name, properties=sample.properties)
+        return self._diagnostics(self.analyzer.AnalyzeStack(request, self._context))
 
-    def mended(self, given: Given) -> wire.RemediateResponse:
-        return self.analyzer.Remediate(given.asked(), self._context)
+    def remediate(self, given: Sample) -> wire.RemediateResponse:
+        return self.analyzer.Remediate(given.request(), self._context)
 
     @staticmethod
-    def _said(response: wire.AnalyzeResponse) -> list[tuple[str, int, str]]:
-        found = cast("list[wire.AnalyzeDiagnostic]", response.diagnostics)
-        return [(each.policyName, each.enforcementLevel, each.message.split("\n", 1)[1]) for each in found]
+    def _diagnostics(response: wire.AnalyzeResponse) -> list[tuple[str, int, str]]:
+        diagnostics = cast("list[wire.AnalyzeDiagnostic]", response.diagnostics)
+        return [
+            (diagnostic.policyName, diagnostic.enforcementLevel, diagnostic.message.split("\n", 1)[1])
+            for diagnostic in diagnostics
+        ]
 
 
 MANY = deployment(replicas=5)

@@ -10,10 +10,10 @@ import yaml
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
-from judge.resources import Resource, read
-from judge.rules import AnyRule, Pack
-from judge.stacks import Stack
-from judge.verdicts import Evaluator, Finding
+from rule_engine.evaluator import Evaluator, Finding
+from rule_engine.resources import Resource, read
+from rule_engine.rules import AnyRule, Pack
+from rule_engine.stacks import Stack
 
 UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What Pulumi's engine sends for a text that a preview cannot know."""
@@ -29,7 +29,7 @@ GONE: Final = Gone()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Sample:
     """A resource of a program."""
 
     type: str
@@ -44,7 +44,7 @@ class Given:
         """By which others need it."""
         return f"urn:pulumi:prod::any::{self.type}::{self.name}"
 
-    def asked(self) -> analyzer_pb2.AnalyzeRequest:
+    def request(self) -> analyzer_pb2.AnalyzeRequest:
         """As the engine sends it: numbers as floats, names in camelCase."""
         props = Struct()
         props.update(self.props)
@@ -55,16 +55,16 @@ class Given:
 
     def resource(self) -> Resource:
         """As rules see it."""
-        found = read(self.asked())
-        found.needs = self.needs
-        return found
+        resource = read(self.request())
+        resource.needs = self.needs
+        return resource
 
 
-def manifest(text: str) -> Given:
+def manifest(text: str) -> Sample:
     """A Kubernetes object from YAML, with the type token that the SDKs give it."""
     props: dict[str, Any] = yaml.safe_load(text)
     version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"
-    return Given(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
+    return Sample(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +96,29 @@ class Case:
 
     name: str
     rule: AnyRule
-    given: Mapping[str, Given]
+    given: Mapping[str, Sample]
     breaks: Sequence[Break]
     unknown: Mapping[str, str | tuple[str, ...]]
     also: Sequence[tuple[str, Any]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def changed(given: Mapping[str, Given], at: str, to: object) -> dict[str, Given]:
+def changed(given: Mapping[str, Sample], at: str, to: object) -> dict[str, Sample]:
     """The same resources with one part changed."""
-    found = dict(given)
+    resources = dict(given)
     if "! " in at:
         which, option = at.split("! ", 1)
-        found[which] = replace(found[which], **{option: to})
-        return found
+        resources[which] = replace(resources[which], **{option: to})
+        return resources
     which, _, path = at.partition(": ")
     if not path:
         if isinstance(to, Gone):
-            del found[which]
+            del resources[which]
         else:
-            assert isinstance(to, Given)
-            found[which] = to
-        return found
-    props = deepcopy(found[which].props)
+            assert isinstance(to, Sample)
+            resources[which] = to
+        return resources
+    props = deepcopy(resources[which].props)
     *way, last = _keys(path)
     part: Any = props
     for key in way:
@@ -130,8 +130,8 @@ def changed(given: Mapping[str, Given], at: str, to: object) -> dict[str, Given]
         part[index : index + 1] = [to]
     else:
         part[last] = to
-    found[which] = replace(found[which], props=props)
-    return found
+    resources[which] = replace(resources[which], props=props)
+    return resources
 
 
 def _below(part: list[Any] | dict[str, Any], key: str) -> Any:
@@ -153,23 +153,23 @@ def _keys(path: str) -> list[str]:
 
 
 def findings(
-    rule: AnyRule, given: Mapping[str, Given], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
+    rule: AnyRule, given: Mapping[str, Sample], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
 ) -> list[Finding]:
     """What one rule finds in resources, judged as the pack's process does."""
     evaluator = Evaluator(pack or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
     evaluator.configure({}, {rule.name: settings or {}})
-    resources = [each.resource() for each in given.values()]
-    found = (
+    resources = [resource.resource() for resource in given.values()]
+    diagnostics = (
         evaluator.evaluate_stack(Stack(resources))
         if rule.whole
-        else [f for each in resources for f in evaluator.evaluate(each)]
+        else [finding for resource in resources for finding in evaluator.evaluate(resource)]
     )
-    return [each for each in found if each.rule.name == rule.name]
+    return [finding for finding in diagnostics if finding.rule.name == rule.name]
 
 
 def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
     """The messages of one outcome."""
-    return tuple(each.message for each in found if each.outcome == outcome)
+    return tuple(finding.message for finding in found if finding.outcome == outcome)
 
 
 def doubt(place: str, path: str, why: str = "is unknown until deployment") -> str:

@@ -9,13 +9,13 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from cases import clouds
-from policy_builders import TODAY, UNKNOWN, Given, doubt, findings, messages
+from policy_builders import TODAY, UNKNOWN, Sample, doubt, findings, messages
 
 from cloud_rules import PACK, buying, gpu_pools, machines, sizes
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.tokens import token
-from judge.stacks import Stack
-from judge.verdicts import Evaluator
+from rule_engine.evaluator import Evaluator
+from rule_engine.stacks import Stack
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_gpus_of_machines_on_all_three_clouds(machine: str, gpus: int | None) ->
 
 
 def test_an_organisation_says_gpus_and_prices_before_the_table_does() -> None:
-    said = Prices(machines={"p5.*": 7, "Standard_X1": 2}, prices={"p5.48xlarge": 30.5, "rack-*": 1})
-    assert said.gpus_of("p5.48xlarge") == 7
-    assert said.gpus_of("Standard_X1") == 2
-    assert said.price_of("p5.48xlarge") == Decimal("30.5")
-    assert said.price_of("rack-7") == 1
-    assert said.price_of("p4d.24xlarge") == Decimal("21.957642")
+    prices = Prices(machines={"p5.*": 7, "Standard_X1": 2}, prices={"p5.48xlarge": 30.5, "rack-*": 1})
+    assert prices.gpus_of("p5.48xlarge") == 7
+    assert prices.gpus_of("Standard_X1") == 2
+    assert prices.price_of("p5.48xlarge") == Decimal("30.5")
+    assert prices.price_of("rack-7") == 1
+    assert prices.price_of("p4d.24xlarge") == Decimal("21.957642")
 
 
 def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has_no_price() -> None:
@@ -69,8 +69,8 @@ def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has
 
 
 def test_every_block_of_the_table_says_its_source_and_its_day() -> None:
-    found = machines.table()
-    blocks = [*found["gpus"], found["patterns"], *found["prices"]]
+    facts = machines.table()
+    blocks = [*facts["gpus"], facts["patterns"], *facts["prices"]]
     assert len(blocks) == 10
     for block in blocks:
         assert block["source"], block
@@ -97,14 +97,14 @@ def test_every_block_of_the_table_says_its_source_and_its_day() -> None:
     ids=["aws", "azure", "gcp"],
 )
 def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
-    pool: dict[str, Any], at: Given, says: str
+    pool: dict[str, Any], at: Sample, says: str
 ) -> None:
-    given = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
-    found = findings(buying.POOL_BUDGET, given, {"monthly": 100})
+    inputs = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
+    diagnostics = findings(buying.POOL_BUDGET, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
-    assert messages(found, "unknown") == (doubt(given["it"].resource().place, path, why),)
-    (broken,) = messages(found, "broken")
+    assert messages(diagnostics, "unknown") == (doubt(inputs["it"].resource().place, path, why),)
+    (broken,) = messages(diagnostics, "broken")
     assert broken.startswith(
         "NodeGroup cpu: all node pools cost up to 147 USD a month, which exceeds the cap of 100 USD;"
     )
@@ -112,40 +112,40 @@ def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
 
 def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
-    found = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
-    assert messages(found, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
+    diagnostics = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
+    assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
 def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
     pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
-    found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
+    diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
-    assert messages(found, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
+    assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
 def test_zones_that_nobody_says_matter_only_where_nodes_are_bounded() -> None:
     pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
     assert findings(sizes.POOL_MAXIMUM, {"it": pool}) == []
-    found = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
+    diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
     why = "is not set, and the node counts are per zone"
-    assert messages(found, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
+    assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
 def test_a_template_of_another_stack_leaves_the_machine_open() -> None:
-    group = {key: each for key, each in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
-    found = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
+    group = {key: value for key, value in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
+    diagnostics = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
-    assert messages(found, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
+    assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
 def test_in_a_preview_of_a_whole_stack_what_the_program_did_not_give_is_not_there() -> None:
-    given = dict.fromkeys(clouds.GKE.props, ())
+    inputs = dict.fromkeys(clouds.GKE.props, ())
     computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
-    filled_in = replace(clouds.GKE, props=computed, needs=given)
+    filled_in = replace(clouds.GKE, props=computed, needs=inputs)
     assert findings(gpu_pools.GPU_POOL_TAINTED, {"it": filled_in}) == []
-    from_elsewhere = replace(filled_in, needs={**given, "nodePools": ()})
-    found = findings(gpu_pools.GPU_POOL_TAINTED, {"it": from_elsewhere})
-    assert messages(found, "unknown") == (doubt("Cluster gke", "nodePools"),)
+    from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
+    diagnostics = findings(gpu_pools.GPU_POOL_TAINTED, {"it": from_elsewhere})
+    assert messages(diagnostics, "unknown") == (doubt("Cluster gke", "nodePools"),)
 
 
 @pytest.mark.parametrize(
@@ -169,28 +169,30 @@ def test_in_a_preview_of_a_whole_stack_what_the_program_did_not_give_is_not_ther
     ids=["aws", "azure", "gcp", "karpenter"],
 )
 def test_tags_labels_and_annotations_exempt_until_a_day(
-    given: Given, way: tuple[str, ...], key: str, value: str
+    given: Sample, way: tuple[str, ...], key: str, value: str
 ) -> None:
     props = _without_taints(given.props)
     part = props
-    for each in way:
-        part[each] = dict(part.get(each, {}))
-        part = part[each]
+    for item in way:
+        part[item] = dict(part.get(item, {}))
+        part = part[item]
     part[key] = value
     evaluator = Evaluator(PACK, TODAY)
     resource = replace(given, props=props).resource()
-    found = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
-    exempted = [each for each in found if each.rule is gpu_pools.GPU_POOL_TAINTED]
-    assert [each.outcome for each in exempted] == ["exempted"]
+    diagnostics = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
+    exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.GPU_POOL_TAINTED]
+    assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
-    assert not [each for each in found if each.rule.name == "exemptions-in-order"]
+    assert not [finding for finding in diagnostics if finding.rule.name == "exemptions-in-order"]
 
 
 def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
     props = {**clouds.SELF_MANAGED.props, "desiredCapacity": 1, "tags": [*clouds.SELF_MANAGED.props["tags"], tag]}
-    found = Evaluator(PACK, TODAY).evaluate(replace(clouds.SELF_MANAGED, props=props).resource())
-    assert [(each.rule.name, each.outcome) for each in found] == [("size-left-to-autoscaler", "exempted")]
+    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(clouds.SELF_MANAGED, props=props).resource())
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [
+        ("size-left-to-autoscaler", "exempted")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,16 +213,16 @@ def test_versions_of_an_api_are_one_type(type_: str, plain: str) -> None:
 
 def test_what_keeps_every_rule_is_passed_in_silence_by_the_pack() -> None:
     evaluator = Evaluator(PACK, TODAY)
-    given = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
-    agent = Given("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
+    inputs = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
+    agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
     system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
     cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
-    resources = [each.resource() for each in (*given, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)]
-    found = [
-        *(each for resource in resources for each in evaluator.evaluate(resource)),
+    resources = [resource.resource() for resource in (*inputs, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)]
+    diagnostics = [
+        *(finding for resource in resources for finding in evaluator.evaluate(resource)),
         *evaluator.evaluate_stack(Stack(resources)),
     ]
-    assert [each.message for each in found] == []
+    assert [finding.message for finding in diagnostics] == []
 
 
 WRONG: Final[list[Any]] = [
@@ -228,14 +230,14 @@ WRONG: Final[list[Any]] = [
     *yaml.safe_load("[null, text, '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
 ]
 """What does not belong where it is put."""
-EVERYTHING = {name: each for name, each in vars(clouds).items() if isinstance(each, Given)}
+EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isinstance(resource, Sample)}
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
-    asked = {"deletion-protected", "pool-minimum-zero"}
-    settings: dict[str, dict[str, Any]] = {each: {"asked": True} for each in asked}
+    required = {"deletion-protected", "pool-minimum-zero"}
+    settings: dict[str, dict[str, Any]] = {name: {"asked": True} for name in required}
     settings |= {
         "pool-maximum": {"nodes": 1, "gpus": 1},
         "pool-budget": {"monthly": 1, "centers": {"rd-001": 1}},
@@ -245,13 +247,17 @@ def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> Non
         "node-integrity": {"boot": True},
     }
     evaluator.configure({}, settings)
-    others = [each for each in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED) if each is not EVERYTHING[name]]
+    others = [
+        resource
+        for resource in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED)
+        if resource is not EVERYTHING[name]
+    ]
     judged = 0
     for props in _spoilt(EVERYTHING[name].props):
         resource = replace(EVERYTHING[name], props=props).resource()
-        stack = Stack([resource, *(each.resource() for each in others)])
-        found = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(stack)]
-        assert [each.message for each in found if each.outcome == "mistake"] == [], props
+        stack = Stack([resource, *(resource.resource() for resource in others)])
+        diagnostics = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(stack)]
+        assert [finding.message for finding in diagnostics if finding.outcome == "mistake"] == [], props
         judged += 1
     assert judged > 2 * len(WRONG)
 
@@ -261,11 +267,11 @@ def _spoilt(value: object) -> Iterator[Any]:
     if isinstance(value, dict):
         entries = cast("dict[str, object]", value)
         for key, part in entries.items():
-            yield from ({**entries, key: each} for each in (*WRONG, *_spoilt(part)))
+            yield from ({**entries, key: item} for item in (*WRONG, *_spoilt(part)))
     elif isinstance(value, list):
         items = cast("list[object]", value)
         for index, part in enumerate(items):
-            yield from ([*items[:index], each, *items[index + 1 :]] for each in (*WRONG, *_spoilt(part)))
+            yield from ([*items[:index], item, *items[index + 1 :]] for item in (*WRONG, *_spoilt(part)))
 
 
 def _of_cpus() -> dict[str, Any]:
@@ -275,7 +281,7 @@ def _of_cpus() -> dict[str, Any]:
 def _without_taints(props: dict[str, Any]) -> dict[str, Any]:
     """The same without any taint, however deep."""
     return {
-        key: _without_taints(cast("dict[str, Any]", each)) if isinstance(each, dict) else each
-        for key, each in props.items()
+        key: _without_taints(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+        for key, value in props.items()
         if key not in {"taints", "nodeTaints"}
     }

@@ -16,11 +16,11 @@ from repository import ROOT
 import document
 from gpu_tenancy.console.policies.choosing import choose, config_set
 from gpu_tenancy.console.policies.configuration import read_config, reconciled
-from gpu_tenancy.console.policies.schemas import wrong
-from judge import EnforcementLevel
-from judge.exemptions import Exemption
-from judge.server import Analyzer
-from judge.verdicts import Evaluator
+from gpu_tenancy.console.policies.schemas import violations
+from rule_engine import EnforcementLevel
+from rule_engine.evaluator import Evaluator
+from rule_engine.exemptions import Exemption
+from rule_engine.server import Analyzer
 
 RULES = [
     pytest.param(name, rule, id=rule.name) for name, pack in document.PACKS.items() for rule in Evaluator(pack).rules
@@ -54,7 +54,7 @@ def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, 
         assert schema["description"].endswith("."), (pack, name)
         assert "$ref" not in json.dumps(schema), "the CLI resolves no references"
         Draft202012Validator.check_schema(schema)
-        assert wrong(schema, schema["default"], name) == []
+        assert violations(schema, schema["default"], name) == []
 
 
 @pytest.mark.parametrize(("pack", "name"), SETS)
@@ -66,9 +66,9 @@ def test_a_set_is_taken_by_its_pack_as_the_engine_sends_it(pack: str, name: str)
     refusal = Refusal()
     analyzer.Configure(request, refusal)  # pyright: ignore[reportArgumentType] - what it needs of one
     assert refusal.words == ""
-    given = json.loads(file.read_text(encoding="utf-8"))
+    configuration = json.loads(file.read_text(encoding="utf-8"))
     for rule in analyzer.evaluator.rules:
-        assert analyzer.evaluator.configuration.level(rule) is document.level(rule, given)
+        assert analyzer.evaluator.configuration.level(rule) is document.level(rule, configuration)
 
 
 @pytest.mark.parametrize("pack", list(document.PACKS))
@@ -76,7 +76,7 @@ def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
     strictness = [EnforcementLevel.DISABLED, EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY]
     dev, prod = (document.read_set(pack, name) for name in document.SETS)
     for rule in Evaluator(document.PACKS[pack]).rules:
-        weaker, stronger = (strictness.index(document.level(rule, each)) for each in (dev, prod))
+        weaker, stronger = (strictness.index(document.level(rule, configured)) for configured in (dev, prod))
         assert weaker <= stronger, rule.name
 
 
@@ -101,10 +101,10 @@ def test_the_exemptions_of_the_page_are_in_order(page: str) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(block)
     names = {rule.name for pack in document.PACKS.values() for rule in pack.rules}
-    found = [*shown["metadata"]["annotations"].items(), *shown["tags"].items(), *shown["resourceLabels"].items()]
-    assert len(found) == 3
-    for key, text in found:
-        prefix = next(each for each in ("exempt.gpu-rules/", "exempt:", "exempt-") if key.startswith(each))
+    exemptions = [*shown["metadata"]["annotations"].items(), *shown["tags"].items(), *shown["resourceLabels"].items()]
+    assert len(exemptions) == 3
+    for key, text in exemptions:
+        prefix = next(start for start in ("exempt.gpu-rules/", "exempt:", "exempt-") if key.startswith(start))
         assert key.removeprefix(prefix) in names
         assert Exemption.of(str(text)) is not None, text
 
@@ -112,14 +112,14 @@ def test_the_exemptions_of_the_page_are_in_order(page: str) -> None:
 @pytest.mark.parametrize("pack", list(document.PACKS))
 def test_a_pack_asks_for_all_that_it_imports(pack: str) -> None:
     folder = ROOT / "policy" / pack
-    asked = set(re.findall(r"^[a-z-]+", (folder / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    requirements = set(re.findall(r"^[a-z-]+", (folder / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE))
     # With what these require themselves: grpcio, protobuf and pyyaml; typing_extensions.
     brought = {
         "pulumi": {"pulumi", "grpc", "google", "yaml"},
         "pulumi-policy": {"pulumi_policy"},
         "pydantic": {"pydantic", "typing_extensions"},
     }
-    known = set[str]().union(*(brought[each] for each in asked if each in brought)) | sys.stdlib_module_names
+    known = set[str]().union(*(brought[name] for name in requirements if name in brought)) | sys.stdlib_module_names
     own = {file.name.removesuffix(".py") for file in folder.iterdir()}
     imported = {
         name.split(".")[0]
@@ -132,5 +132,5 @@ def test_a_pack_asks_for_all_that_it_imports(pack: str) -> None:
 
 def imports(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
-        return [each.name for each in node.names]
+        return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

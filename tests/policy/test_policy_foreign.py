@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from policy_builders import Given, manifest
+from policy_builders import Sample, manifest
 
 from document import PACKS
-from judge.resources import read
-from judge.secrets import Secrets
-from judge.stacks import Stack
-from judge.verdicts import Evaluator, Finding
+from rule_engine.evaluator import Evaluator, Finding
+from rule_engine.resources import read
+from rule_engine.secrets import Secrets
+from rule_engine.stacks import Stack
 
 FOLDER = Path(__file__).parent / "foreign"
 VERDICTS = FOLDER / "verdicts.yaml"
@@ -19,24 +19,24 @@ PINNED: dict[str, list[str]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8
 NAMES = sorted(file.stem for file in FOLDER.glob("*.yaml") if file != VERDICTS)
 
 
-def given(name: str) -> list[Given]:
+def given(name: str) -> list[Sample]:
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    return [manifest(each) for each in text.split("\n---\n")]
+    return [manifest(document) for document in text.split("\n---\n")]
 
 
 def findings(name: str) -> list[Finding]:
     secrets = Secrets()
-    resources = [read(each.asked(), secrets) for each in given(name)]
+    resources = [read(resource.request(), secrets) for resource in given(name)]
     found: list[Finding] = []
     for pack in PACKS.values():
         evaluator = Evaluator(pack)
-        found += [each for resource in resources for each in evaluator.evaluate(resource)]
+        found += [finding for resource in resources for finding in evaluator.evaluate(resource)]
         found += evaluator.evaluate_stack(Stack(resources))
     return found
 
 
 def verdict(name: str) -> list[str]:
-    return sorted(f"{each.level.value} {each.rule.name}: {each.message}" for each in findings(name))
+    return sorted(f"{finding.level.value} {finding.rule.name}: {finding.message}" for finding in findings(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,4 +50,4 @@ def test_every_program_that_is_pinned_is_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_of_a_foreign_program_is_beyond_what_rules_can_read(name: str) -> None:
-    assert [each.message for each in findings(name) if each.outcome in {"unknown", "mistake"}] == []
+    assert [finding.message for finding in findings(name) if finding.outcome in {"unknown", "mistake"}] == []

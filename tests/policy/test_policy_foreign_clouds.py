@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from policy_builders import TODAY, UNKNOWN, Given, manifest
+from policy_builders import TODAY, UNKNOWN, Sample, manifest
 
 from cloud_rules import PACK
-from judge.stacks import Stack
-from judge.verdicts import Evaluator
+from rule_engine.evaluator import Evaluator
+from rule_engine.stacks import Stack
 
 Verdict = tuple[str, str, str]
 """Rule, outcome, place."""
 
-_TEMPLATE: Final = Given(
+_TEMPLATE: Final = Sample(
     "aws:ec2/launchTemplate:LaunchTemplate",
     {
         "namePrefix": "gpu-",
@@ -27,11 +27,11 @@ _TEMPLATE: Final = Given(
     },
     "gpu",
 )
-_SELF_TEMPLATE: Final = Given(
+_SELF_TEMPLATE: Final = Sample(
     "aws:ec2/launchTemplate:LaunchTemplate", {"instanceType": "g5.12xlarge", "userData": UNKNOWN}, "self"
 )
 EKS: Final = (
-    Given(
+    Sample(
         "aws:eks/cluster:Cluster",
         {
             "name": "ex",
@@ -47,10 +47,10 @@ EKS: Final = (
         },
         "ex",
     ),
-    Given("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "oidc"),
+    Sample("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "oidc"),
     _TEMPLATE,
     _SELF_TEMPLATE,
-    Given(
+    Sample(
         "aws:eks/nodeGroup:NodeGroup",
         {
             "clusterName": UNKNOWN,
@@ -65,7 +65,7 @@ EKS: Final = (
         ignored=("scalingConfig.desiredSize",),
         needs={"launchTemplate": (_TEMPLATE.urn,), "taints": (), "instanceTypes": (), "clusterName": ()},
     ),
-    Given(
+    Sample(
         "aws:eks/nodeGroup:NodeGroup",
         {
             "clusterName": UNKNOWN,
@@ -75,7 +75,7 @@ EKS: Final = (
         "default",
         ignored=("scalingConfig",),
     ),
-    Given(
+    Sample(
         "aws:autoscaling/group:Group",
         {
             "minSize": 0,
@@ -88,7 +88,7 @@ EKS: Final = (
         "self",
         needs={"launchTemplate": (_SELF_TEMPLATE.urn,), "tags": ()},
     ),
-    Given(
+    Sample(
         "aws:autoscaling/group:Group",
         {"minSize": 0, "maxSize": 2, "desiredCapacity": 1, "tags": [{"key": "Name", "value": "web"}]},
         "web",
@@ -126,12 +126,12 @@ EKS: Final = (
     """),
 )
 GKE: Final = (
-    Given(
+    Sample(
         "gcp:container/cluster:Cluster",
         {"name": "my-gke-cluster", "location": "us-central1", "removeDefaultNodePool": True, "initialNodeCount": 1},
         "primary",
     ),
-    Given(
+    Sample(
         "gcp:container/nodePool:NodePool",
         {
             "cluster": UNKNOWN,
@@ -141,7 +141,7 @@ GKE: Final = (
         },
         "nodes",
     ),
-    Given(
+    Sample(
         "gcp:container/nodePool:NodePool",
         {
             "cluster": UNKNOWN,
@@ -153,7 +153,7 @@ GKE: Final = (
         },
         "gpu",
     ),
-    Given(
+    Sample(
         "gcp:container/cluster:Cluster",
         {
             "location": "us-central1",
@@ -164,7 +164,7 @@ GKE: Final = (
     ),
 )
 AKS: Final = (
-    Given(
+    Sample(
         "azure-native:containerservice:ManagedCluster",
         {
             "resourceGroupName": UNKNOWN,
@@ -175,7 +175,7 @@ AKS: Final = (
         },
         "quickstart",
     ),
-    Given(
+    Sample(
         "azure-native:containerservice/v20250501:AgentPool",
         {
             "resourceName": UNKNOWN,
@@ -191,7 +191,7 @@ AKS: Final = (
     ),
 )
 
-VERDICTS: Final[dict[str, tuple[Sequence[Given], set[Verdict]]]] = {
+VERDICTS: Final[dict[str, tuple[Sequence[Sample], set[Verdict]]]] = {
     "EKS": (
         EKS,
         {
@@ -242,13 +242,13 @@ VERDICTS: Final[dict[str, tuple[Sequence[Given], set[Verdict]]]] = {
 def test_what_is_said_of_a_program_of_others(cloud: str) -> None:
     program, expected = VERDICTS[cloud]
     evaluator = Evaluator(PACK, TODAY)
-    resources = [each.resource() for each in program]
-    found = [
-        *(each for one in resources for each in evaluator.evaluate(one)),
+    resources = [resource.resource() for resource in program]
+    diagnostics = [
+        *(finding for resource in resources for finding in evaluator.evaluate(resource)),
         *evaluator.evaluate_stack(Stack(resources)),
     ]
-    assert {(each.rule.name, each.outcome, _place(each.message)) for each in found} == expected
-    assert "mistake" not in {each.outcome for each in found}
+    assert {(finding.rule.name, finding.outcome, _place(finding.message)) for finding in diagnostics} == expected
+    assert "mistake" not in {finding.outcome for finding in diagnostics}
 
 
 def _place(message: str) -> str:

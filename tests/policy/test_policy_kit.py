@@ -12,7 +12,7 @@ from kit_builders import (
     MANY,
     SHOWN,
     TOO_MANY,
-    Asked,
+    PackClient,
     Sizes,
     deployment,
     exempted,
@@ -22,21 +22,23 @@ from kit_builders import (
 from policy_builders import UNKNOWN, changed
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from judge import MUST
+from rule_engine import MUST
 
 # Exemptions.
 
 
 def test_an_exemption_in_order_turns_a_breach_into_advice_that_names_day_and_reason() -> None:
-    said = Asked().each(exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart"))
-    assert said == [("few-replicas", wire.ADVISORY, f"exempted until 2026-12-31 (waits for the new chart): {TOO_MANY}")]
+    diagnostics = PackClient().analyze(exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart"))
+    assert diagnostics == [
+        ("few-replicas", wire.ADVISORY, f"exempted until 2026-12-31 (waits for the new chart): {TOO_MANY}")
+    ]
 
 
 def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
-    given = exempted(MANY, "few-replicas", "2026-11-21 until today")
-    assert [level for _, level, _ in Asked(today=date(2026, 11, 21)).each(given)] == [wire.ADVISORY]
-    said = Asked(today=date(2026, 11, 22)).each(given)
-    assert [(name, level) for name, level, _ in said] == [
+    inputs = exempted(MANY, "few-replicas", "2026-11-21 until today")
+    assert [level for _, level, _ in PackClient(today=date(2026, 11, 21)).analyze(inputs)] == [wire.ADVISORY]
+    diagnostics = PackClient(today=date(2026, 11, 22)).analyze(inputs)
+    assert [(name, level) for name, level, _ in diagnostics] == [
         ("few-replicas", wire.MANDATORY),
         ("exemptions-in-order", wire.MANDATORY),
     ]
@@ -95,40 +97,40 @@ def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
 def test_an_exemption_that_is_not_in_order_is_a_breach_itself_and_exempts_from_nothing(
     name: str, text: str, words: str
 ) -> None:
-    assert Asked().each(exempted(MANY, name, text)) == [
+    assert PackClient().analyze(exempted(MANY, name, text)) == [
         ("few-replicas", wire.MANDATORY, TOO_MANY),
         ("exemptions-in-order", wire.MANDATORY, f"Deployment ml/api, exemption from {name}: {words}"),
     ]
 
 
 def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_long() -> None:
-    asked = Asked()
-    assert not asked.configure(exemptions_in_order=(wire.MANDATORY, {"never": ["few-replicas"], "longest": 30}))
-    said = asked.each(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
-    assert said[0] == ("few-replicas", wire.MANDATORY, TOO_MANY)
-    assert said[1][2].endswith("this rule does not allow exemptions; fix the resource and remove the exemption")
+    client = PackClient()
+    assert not client.configure(exemptions_in_order=(wire.MANDATORY, {"never": ["few-replicas"], "longest": 30}))
+    diagnostics = client.analyze(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
+    assert diagnostics[0] == ("few-replicas", wire.MANDATORY, TOO_MANY)
+    assert diagnostics[1][2].endswith("this rule does not allow exemptions; fix the resource and remove the exemption")
     far = exempted(deployment(), "nothing-shown", "2026-12-31 waits for the new chart")
-    assert [words for _, _, words in asked.each(far)] == [
+    assert [words for _, _, words in client.analyze(far)] == [
         "Deployment ml/api, exemption from nothing-shown: 2026-12-31 is more than 30 days away; set an earlier date"
     ]
 
 
 def test_a_breach_whose_exemption_cannot_be_told_stays_one() -> None:
-    said = Asked().each(changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"])
-    assert said[0] == (
+    diagnostics = PackClient().analyze(changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"])
+    assert diagnostics[0] == (
         "few-replicas",
         wire.MANDATORY,
         f"{TOO_MANY} (exemption not evaluated: metadata.annotations is unknown until deployment)",
     )
-    assert [(name, level) for name, level, _ in said[1:]] == [("exemptions-in-order", wire.ADVISORY)]
+    assert [(name, level) for name, level, _ in diagnostics[1:]] == [("exemptions-in-order", wire.ADVISORY)]
 
 
 # Levels and settings.
 
 
 def test_the_pack_tells_each_rule_with_its_schema_and_level() -> None:
-    info = Asked().analyzer.GetAnalyzerInfo(cast("Any", None), cast("grpc.ServicerContext", None))
-    few = next(each for each in cast("list[wire.PolicyInfo]", info.policies) if each.name == "few-replicas")
+    info = PackClient().analyzer.GetAnalyzerInfo(cast("Any", None), cast("grpc.ServicerContext", None))
+    few = next(policy for policy in cast("list[wire.PolicyInfo]", info.policies) if policy.name == "few-replicas")
     assert (few.enforcementLevel, few.severity, few.policy_type) == (
         wire.MANDATORY,
         wire.POLICY_SEVERITY_HIGH,
@@ -154,17 +156,17 @@ def test_the_pack_tells_each_rule_with_its_schema_and_level() -> None:
     ],
 )
 def test_an_organisation_sets_a_level(level: int, found: list[int]) -> None:
-    asked = Asked()
-    asked.configure(few_replicas=(level, {}))
-    assert [each for _, each, _ in asked.each(MANY)] == found
+    client = PackClient()
+    client.configure(few_replicas=(level, {}))
+    assert [level for _, level, _ in client.analyze(MANY)] == found
 
 
 def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() -> None:
-    asked = Asked()
-    assert not asked.configure(few_replicas=(wire.MANDATORY, {"most": 5}), all=(wire.MANDATORY, {}))
-    assert asked.each(MANY) == []
-    assert not asked.configure(nothing_shown=(wire.ADVISORY, {}))
-    assert [words for _, _, words in asked.each(MANY)] == [TOO_MANY]
+    client = PackClient()
+    assert not client.configure(few_replicas=(wire.MANDATORY, {"most": 5}), all=(wire.MANDATORY, {}))
+    assert client.analyze(MANY) == []
+    assert not client.configure(nothing_shown=(wire.ADVISORY, {}))
+    assert [words for _, _, words in client.analyze(MANY)] == [TOO_MANY]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +196,10 @@ def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() 
 def test_a_configuration_that_no_rule_understands_is_refused_by_name(
     name: str, settings: dict[str, object], words: str
 ) -> None:
-    asked = Asked()
-    asked.configure(**{name: (wire.MANDATORY, settings)})
-    assert (asked.refusal.code, asked.refusal.words) == (grpc.StatusCode.INVALID_ARGUMENT, words)
-    assert [each for _, _, each in asked.each(MANY)] == [TOO_MANY]
+    client = PackClient()
+    client.configure(**{name: (wire.MANDATORY, settings)})
+    assert (client.refusal.code, client.refusal.words) == (grpc.StatusCode.INVALID_ARGUMENT, words)
+    assert [message for _, _, message in client.analyze(MANY)] == [TOO_MANY]
 
 
 def test_two_rules_of_one_name_are_no_pack() -> None:
@@ -209,38 +211,41 @@ def test_two_rules_of_one_name_are_no_pack() -> None:
 
 
 def test_a_remedy_changes_its_part_and_leaves_secrets_and_unknown_values_as_they_are() -> None:
-    asked = Asked()
-    asked.configure(few_replicas=(wire.REMEDIATE, {}))
-    (remedy,) = asked.mended(deployment(replicas=5, key=secret("hunter2"), later=UNKNOWN)).remediations
+    client = PackClient()
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    (remedy,) = client.remediate(deployment(replicas=5, key=secret("hunter2"), later=UNKNOWN)).remediations
     assert (remedy.policyName, remedy.diagnostic) == ("few-replicas", "")
     assert MessageToDict(remedy.properties)["spec"] == {"replicas": 3.0, "key": secret("hunter2"), "later": UNKNOWN}
 
 
 def test_nothing_is_mended_unless_its_level_says_so_nor_where_all_is_well() -> None:
-    asked = Asked()
-    assert asked.mended(MANY) == wire.RemediateResponse()
-    asked.configure(few_replicas=(wire.REMEDIATE, {}))
-    assert asked.mended(deployment(replicas=2)) == wire.RemediateResponse()
+    client = PackClient()
+    assert client.remediate(MANY) == wire.RemediateResponse()
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    assert client.remediate(deployment(replicas=2)) == wire.RemediateResponse()
 
 
 def test_a_resource_that_is_exempted_is_not_mended() -> None:
-    asked = Asked()
-    asked.configure(few_replicas=(wire.REMEDIATE, {}))
-    given = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
-    (said,) = asked.mended(given).not_applicable
-    assert (said.policy_name, said.reason) == ("few-replicas", "the resource is exempted from this rule")
-    assert not asked.mended(given).remediations
-    assert [level for _, level, _ in asked.each(given)] == [wire.ADVISORY]
+    client = PackClient()
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    inputs = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
+    (skipped_rule,) = client.remediate(inputs).not_applicable
+    assert (skipped_rule.policy_name, skipped_rule.reason) == (
+        "few-replicas",
+        "the resource is exempted from this rule",
+    )
+    assert not client.remediate(inputs).remediations
+    assert [level for _, level, _ in client.analyze(inputs)] == [wire.ADVISORY]
 
 
 def test_a_remedy_that_fails_and_a_rule_without_one_leave_the_resource_alone() -> None:
     def fails(_: str, props: dict[str, Any], settings: Sizes) -> bool:  # noqa: ARG001 - as remedies are called
         raise KeyError(props.pop("spec")["replicas"])
 
-    asked = Asked(replace(FEW, remedy=fails), replace(SHOWN, level=MUST))
-    asked.configure(few_replicas=(wire.REMEDIATE, {}), nothing_shown=(wire.REMEDIATE, {}))
-    response = asked.mended(MANY)
-    assert [(each.diagnostic, len(each.properties.fields)) for each in response.remediations] == [
+    client = PackClient(replace(FEW, remedy=fails), replace(SHOWN, level=MUST))
+    client.configure(few_replicas=(wire.REMEDIATE, {}), nothing_shown=(wire.REMEDIATE, {}))
+    response = client.remediate(MANY)
+    assert [(remediation.diagnostic, len(remediation.properties.fields)) for remediation in response.remediations] == [
         ("rule few-replicas: internal error (KeyError); remedy not applied. Report it to the pack owner", 0)
     ]
-    assert [each.policy_name for each in response.not_applicable] == ["nothing-shown"]
+    assert [skipped.policy_name for skipped in response.not_applicable] == ["nothing-shown"]

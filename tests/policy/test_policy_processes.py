@@ -14,7 +14,7 @@ import pytest
 import yaml
 from google.protobuf.empty_pb2 import Empty
 from kit_builders import deployment
-from policy_builders import UNKNOWN, Given
+from policy_builders import UNKNOWN, Sample
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -35,7 +35,7 @@ PINNED: dict[str, dict[str, list[str]]] = yaml.safe_load(VERDICTS.read_text(enco
 
 
 def verdict(judged: Judged) -> list[str]:
-    return [f"{each.kind} {each.rule}: {each.message}" for each in by_weight(judged.findings)]
+    return [f"{finding.kind} {finding.rule}: {finding.message}" for finding in by_weight(judged.findings)]
 
 
 @cache
@@ -44,22 +44,22 @@ def previewed(stack: str) -> Preview:
 
 
 def judged(client: Client, pack: str, stack: str) -> Judged:
-    found = previewed(stack)
-    config = choose(pack, found.stack.environment, ROOT).config
+    rendered = previewed(stack)
+    config = choose(pack, rendered.stack.environment, ROOT).config
     session = Session.of(client, read_config(config) if config else {})
-    client.open(found.rendered.project, stack)
-    return session.judge(questions(found.rendered))
+    client.open(rendered.rendered.project, stack)
+    return session.judge(questions(rendered.rendered))
 
 
 @pytest.mark.parametrize("pack", list(PACKS))
 @pytest.mark.parametrize("stack", stack_names())
 def test_each_pack_says_of_each_stack_what_was_reviewed(packs: dict[str, Client], stack: str, pack: str) -> None:
-    found = judged(packs[pack], pack, stack)
-    assert found.pack == PACKS[pack].name
-    assert found.rules > len(PACKS[pack].rules) // 2
-    assert not [finding.message for finding in found.findings if finding.outcome is Outcome.ERROR]
-    assert [each.message for each in found.findings if each.kind == "broken"] == []
-    assert verdict(found) == PINNED.get(stack, {}).get(pack, [])
+    evaluated = judged(packs[pack], pack, stack)
+    assert evaluated.pack == PACKS[pack].name
+    assert evaluated.rules > len(PACKS[pack].rules) // 2
+    assert not [finding.message for finding in evaluated.findings if finding.outcome is Outcome.ERROR]
+    assert [finding.message for finding in evaluated.findings if finding.kind == "broken"] == []
+    assert verdict(evaluated) == PINNED.get(stack, {}).get(pack, [])
 
 
 def test_every_stack_and_pack_that_is_pinned_is_there() -> None:
@@ -74,10 +74,10 @@ _TRAINER = {
     "image": "registry.example.com/ml/train:1",
     "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}},
 }
-BROKEN: dict[str, tuple[Given, str]] = {
+BROKEN: dict[str, tuple[Sample, str]] = {
     "workloads": (deployment(template={"spec": {"containers": [_TRAINER]}}), "gpu-request-equals-limit"),
     "clouds": (
-        Given(
+        Sample(
             "gcp:container/nodePool:NodePool",
             {"cluster": "ml", "nodeConfig": {"machineType": "e2-standard-4", "spot": True}},
         ),
@@ -89,7 +89,7 @@ BROKEN: dict[str, tuple[Given, str]] = {
 LAUNCHER = """
 import importlib.util, runpy, sys
 sys.path.insert(0, {packages!r})
-for module in ("gpu_tenancy", "components", "judge", "workload_rules", "cloud_rules"):
+for module in ("gpu_tenancy", "components", "rule_engine", "workload_rules", "cloud_rules"):
     assert importlib.util.find_spec(module) is None, module
 sys.argv = ["pulumi.policy", *sys.argv[4:]]
 runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)
@@ -118,12 +118,12 @@ def test_a_pack_is_complete_in_its_own_folder(alone: tuple[str, Client]) -> None
     name, client = alone
     session = Session.of(client, read_config(ROOT / "policy" / "config" / f"{name}-prod.json"))
     assert session.info.name == PACKS[name].name
-    assert {each.name for each in session.info.policies} == {
+    assert {policy.name for policy in session.info.policies} == {
         *(rule.name for rule in PACKS[name].rules),
         "exemptions-in-order",
     }
     given, rule = BROKEN[name]
-    assert rule in [each.policyName for each, _ in client.analyze(given.asked())]
+    assert rule in [diagnostic.policyName for diagnostic, _ in client.analyze(given.request())]
     assert client.analyze(wire.AnalyzeRequest(type="random:index/randomId:RandomId")) == []
 
 
@@ -131,7 +131,7 @@ def test_a_pack_is_complete_in_its_own_folder(alone: tuple[str, Client]) -> None
 
 
 def children() -> set[int]:
-    return {each.pid for each in psutil.Process().children(recursive=True)}
+    return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 def pack_folder(at: Path, program: str, described: object = None) -> Path:
@@ -202,13 +202,15 @@ def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str
 def test_nothing_is_asked_twice_and_everything_once() -> None:
     rendered = stack_of_repository("local").rendered
     asked: Questions = questions(rendered)
-    urns = [each.urn for each in asked.each]
-    assert sorted(urns[1:]) == sorted(each.urn for each in rendered.registrations if not each.external_id)
-    assert [each.urn for each in asked.stack.resources] == urns
+    urns = [request.urn for request in asked.resources]
+    assert sorted(urns[1:]) == sorted(
+        registration.urn for registration in rendered.registrations if not registration.external_id
+    )
+    assert [resource.urn for resource in asked.stack.resources] == urns
     at = {urn: index for index, urn in enumerate(urns)}
-    for each in asked.stack.resources:
-        for needed in (each.parent, *each.dependencies):
-            assert not needed or at[needed] < at[each.urn], (needed, each.urn)
+    for resource in asked.stack.resources:
+        for needed in (resource.parent, *resource.dependencies):
+            assert not needed or at[needed] < at[resource.urn], (needed, resource.urn)
 
 
 def test_the_sets_of_production_and_development_differ() -> None:
@@ -217,8 +219,8 @@ def test_the_sets_of_production_and_development_differ() -> None:
 
 def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Client]) -> None:
     container = {**_TRAINER, "image": UNKNOWN}
-    given = deployment(template={"spec": {"containers": [container]}})
-    reported = packs["workloads"].analyze(given.asked())
+    inputs = deployment(template={"spec": {"containers": [container]}})
+    reported = packs["workloads"].analyze(inputs.request())
     outcomes = {diagnostic.policyName: outcome for diagnostic, outcome in reported}
     assert outcomes["image-pinned"] is Outcome.UNKNOWN
     assert outcomes["gpu-request-equals-limit"] is Outcome.BROKEN

@@ -8,37 +8,41 @@ import grpc
 import pytest
 from cases import platform
 from google.protobuf import json_format, struct_pb2
-from policy_builders import UNKNOWN, Given, changed, doubt, findings, messages
+from policy_builders import UNKNOWN, Sample, changed, doubt, findings, messages
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi_policy import EnforcementLevel
 
-from judge import Pack
-from judge.reading import SECRET, SIGNATURE
-from judge.rules import AnyRule
-from judge.server import Analyzer
-from judge.verdicts import Evaluator
+from rule_engine import Pack
+from rule_engine.evaluator import Evaluator
+from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine.rules import AnyRule
+from rule_engine.server import Analyzer
 from workload_rules import borrowing, budgets, operators, priorities, queues, quotas, serving
 
 MODULES = (quotas, queues, borrowing, priorities, serving, budgets, operators)
 RULES: list[AnyRule] = [rule for module in MODULES for rule in module.RULES]
 CONTEXT = cast("grpc.ServicerContext", None)
 _ELSEWHERE = (platform.SCALED, platform.TRAINING)
-TENANCY = {name: each for name, each in vars(platform).items() if isinstance(each, Given) and each not in _ELSEWHERE}
+TENANCY = {
+    name: resource
+    for name, resource in vars(platform).items()
+    if isinstance(resource, Sample) and resource not in _ELSEWHERE
+}
 
 
-def mended(given: Given, autoscaled: list[str]) -> dict[str, Any] | None:
+def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
     """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
     evaluator = Evaluator(Pack("test", "1", "One rule.", (serving.LEFT_OUT,), lambda _: {}))
     rule = serving.LEFT_OUT.name
     evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
-    response = Analyzer(evaluator).Remediate(given.asked(), CONTEXT)
+    response = Analyzer(evaluator).Remediate(given.request(), CONTEXT)
     if not response.remediations:
         return None
     (remediation,) = cast("list[wire.Remediation]", response.remediations)
     return json_format.MessageToDict(remediation.properties)
 
 
-def with_replicas(count: object) -> Given:
+def with_replicas(count: object) -> Sample:
     return changed({"server": platform.SERVER}, "server: spec.replicas", count)["server"]
 
 
@@ -50,13 +54,13 @@ def test_a_tenancy_whose_objects_agree_passes_every_rule(rule: AnyRule) -> None:
 @pytest.mark.parametrize("count", [10.0, UNKNOWN])
 def test_the_remedy_drops_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
     secret = {SIGNATURE: SECRET, "value": "hunter2"}
-    given = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
-    given = changed(given, "server: metadata.annotations", {"token": secret})
-    wanted = deepcopy(given["server"].props)
+    inputs = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
+    inputs = changed(inputs, "server: metadata.annotations", {"token": secret})
+    wanted = deepcopy(inputs["server"].props)
     del wanted["spec"]["replicas"]
     sent = struct_pb2.Struct()
     sent.update(wanted)
-    assert mended(given["server"], ["ml-serving/*"]) == json_format.MessageToDict(sent)
+    assert mended(inputs["server"], ["ml-serving/*"]) == json_format.MessageToDict(sent)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_the_remedy_drops_replicas_and_keeps_secrets_and_unknown_values(count: o
         pytest.param(replace(with_replicas(10), props={"spec": UNKNOWN}), ["*"], id="nothing is known of it"),
     ],
 )
-def test_the_remedy_leaves_what_is_not_listed(given: Given, autoscaled: list[str]) -> None:
+def test_the_remedy_leaves_what_is_not_listed(given: Sample, autoscaled: list[str]) -> None:
     assert mended(given, autoscaled) is None
 
 
@@ -79,15 +83,15 @@ def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
     ]
-    found = findings(serving.LEFT_OUT, {"server": server, "hpa": platform.AUTOSCALER})
-    assert messages(found, "unknown") == (
+    diagnostics = findings(serving.LEFT_OUT, {"server": server, "hpa": platform.AUTOSCALER})
+    assert messages(diagnostics, "unknown") == (
         doubt("Deployment ml-serving/chat", "spec.replicas", "may be set by the program or by the API server"),
     )
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_a_chart_whose_inputs_the_engine_keeps_to_itself_is_a_doubt(version: str) -> None:
-    found = findings(operators.PINNED, {"chart": Given(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
-    assert messages(found, "unknown") == (
+    diagnostics = findings(operators.PINNED, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
+    assert messages(diagnostics, "unknown") == (
         doubt("Chart kueue", "chart", "is an input of a component, which policies cannot read during a deployment"),
     )

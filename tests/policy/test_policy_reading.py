@@ -10,16 +10,16 @@ from kit_builders import (
     FEW,
     SHOWN,
     TOO_MANY,
-    Asked,
+    PackClient,
     deployment,
     rule,
     secret,
 )
-from policy_builders import UNKNOWN, Given, doubt
+from policy_builders import UNKNOWN, Sample, doubt
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from judge import MUST, Resource, Settings, quantity
-from judge.reading import SIGNATURE, CannotTellError, Reader, View
+from rule_engine import MUST, Resource, Settings, quantity
+from rule_engine.reading import SIGNATURE, Reader, UnknownValueError, View
 
 # Secrets.
 
@@ -33,36 +33,36 @@ from judge.reading import SIGNATURE, CannotTellError, Reader, View
     ],
 )
 def test_a_secret_is_shown_by_no_rule(value: object, words: str) -> None:
-    assert Asked().each(deployment(shown={"a": value})) == [
+    assert PackClient().analyze(deployment(shown={"a": value})) == [
         ("nothing-shown", wire.ADVISORY, f"Deployment ml/api: {words}")
     ]
 
 
 def test_a_secret_is_kept_back_wherever_else_it_stands_and_in_pieces() -> None:
-    given = deployment(
+    inputs = deployment(
         shown={"host": "db.example.com:80", "tag": "18"}, a=secret("https://db.example.com/x"), b=secret(8)
     )
-    assert [words for _, _, words in Asked().each(given)] == [
+    assert [words for _, _, words in PackClient().analyze(inputs)] == [
         "Deployment ml/api: host is [secret]:80",
         "Deployment ml/api: tag is 18",
     ]
 
 
 def test_a_secret_of_one_resource_is_kept_back_in_what_is_said_of_another() -> None:
-    other = Given("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
-    said = Asked().together(deployment(account="runner-7f-a"), other)
-    assert said == [
+    other = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
+    client = PackClient().analyze_stack(deployment(account="runner-7f-a"), other)
+    assert client == [
         ("account-there", wire.MANDATORY, "Deployment ml/api: names account [secret]-a, which is not there")
     ]
 
 
 def test_the_data_of_a_secret_is_kept_back_although_nobody_marked_it() -> None:
-    held = Given(
+    kept_value = Sample(
         "kubernetes:core/v1:Secret", {"metadata": {"name": "key"}, "stringData": {"key": "hunter2"}}
     ).resource()
-    assert held.secrets.hide("hunter2 of key") == "hunter2 of key"
-    assert held.props.text("stringData", "key") == "hunter2"
-    assert held.secrets.hide("hunter2 of key") == "[secret] of key"
+    assert kept_value.secrets.hide("hunter2 of key") == "hunter2 of key"
+    assert kept_value.props.text("stringData", "key") == "hunter2"
+    assert kept_value.secrets.hide("hunter2 of key") == "[secret] of key"
 
 
 # What is read, and what cannot be.
@@ -73,36 +73,38 @@ def test_nothing_is_read_of_a_type_that_no_rule_is_about(monkeypatch: pytest.Mon
         raise AssertionError
 
     monkeypatch.setattr(Reader, "read", read)
-    foreign = Given("aws:s3/bucket:Bucket", {"bucket": "data"})
-    patch = Given("kubernetes:apps/v1:DeploymentPatch", {"spec": {"replicas": 9}})
-    assert Asked().each(foreign) == Asked().each(patch) == Asked().together(foreign, patch) == []
+    foreign = Sample("aws:s3/bucket:Bucket", {"bucket": "data"})
+    patch = Sample("kubernetes:apps/v1:DeploymentPatch", {"spec": {"replicas": 9}})
+    assert (
+        PackClient().analyze(foreign) == PackClient().analyze(patch) == PackClient().analyze_stack(foreign, patch) == []
+    )
 
 
 def test_a_rule_finds_what_no_rule_is_about() -> None:
-    account = Given("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": "runner"}}, "account")
-    given = deployment(account="runner")
-    assert Asked().together(given, account) == []
-    assert [words for _, _, words in Asked().together(given)] == [
+    account = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": "runner"}}, "account")
+    inputs = deployment(account="runner")
+    assert PackClient().analyze_stack(inputs, account) == []
+    assert [words for _, _, words in PackClient().analyze_stack(inputs)] == [
         "Deployment ml/api: names account runner, which is not there"
     ]
 
 
 def test_what_is_broken_before_something_unknown_stays_broken() -> None:
-    asked = Asked(replace(SHOWN, level=MUST))
-    diagnostics = asked.each(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
+    client = PackClient(replace(SHOWN, level=MUST))
+    diagnostics = client.analyze(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
     assert [(level, message) for _, level, message in diagnostics] == [
         (wire.MANDATORY, "Deployment ml/api: a is x"),
         (wire.ADVISORY, doubt("Deployment ml/api", "spec.shown.b")),
     ]
-    assert asked.outcomes == ["broken", "unknown"]
+    assert client.outcomes == ["broken", "unknown"]
 
 
 def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
     def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
         raise ZeroDivisionError(resource.props.text("spec", "key"))
 
-    asked = Asked(rule("divides", fails), FEW)
-    assert asked.each(deployment(replicas=5, key="hunter2")) == [
+    client = PackClient(rule("divides", fails), FEW)
+    assert client.analyze(deployment(replicas=5, key="hunter2")) == [
         (
             "divides",
             wire.ADVISORY,
@@ -113,7 +115,7 @@ def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
         ),
         ("few-replicas", wire.MANDATORY, TOO_MANY),
     ]
-    assert asked.outcomes == ["error", "broken"]
+    assert client.outcomes == ["error", "broken"]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,8 @@ def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
     ],
 )
 def test_what_cannot_be_read_is_named_and_never_passes_in_silence(value: object, why: str) -> None:
-    said = doubt("Deployment ml/api", "spec.replicas", why)
-    assert Asked().each(deployment(replicas=value)) == [("few-replicas", wire.ADVISORY, said)]
+    expected = doubt("Deployment ml/api", "spec.replicas", why)
+    assert PackClient().analyze(deployment(replicas=value)) == [("few-replicas", wire.ADVISORY, expected)]
 
 
 @pytest.mark.parametrize("number", [8, 1_000_001, 2_147_483_647, 0.5, -3])
@@ -148,13 +150,13 @@ def test_a_number_is_read_exactly(number: float) -> None:
 
 
 def test_an_infinite_number_stops_no_remedy() -> None:
-    asked = Asked()
-    asked.configure(few_replicas=(wire.REMEDIATE, {}))
-    assert asked.mended(deployment(replicas=float("inf"))) == wire.RemediateResponse()
+    client = PackClient()
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    assert client.remediate(deployment(replicas=float("inf"))) == wire.RemediateResponse()
 
 
 def test_a_place_is_named_where_it_is_of_another_kind() -> None:
-    with pytest.raises(CannotTellError, match=r"^spec\.template is not a map$"):
+    with pytest.raises(UnknownValueError, match=r"^spec\.template is not a map$"):
         View({"spec": {"template": "none"}}).has("spec", "template", "spec")
 
 

@@ -7,14 +7,14 @@ import grpc
 import pytest
 from google.protobuf import json_format, struct_pb2
 from kit_builders import Refusal
-from policy_builders import TODAY, UNKNOWN, Given
+from policy_builders import TODAY, UNKNOWN, Sample
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi_policy import EnforcementLevel
 
 import workload_rules
-from judge.reading import SECRET, SIGNATURE
-from judge.server import Analyzer
-from judge.verdicts import Evaluator
+from rule_engine.evaluator import Evaluator
+from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine.server import Analyzer
 
 JOB = "kubernetes:batch/v1:Job"
 RULE = "gpu-toleration"
@@ -63,14 +63,14 @@ def pod(props: dict[str, Any]) -> dict[str, Any]:
 def remedied(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> wire.RemediateResponse:
     evaluator = Evaluator(workload_rules.PACK, TODAY)
     evaluator.configure({RULE: EnforcementLevel.REMEDIATE}, {RULE: settings or {}})
-    return Analyzer(evaluator).Remediate(Given(type_, props).asked(), CONTEXT)
+    return Analyzer(evaluator).Remediate(Sample(type_, props).request(), CONTEXT)
 
 
 def mended(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> dict[str, Any]:
     """The properties that go back to the engine."""
-    (found,) = remedied(props, type_, settings).remediations
-    assert (found.policyName, found.policyPackName, found.diagnostic) == (RULE, "gpu-workloads", "")
-    return json_format.MessageToDict(found.properties)
+    (remediation,) = remedied(props, type_, settings).remediations
+    assert (remediation.policyName, remediation.policyPackName, remediation.diagnostic) == (RULE, "gpu-workloads", "")
+    return json_format.MessageToDict(remediation.properties)
 
 
 def test_a_missing_toleration_is_added_and_all_else_stays_secrets_and_unknown_values_too() -> None:
@@ -112,8 +112,8 @@ def test_each_template_that_asks_for_gpus_is_mended_and_no_other() -> None:
 
 
 def test_the_organisations_own_taints_are_tolerated() -> None:
-    found = pod(mended(job(), settings={"taints": ["sku", "nvidia.com/gpu"]}))["tolerations"]
-    assert found == [MENDED, {**MENDED, "key": "sku"}]
+    tolerations = pod(mended(job(), settings={"taints": ["sku", "nvidia.com/gpu"]}))["tolerations"]
+    assert tolerations == [MENDED, {**MENDED, "key": "sku"}]
 
 
 def test_what_is_mended_keeps_the_rule() -> None:
@@ -122,7 +122,7 @@ def test_what_is_mended_keeps_the_rule() -> None:
     answer = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Analyze(
         wire.AnalyzeRequest(type=JOB, urn="urn:x", name="nightly", properties=props), CONTEXT
     )
-    assert RULE not in {each.policyName for each in answer.diagnostics}
+    assert RULE not in {finding.policyName for finding in answer.diagnostics}
 
 
 def test_what_keeps_the_rule_is_left_alone() -> None:
@@ -142,17 +142,17 @@ def test_an_object_that_is_exempted_is_left_alone() -> None:
     props["metadata"]["annotations"] = {f"exempt.gpu-rules/{RULE}": "2026-12-31 its nodes have no taint"}
     response = remedied(props)
     assert list(response.remediations) == []
-    assert [each.policy_name for each in response.not_applicable] == [RULE]
+    assert [skipped.policy_name for skipped in response.not_applicable] == [RULE]
 
 
 def test_tolerations_that_are_not_known_are_left_alone_and_said() -> None:
     props = job()
     pod(props)["tolerations"] = UNKNOWN
-    (found,) = remedied(props).remediations
-    assert not found.HasField("properties")
-    assert found.diagnostic == "spec.template.spec.tolerations is unknown until deployment"
+    (remediation,) = remedied(props).remediations
+    assert not remediation.HasField("properties")
+    assert remediation.diagnostic == "spec.template.spec.tolerations is unknown until deployment"
 
 
 def test_nothing_is_mended_unless_somebody_asks_for_it() -> None:
-    response = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Remediate(Given(JOB, job()).asked(), CONTEXT)
+    response = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Remediate(Sample(JOB, job()).request(), CONTEXT)
     assert (list(response.remediations), list(response.not_applicable)) == ([], [])

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policy_builders import UNKNOWN, Case, Given, manifest
+from policy_builders import UNKNOWN, Case, Sample, manifest
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.console.policies.configuration import RuleConfig
 from gpu_tenancy.console.policies.judging import Session
 from gpu_tenancy.console.policies.process import Client
-from judge.reading import SECRET, SIGNATURE
+from rule_engine.reading import SECRET, SIGNATURE
 
 HERE: Final = Path(__file__).parent
 PROGRAMS: Final = 150
@@ -31,7 +31,7 @@ FOREIGN: Final = [
     if file.stem != "verdicts"
     for text in file.read_text(encoding="utf-8").split("\n---\n")
 ]
-WELL_MADE: Final[list[Given]] = [each for case in CASES for each in case.given.values()] + FOREIGN
+WELL_MADE: Final[list[Sample]] = [resource for case in CASES for resource in case.given.values()] + FOREIGN
 """What the rules' own cases start from, and programs of others: every type that a rule takes is among them."""
 
 WORDS: Final = re.compile(r"hush|7654321|76543")
@@ -77,7 +77,7 @@ def odd(draw: st.DrawFn) -> object:
 
 
 @st.composite
-def broken(draw: st.DrawFn) -> Given:
+def broken(draw: st.DrawFn) -> Sample:
     """A well-made resource of which some parts are of a wrong kind, gone, unknown, or secret."""
     seed = WELL_MADE[draw(st.integers(0, len(WELL_MADE) - 1))]
     props = deepcopy(seed.props)
@@ -98,7 +98,7 @@ def broken(draw: st.DrawFn) -> Given:
                 "secret": {SIGNATURE: SECRET, "value": SECRETS[draw(st.integers(0, len(SECRETS) - 1))]},
             }[kind]
             put(props, path, deepcopy(value))
-    return Given(seed.type, props, seed.name, protect=draw(st.booleans()))
+    return Sample(seed.type, props, seed.name, protect=draw(st.booleans()))
 
 
 QUIET: Final = settings(
@@ -109,51 +109,51 @@ QUIET: Final = settings(
 PROGRAM: Final = st.lists(broken(), min_size=1, max_size=8)
 
 
-def together(program: list[Given]) -> wire.AnalyzeStackRequest:
+def together(program: list[Sample]) -> wire.AnalyzeStackRequest:
     request = wire.AnalyzeStackRequest()
-    for each in program:
-        asked = each.asked()
+    for resource in program:
+        sample = resource.request()
         request.resources.add(
-            type=asked.type, urn=asked.urn, name=asked.name, properties=asked.properties, options=asked.options
+            type=sample.type, urn=sample.urn, name=sample.name, properties=sample.properties, options=sample.options
         )
     return request
 
 
-def said(client: Client, program: list[Given]) -> list[str]:
-    """Everything that a pack says: it fails the test where a call fails."""
-    found = [each for given_ in program for each, _ in client.analyze(given_.asked())]
-    found += [each for each, _ in client.analyze_stack(together(program))]
-    mended = [each for given_ in program for each in client.remediate(given_.asked())]
-    return [each.message for each in found] + [each.diagnostic for each in mended]
+def messages(client: Client, program: list[Sample]) -> list[str]:
+    """All messages of a pack about a program; it fails the test where a call fails."""
+    diagnostics = [diagnostic for sample in program for diagnostic, _ in client.analyze(sample.request())]
+    diagnostics += [diagnostic for diagnostic, _ in client.analyze_stack(together(program))]
+    remediations = [remediation for sample in program for remediation in client.remediate(sample.request())]
+    return [diagnostic.message for diagnostic in diagnostics] + [remediation.diagnostic for remediation in remediations]
 
 
 @settings(QUIET, max_examples=PROGRAMS)
 @given(program=PROGRAM)
-def test_a_pack_answers_whatever_a_program_says(packs: dict[str, Client], program: list[Given]) -> None:
+def test_a_pack_answers_whatever_a_program_says(packs: dict[str, Client], program: list[Sample]) -> None:
     for client in packs.values():
-        words = said(client, program)
-        assert [message for message in words if "internal error" in message] == []
-        assert [each for each in words if WORDS.search(each)] == []
+        answers = messages(client, program)
+        assert [message for message in answers if "internal error" in message] == []
+        assert [message for message in answers if WORDS.search(message)] == []
 
 
 @settings(QUIET, max_examples=PROGRAMS // 3)
 @given(program=PROGRAM)
-def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client], program: list[Given]) -> None:
+def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client], program: list[Sample]) -> None:
     for client in packs.values():
-        assert said(client, program) == said(client, program)
+        assert messages(client, program) == messages(client, program)
 
 
 @settings(QUIET, max_examples=PROGRAMS // 3)
 @given(program=PROGRAM)
-def test_remedies_leave_what_they_do_not_mend_as_it_is(packs: dict[str, Client], program: list[Given]) -> None:
+def test_remedies_leave_what_they_do_not_mend_as_it_is(packs: dict[str, Client], program: list[Sample]) -> None:
     """With every rule's level `remediate`: marks of secrets and unknown values stay where they were."""
     for client in packs.values():
         Session.of(client, {"all": RuleConfig(wire.REMEDIATE)})
         try:
-            for each in program:
-                asked = each.asked()
-                before = marks(asked.properties)
-                for remedy in client.remediate(asked):
+            for resource in program:
+                request = resource.request()
+                before = marks(request.properties)
+                for remedy in client.remediate(request):
                     assert "internal error" not in remedy.diagnostic
                     if not remedy.diagnostic:
                         assert marks(remedy.properties) == before
@@ -168,6 +168,6 @@ def marks(struct: Any) -> int:
 
 
 def test_every_type_that_rules_are_about_is_generated() -> None:
-    kinds = {each.type for each in WELL_MADE}
+    kinds = {resource.type for resource in WELL_MADE}
     assert {"kubernetes:apps/v1:Deployment", "kubernetes:batch/v1:Job", "kubernetes:core/v1:ResourceQuota"} <= kinds
     assert len(kinds) > 10, yaml.safe_dump(sorted(kinds))

@@ -8,7 +8,7 @@ from policy_builders import UNKNOWN, Break, Case, as_tuple, changed, findings, m
 
 import cloud_rules
 import workload_rules
-from judge.rules import AnyRule
+from rule_engine.rules import AnyRule
 
 MODULES = sorted(file.stem for file in (Path(__file__).parent / "cases").glob("case_*.py"))
 CASES: list[Case] = [case for module in MODULES for case in import_module(f"cases.{module}").CASES]
@@ -21,9 +21,9 @@ def of_cases() -> list[object]:
 
 def of_breaks() -> list[object]:
     return [
-        pytest.param(case, each, id=f"{case.rule.name}: {case.name}: {each.at} {each.to}"[:120])
+        pytest.param(case, broken, id=f"{case.rule.name}: {case.name}: {broken.at} {broken.to}"[:120])
         for case in CASES
-        for each in case.breaks
+        for broken in case.breaks
     ]
 
 
@@ -40,16 +40,16 @@ def test_what_keeps_a_rule_passes_in_silence(case: Case) -> None:
 
 @pytest.mark.parametrize(("case", "broken"), of_breaks())
 def test_one_part_broken_is_named_with_place_value_and_mend(case: Case, broken: Break) -> None:
-    found = findings(case.rule, changed(case.given, broken.at, broken.to), case.settings)
-    assert messages(found, "broken") == as_tuple(broken.says)
-    assert {each.outcome for each in found} == {"broken"}
+    diagnostics = findings(case.rule, changed(case.given, broken.at, broken.to), case.settings)
+    assert messages(diagnostics, "broken") == as_tuple(broken.says)
+    assert {finding.outcome for finding in diagnostics} == {"broken"}
 
 
 @pytest.mark.parametrize(("case", "at"), of_unknowns())
 def test_what_a_preview_cannot_know_is_said_and_never_passes_in_silence(case: Case, at: str) -> None:
-    found = findings(case.rule, changed(case.given, at, UNKNOWN), case.settings)
-    assert messages(found, "unknown") == as_tuple(case.unknown[at])
-    assert {each.outcome for each in found} == {"unknown"}
+    diagnostics = findings(case.rule, changed(case.given, at, UNKNOWN), case.settings)
+    assert messages(diagnostics, "unknown") == as_tuple(case.unknown[at])
+    assert {finding.outcome for finding in diagnostics} == {"unknown"}
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])

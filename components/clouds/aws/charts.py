@@ -12,9 +12,9 @@ _SECONDS = 600
 
 
 def release(name: str, chart: str, values: Mapping[str, object], opts: pulumi.ResourceOptions) -> Release:
-    """A chart of the catalogue under its own name, waited for; what fails is undone.
+    """A release of a chart of the catalogue. Pulumi waits until it is ready; a failed release is rolled back.
 
-    Definitions are never taken from a chart's `crds` folder, which Helm installs once and never updates.
+    Custom resource definitions are not taken from a chart's `crds` folder, which Helm installs once and never updates.
     """
     row = charts()[chart]
     repository: RepositoryOptsArgsDict | None = {"repo": row.repository} if row.repository else None

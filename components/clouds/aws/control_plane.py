@@ -1,4 +1,4 @@
-"""An EKS cluster that is made here: its control plane, who administers it, and its add-ons."""
+"""A created EKS cluster: control plane, administrators and add-ons."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,40 +6,40 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
 from .identity import Grant, Role
 from .policies import access_policy, managed_policy, trust
 
 LOGS: Final = ("api", "audit", "authenticator")
-"""Logs that say who did what; the scheduler's and the controllers' say how it went, and are left out."""
+"""Control plane logs for auditing; those of the scheduler and the controller manager are not enabled."""
 _RETENTION: Final = 365
 _WAIT: Final = 30
-"""Days: how long logs are kept, and how long a deleted key can still be called back."""
+"""Days: log retention, and the period in which the deletion of a key can be cancelled."""
 
 
 class ControlPlane(pulumi.ComponentResource):
-    """The control plane of an EKS cluster, with the key of its secrets, its audit log and its administrators.
+    """The control plane of an EKS cluster, with its secrets encryption key, audit log and administrators.
 
-    Its network is given, not made: the subnets need a way to AWS' APIs and to images, by NAT or endpoints
-    (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reached only
-    from that network, so that is where the deployment must run.
+    Its network is not created here: the subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
+    (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reachable only
+    from that network, so the deployment must run there.
     """
 
     def __init__(
         self,
         name: str,
-        fleet: Fleet,
+        plan: ClusterPlan,
         section: AwsCluster,
         creation: EksCreation,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:ControlPlane", name, {}, opts)
-        within, tags = pulumi.ResourceOptions(parent=self), dict(fleet.tags)
+        within, tags = pulumi.ResourceOptions(parent=self), dict(plan.tags)
         grant = Grant(trust("eks"), managed=(managed_policy(section.region, "AmazonEKSClusterPolicy"),))
         role = Role(f"{name}-role", f"{section.name}-cluster", grant, tags, within)
-        # EKS would make it too, and keep it for ever.
+        # Otherwise EKS creates the log group, with unlimited retention.
         log = aws.cloudwatch.LogGroup(
             f"{name}-log",
             name=f"/aws/eks/{section.name}/cluster",
@@ -61,35 +61,35 @@ class ControlPlane(pulumi.ComponentResource):
             role_arn=role.arn,
             vpc_config=network,
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
-            encryption_config={"resources": ["secrets"], "provider": {"key_arn": self._key(name, fleet, creation)}},
+            encryption_config={"resources": ["secrets"], "provider": {"key_arn": self._key(name, plan, creation)}},
             enabled_cluster_log_types=list(LOGS),
             # Extended support costs six times as much: https://aws.amazon.com/eks/pricing/
             upgrade_policy={"support_type": "STANDARD"},
-            # The add-ons below take their place.
+            # `Addons` installs managed add-ons instead.
             bootstrap_self_managed_addons=False,
-            deletion_protection=fleet.protect,
+            deletion_protection=plan.protect,
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self, protect=fleet.protect, depends_on=[role, log]),
+            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect, depends_on=[role, log]),
         )
         self._admins(name, section, creation, tags)
         self.register_outputs({"name": section.name})
 
-    def _key(self, name: str, fleet: Fleet, creation: EksCreation) -> pulumi.Input[str]:
-        """The key that encrypts secrets within the control plane: without it a backup of them cannot be read."""
+    def _key(self, name: str, plan: ClusterPlan, creation: EksCreation) -> pulumi.Input[str]:
+        """The KMS key that encrypts secrets; backups cannot be decrypted without it."""
         if creation.secrets_key:
             return creation.secrets_key
         key = aws.kms.Key(
             f"{name}-key",
-            description=f"Secrets of the EKS cluster {fleet.environment}",
+            description=f"Secrets of the EKS cluster {plan.environment}",
             enable_key_rotation=True,
             deletion_window_in_days=_WAIT,
-            tags=dict(fleet.tags),
-            opts=pulumi.ResourceOptions(parent=self, protect=fleet.protect),
+            tags=dict(plan.tags),
+            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect),
         )
         return key.arn
 
     def _admins(self, name: str, section: AwsCluster, creation: EksCreation, tags: Mapping[str, str]) -> None:
-        """Access entries: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html."""
+        """Access entries of administrators: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html."""
         within = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
         for arn in creation.admins:
             who = arn.partition(":role/")[2]
@@ -107,12 +107,15 @@ class ControlPlane(pulumi.ComponentResource):
 
 
 class Addons(pulumi.ComponentResource):
-    """Add-ons of a created cluster, each at the version that EKS prefers for the cluster's.
+    """Add-ons of a created cluster, each in EKS's default version for the cluster version.
 
-    Those that call AWS have an identity of their own, and the node's role needs no right for them.
+    Add-ons that call AWS have their own IAM role, so the node role needs no permissions for them.
 
     Args:
-        accounts: the add-ons, each with the service account and the managed policy it needs, or None.
+        accounts: the add-ons, each with its service account and managed policy, or None.
+
+    Attributes:
+        resources: the add-ons.
     """
 
     def __init__(
@@ -124,18 +127,18 @@ class Addons(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Addons", name, {}, opts)
-        self.made: list[pulumi.Resource] = []
+        self.resources: list[pulumi.Resource] = []
         for addon, needs in accounts.items():
             identity: list[aws.eks.AddonPodIdentityAssociationArgsDict] = []
-            before: list[pulumi.Resource] = []
+            roles: list[pulumi.Resource] = []
             if needs:
                 account, policy = needs
                 grant = Grant(trust("pods.eks"), managed=(managed_policy(section.region, policy),))
                 within = pulumi.ResourceOptions(parent=self)
                 role = Role(f"{name}-{addon}-role", f"{section.name}-{account}", grant, tags, within)
                 identity.append({"role_arn": role.arn, "service_account": account})
-                before.append(role)
-            made = aws.eks.Addon(
+                roles.append(role)
+            resource = aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=section.name,
                 addon_name=addon,
@@ -143,7 +146,7 @@ class Addons(pulumi.ComponentResource):
                 resolve_conflicts_on_create="OVERWRITE",
                 resolve_conflicts_on_update="OVERWRITE",
                 tags=tags,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=roles),
             )
-            self.made.append(made)
+            self.resources.append(resource)
         self.register_outputs({})

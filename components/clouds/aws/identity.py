@@ -1,4 +1,4 @@
-"""Roles that are made here, and the pods that are given one."""
+"""IAM roles, and their associations with service accounts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
-from .home import Home
+from .context import ClusterContext
 from .policies import trust
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a role is for.
+    """The policies of a role.
 
     Attributes:
-        trust: policy document of who may become it.
-        managed: ARNs of policies that AWS keeps.
-        inline: policy documents of its own, by name; 10240 characters together at most:
+        trust: the trust policy: who can assume the role.
+        managed: ARNs of AWS managed policies.
+        inline: inline policy documents by name, with at most 10,240 characters in total:
             https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
     """
 
@@ -27,9 +27,9 @@ class Grant:
 
 
 class Role(pulumi.ComponentResource):
-    """An IAM role with its policies; what depends on it waits for all of them, and goes before them.
+    """An IAM role with its policies. Resources that depend on it are created after all policies.
 
-    Roles are of the whole account, so clusters of one name in two regions of an account would want the same ones.
+    Role names are unique in an account, so two clusters of one account must have different names in all regions.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Role(pulumi.ComponentResource):
 
 
 class PodRole(pulumi.ComponentResource):
-    """A role for the pods of one service account, by EKS Pod Identity. The agent that hands it out is an add-on.
+    """A role for the pods of one service account, by EKS Pod Identity. It requires the add-on with the agent.
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html
     """
@@ -61,21 +61,23 @@ class PodRole(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        home: Home,
+        context: ClusterContext,
         account: str,
         inline: Mapping[str, str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:PodRole", name, {}, opts)
         grant = Grant(trust("pods.eks"), inline=inline)
-        role = Role(f"{name}-identity", f"{home.name}-{account}", grant, home.tags, pulumi.ResourceOptions(parent=self))
+        role = Role(
+            f"{name}-identity", f"{context.name}-{account}", grant, context.tags, pulumi.ResourceOptions(parent=self)
+        )
         aws.eks.PodIdentityAssociation(
             f"{name}-association",
-            cluster_name=home.name,
+            cluster_name=context.name,
             namespace="kube-system",
             service_account=account,
             role_arn=role.arn,
-            tags=home.tags,
+            tags=context.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""Karpenter, in place of node groups."""
+"""Karpenter, instead of managed node groups."""
 
 import json
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.cluster import NodePool
 
 from .charts import release
-from .home import Home, NodeRole
+from .context import ClusterContext, NodeRole
 from .identity import PodRole
 from .karpenter_objects import NODE_CLASS, NODE_POOL, node_class, node_pools, overlay
 from .karpenter_policy import karpenter_policies
@@ -19,7 +19,7 @@ from .policies import queue_policy
 from .pools import placement_group
 
 ACCOUNT: Final = "karpenter"
-"""Name of its service account."""
+"""Name of Karpenter's service account."""
 EVENTS: Final = {
     "health": ("aws.health", "AWS Health Event"),
     "spot": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
@@ -27,38 +27,38 @@ EVENTS: Final = {
     "state": ("aws.ec2", "EC2 Instance State-change Notification"),
     "reservation": ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
 }
-"""Source and kind of what ends a node, that Karpenter wants to hear of before:
+"""Source and detail type of events that announce the end of a node:
 https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/preview/concepts/disruption.md#interruption."""
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Karpenter with an identity of its own, and what it makes each pool's nodes of.
+    """Karpenter with its own IAM role, and an EC2NodeClass and NodePools for each pool.
 
-    Its own pods need nodes that it does not make: a created cluster's system nodes, or some that are there. Its
-    definitions are a release of their own, so that they are updated too.
+    Its own pods need nodes that it does not create: the system nodes of a created cluster, or existing nodes. Its
+    custom resource definitions are a separate release, so that Helm updates them.
     """
 
     def __init__(
         self,
         name: str,
         pools: Sequence[NodePool],
-        home: Home,
+        context: ClusterContext,
         nodes: NodeRole,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Karpenter", name, {}, opts)
-        self._home = home
+        self._context = context
         queue = self._interruptions(name)
-        policies = karpenter_policies(home.name, home.section.region, nodes.arn, home.name)
+        policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name)
         within = pulumi.ResourceOptions(parent=self)
-        role = PodRole(f"{name}-role", home, ACCOUNT, policies, within)
+        role = PodRole(f"{name}-role", context, ACCOUNT, policies, within)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, within)
         values = {
             "settings": {
-                "clusterName": home.name,
-                "interruptionQueue": home.name,
+                "clusterName": context.name,
+                "interruptionQueue": context.name,
                 "featureGates": {
-                    "staticCapacity": any(pool.supply.least for pool in pools),
+                    "staticCapacity": any(pool.supply.min_nodes for pool in pools),
                     "nodeOverlay": any(overlay(pool) for pool in pools),
                 },
             },
@@ -67,15 +67,15 @@ class Karpenter(pulumi.ComponentResource):
         }
         after = pulumi.ResourceOptions(parent=self, depends_on=[role, definitions, queue])
         self.release = release(f"{name}-release", "karpenter", values, after)
-        self.node_pools = [made for pool in pools for made in self._pool(name, pool, nodes)]
+        self.node_pools = [resource for pool in pools for resource in self._pool(name, pool, nodes)]
         self.register_outputs({})
 
     def _interruptions(self, name: str) -> aws.sqs.QueuePolicy:
-        """The queue by which Karpenter hears that a node is about to go."""
-        within, tags = pulumi.ResourceOptions(parent=self), self._home.tags
+        """The SQS queue that receives Karpenter's interruption events."""
+        within, tags = pulumi.ResourceOptions(parent=self), self._context.tags
         queue = aws.sqs.Queue(
             f"{name}-interruptions",
-            name=self._home.name,
+            name=self._context.name,
             message_retention_seconds=300,
             sqs_managed_sse_enabled=True,
             tags=tags,
@@ -84,7 +84,7 @@ class Karpenter(pulumi.ComponentResource):
         for event, (source, kind) in EVENTS.items():
             rule = aws.cloudwatch.EventRule(
                 f"{name}-{event}",
-                name=f"{self._home.name}-karpenter-{event}",
+                name=f"{self._context.name}-karpenter-{event}",
                 event_pattern=json.dumps({"source": [source], "detail-type": [kind]}),
                 tags=tags,
                 opts=within,
@@ -97,36 +97,41 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> list[CustomResource]:
-        """What nodes of a pool are like, and how many there may be."""
-        near: str | None = None
-        before: list[pulumi.Resource] = [self.release]
+        """The EC2NodeClass of a pool, its NodePools, and its NodeOverlay if it needs one."""
+        group_name: str | None = None
+        dependencies: list[pulumi.Resource] = [self.release]
         if pool.compact:
-            near = f"{self._home.name}-{pool.name}"
-            before.append(placement_group(f"{name}-{pool.name}-near", near, self._home.tags, self))
-        like = CustomResource(
+            group_name = f"{self._context.name}-{pool.name}"
+            dependencies.append(placement_group(f"{name}-{pool.name}-near", group_name, self._context.tags, self))
+        ec2_node_class = CustomResource(
             f"{name}-{pool.name}-class",
             api_version=NODE_CLASS,
             kind="EC2NodeClass",
             metadata={"name": pool.name},
-            spec=node_class(pool, self._home, nodes.name, near),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+            spec=node_class(pool, self._context, nodes.name, group_name),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
         )
-        after = pulumi.ResourceOptions(parent=self, depends_on=[like], protect=self._home.protect)
-        made = [
+        after_class = pulumi.ResourceOptions(parent=self, depends_on=[ec2_node_class], protect=self._context.protect)
+        resources = [
             CustomResource(
-                f"{name}-{each}", api_version=NODE_POOL, kind="NodePool", metadata={"name": each}, spec=spec, opts=after
+                f"{name}-{pool_name}",
+                api_version=NODE_POOL,
+                kind="NodePool",
+                metadata={"name": pool_name},
+                spec=spec,
+                opts=after_class,
             )
-            for each, spec in node_pools(pool).items()
+            for pool_name, spec in node_pools(pool).items()
         ]
-        if more := overlay(pool):
-            made.append(
+        if overlay_spec := overlay(pool):
+            resources.append(
                 CustomResource(
                     f"{name}-{pool.name}-overlay",
                     api_version="karpenter.sh/v1alpha1",
                     kind="NodeOverlay",
                     metadata={"name": pool.name},
-                    spec=more,
-                    opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+                    spec=overlay_spec,
+                    opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
                 )
             )
-        return made
+        return resources

@@ -1,12 +1,12 @@
-"""Specs of Karpenter's objects: https://karpenter.sh/docs/concepts/."""
+"""Specs of Karpenter objects: https://karpenter.sh/docs/concepts/."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from gpu_tenancy.model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.gpus import NVIDIA
 
-from .home import Home
+from .context import ClusterContext
 from .nodes import EFA, Volume, image, interfaces, reservation, subnets, volumes
 
 Spec: TypeAlias = Mapping[str, object]
@@ -14,27 +14,27 @@ Spec: TypeAlias = Mapping[str, object]
 NODE_CLASS: Final = "karpenter.k8s.aws/v1"
 NODE_POOL: Final = "karpenter.sh/v1"
 _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
-"""Karpenter takes a capacity block as a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
+"""Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
 
 
-def node_class(pool: NodePool, home: Home, role: str, near: str | None) -> Spec:
-    """What a node of a pool is made of.
+def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
+    """The spec of a pool's EC2NodeClass.
 
     Args:
-        pool: of the plan.
-        home: its cluster.
-        role: name of the nodes' role.
-        near: name of a placement group.
+        pool: the planned pool.
+        context: its cluster.
+        role: name of the nodes' IAM role.
+        placement_group: name of a placement group; None without.
     """
-    held = reservation(pool)
+    reservation_id = reservation(pool)
     efa = pool.fabric.interfaces if pool.fabric else 0
     cards = interfaces(pool.machine.type, efa)
     return {
-        # The newest image for new nodes; `node_pools` says when running ones may be replaced by it.
+        # New nodes get the latest image; the budgets in `node_pools` decide when running nodes are replaced.
         "amiSelectorTerms": [{"alias": f"{image(pool).family}@latest"}],
         "role": role,
-        "subnetSelectorTerms": [{"id": subnet} for subnet in subnets(home.section, pool.zones)],
-        "securityGroupSelectorTerms": [{"id": home.security_group}],
+        "subnetSelectorTerms": [{"id": subnet} for subnet in subnets(context.section, pool.zones)],
+        "securityGroupSelectorTerms": [{"id": context.security_group}],
         "associatePublicIPAddress": False,
         "metadataOptions": {
             "httpEndpoint": "enabled",
@@ -43,14 +43,18 @@ def node_class(pool: NodePool, home: Home, role: str, near: str | None) -> Spec:
             "httpPutResponseHopLimit": 1,
         },
         "blockDeviceMappings": [_mapping(volume) for volume in volumes(pool.disk, image(pool))],
-        "tags": {**home.tags, "Name": f"{home.name}-{pool.name}"},
-        **({"capacityReservationSelectorTerms": [{"id": held}]} if held else {}),
-        **({"placementGroupSelector": {"name": near}} if near else {}),
+        "tags": {**context.tags, "Name": f"{context.name}-{pool.name}"},
+        **({"capacityReservationSelectorTerms": [{"id": reservation_id}]} if reservation_id else {}),
+        **({"placementGroupSelector": {"name": placement_group}} if placement_group else {}),
         **(
             {
                 "networkInterfaces": [
-                    {"networkCardIndex": each.card, "deviceIndex": each.device, "interfaceType": each.kind}
-                    for each in cards
+                    {
+                        "networkCardIndex": interface.card,
+                        "deviceIndex": interface.device,
+                        "interfaceType": interface.kind,
+                    }
+                    for interface in cards
                 ]
             }
             if efa
@@ -60,36 +64,36 @@ def node_class(pool: NodePool, home: Home, role: str, near: str | None) -> Spec:
 
 
 def node_pools(pool: NodePool) -> dict[str, Spec]:
-    """How many nodes of a pool there may be, by name: those that are always there, and those that pods bring.
+    """Specs of a pool's NodePools by name: one with its minimum number of nodes, one for the nodes above it.
 
-    The former are a pool of their own, since Karpenter's pools are either (`replicas`, still alpha).
+    Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic.
     """
-    least, most = pool.supply.least, pool.supply.most
-    made: dict[str, Spec] = {}
-    if least:
-        made[f"{pool.name}-base"] = {
-            "replicas": least,
+    minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
+    specs: dict[str, Spec] = {}
+    if minimum:
+        specs[f"{pool.name}-base"] = {
+            "replicas": minimum,
             "template": _template(pool),
-            "limits": {"nodes": str(least)},
+            "limits": {"nodes": str(minimum)},
             "disruption": _disruption(pool),
         }
-    if most > least:
-        made[pool.name] = {
+    if maximum > minimum:
+        specs[pool.name] = {
             "template": _template(pool),
             "limits": {
-                "nodes": str(most - least),
-                "cpu": str((most - least) * pool.machine.cpu // 1000),
+                "nodes": str(maximum - minimum),
+                "cpu": str((maximum - minimum) * pool.machine.cpu // 1000),
             },
             "disruption": _disruption(pool),
         }
-    return made
+    return specs
 
 
 def overlay(pool: NodePool) -> Spec | None:
-    """What pods can ask for of a node, and Karpenter cannot know of its machine: partitions of its GPUs.
+    """The spec of a NodeOverlay that adds GPU partitions, which Karpenter does not know from the machine type.
 
-    Turns of whole GPUs go by the machine's own resource name, of which an overlay changes nothing, so Karpenter
-    brings as many nodes as if each pod took a whole GPU.
+    Time-sliced GPUs keep the resource name of whole GPUs, which an overlay cannot change. So Karpenter adds nodes as if
+    each pod used a whole GPU.
     """
     resource = pool.supply.resource
     if resource is None or resource in {NVIDIA, EFA} or not resource.startswith("nvidia.com/mig-"):
@@ -117,14 +121,14 @@ def _template(pool: NodePool) -> Spec:
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
             "requirements": requirements,
             **({"taints": taints} if taints else {}),
-            # A node of GPUs ends when nobody needs it, not when it gets old: training does not survive it.
+            # GPU nodes do not expire, because that would stop training jobs.
             "expireAfter": "Never" if pool.gpus else "720h",
         },
     }
 
 
 def _disruption(pool: NodePool) -> Spec:
-    """A GPU node goes when it is empty, and takes no other node's place before: surge adds none."""
+    """GPU nodes are removed only when they are empty, and never replaced while pods run on them."""
     if pool.gpus:
         return {
             "consolidationPolicy": "WhenEmpty",

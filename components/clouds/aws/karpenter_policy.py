@@ -1,4 +1,4 @@
-"""What Karpenter's controller may do, by the policies of its own installation.
+"""IAM policies of Karpenter's controller, as in its CloudFormation template.
 
 https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/preview/getting-started/getting-started-with-karpenter/cloudformation.yaml
 """
@@ -13,13 +13,13 @@ _REGION = "topology.kubernetes.io/region"
 
 
 def karpenter_policies(cluster: str, region: str, node_role: str, queue: str) -> dict[str, str]:
-    """The policies by name: launch and end this cluster's own instances, and look around.
+    """The policy documents by name: launch and terminate this cluster's instances, and read account data.
 
     Args:
         cluster: name of the cluster.
-        region: of the cluster.
-        node_role: ARN of the nodes' role, or a pattern of it; no other role may be handed to an instance.
-        queue: name of the queue of interruptions.
+        region: region of the cluster.
+        node_role: ARN of the nodes' role, or a pattern that matches it; instances can get no other role.
+        queue: name of the SQS queue for interruptions.
     """
     return {
         "instances": document(_instances(cluster, region)),

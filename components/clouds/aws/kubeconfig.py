@@ -1,4 +1,4 @@
-"""How kubectl and Pulumi reach an EKS cluster."""
+"""Kubeconfigs of EKS clusters, without credentials."""
 
 import json
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from pulumi_aws.eks.outputs import ClusterCertificateAuthority
 
 
 def certificate(authority: ClusterCertificateAuthority) -> str:
-    """The certificate, in base64, by which a client knows the API server."""
+    """The CA certificate of the API server, in base64."""
     return authority.data or ""
 
 
 def kubeconfig(parts: Sequence[str]) -> str:
-    """A kubeconfig whose token the AWS CLI makes anew at each use, so that no credential is in it.
+    """A kubeconfig without credentials: the AWS CLI creates a token for each use.
 
     The format is that of `aws eks update-kubeconfig`:
     https://docs.aws.amazon.com/eks/latest/userguide/create-kubeconfig.html
 
     Args:
-        parts: URL of the API server, its certificate, name and region of the cluster.
+        parts: URL of the API server, its CA certificate, name and region of the cluster.
     """
     endpoint, authority, name, region = parts
     token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]

@@ -1,10 +1,10 @@
-"""Facts about nodes on EKS, and how a pool of the plan becomes a node group: no resources, no Outputs."""
+"""Facts about EKS nodes, and functions from a planned pool to a node group, without resources and Outputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gpu_tenancy.model.plan.fleet import NodePool, Surge, SystemNodes
+from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
 from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -13,17 +13,17 @@ from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 SYSTEM: Final = "gpu-tenancy-system"
 """Name of the node group for the cluster's own pods."""
 ACCELERATOR_LABEL: Final = "k8s.amazonaws.com/accelerator"
-"""Node label by which Cluster Autoscaler waits for a node's GPUs to be advertised, in place of adding another node:
+"""Node label with which Cluster Autoscaler waits until a new node advertises its GPUs, instead of adding another node:
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md."""
 EFA: Final = "vpc.amazonaws.com/efa"
 """Extended resource of an EFA device: https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html."""
 
 _GIB: Final = 2**30
-_HINT: Final = "k8s.io/cluster-autoscaler/node-template"
+_NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 _NO_EFA_ON_FIRST_CARD: Final = frozenset({"p6-b300.48xlarge", "p6e-gb200.36xlarge"})
-"""https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html; remembered, not read."""
+"""https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html; from memory, not verified."""
 _BOTTLEROCKET_OS: Final = 4 * _GIB
-"""Bottlerocket's first disk is its own; images and containers are on the second:
+"""Bottlerocket's first disk is for the operating system; images and containers are on the second:
 https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/bottlerocket.go."""
 
 Effect = Literal["NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE"]
@@ -39,10 +39,10 @@ class Image:
     """An EKS image.
 
     Attributes:
-        ami_type: as a node group names it: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
-        family: as Karpenter names it; of a GPU machine it takes the NVIDIA variant by itself.
-        data: device of the disk that holds images and containers.
-        own: device of a disk of the system's own, where it has one.
+        ami_type: a node group's name for it: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
+        family: Karpenter's name for it; on GPU machines Karpenter selects the NVIDIA variant.
+        data: device of the disk for images and containers.
+        own: device of a separate disk for the operating system; None without.
     """
 
     ami_type: str
@@ -59,13 +59,13 @@ IMAGES: Final[Mapping[tuple[str | None, str], Image]] = {
     ("bottlerocket", "amd64"): Image("BOTTLEROCKET_x86_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
     ("bottlerocket", "arm64"): Image("BOTTLEROCKET_ARM_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
 }
-"""By driver mode and CPU architecture. Another vendor's GPUs, which have no driver mode, get the standard image: EKS
-has none with AMD's driver, so that vendor's own operator brings it."""
+"""Images by driver mode and CPU architecture. GPUs of other vendors have no driver mode and get the standard image: EKS
+has no image with AMD's driver, so AMD's operator installs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A node's disk, in GiB."""
+    """A disk of a node, with its size in GiB and its KMS key."""
 
     device: str
     gib: int
@@ -79,7 +79,7 @@ class Interface:
     Attributes:
         card: index of the network card.
         device: index of the device on the card.
-        kind: `interface` has addresses; `efa-only` has none, and speaks between GPUs alone.
+        kind: `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
     """
 
     card: int
@@ -92,12 +92,12 @@ class Group:
     """One managed node group.
 
     Attributes:
-        capacity: EKS' own word.
-        reservation: id of a capacity reservation; a capacity block is one too.
-        subnets: ids, those of its zones.
-        least: nodes that are always there.
-        most: at least 1, as EKS wants.
-        hints: tags by which an autoscaler knows a node of the group while there is none.
+        capacity: EKS's capacity type.
+        reservation: id of a capacity reservation or a capacity block.
+        subnets: ids of the subnets in its zones.
+        minimum: minimum number of nodes.
+        maximum: maximum number of nodes; at least 1, which EKS requires.
+        node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
     """
 
     name: str
@@ -106,15 +106,15 @@ class Group:
     capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
     reservation: str | None
     subnets: tuple[str, ...]
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     labels: Mapping[str, str]
     taints: tuple[tuple[str, str, Effect], ...]
     volumes: tuple[Volume, ...]
     interfaces: tuple[Interface, ...]
     compact: bool
     surge: Surge
-    hints: Mapping[str, str]
+    node_template_tags: Mapping[str, str]
 
 
 def image(pool: NodePool) -> Image:
@@ -123,23 +123,23 @@ def image(pool: NodePool) -> Image:
 
 
 def subnets(cluster: AwsCluster, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """Subnets of some zones, or of all."""
+    """Ids of the subnets in these zones; of all subnets if there are none."""
     return tuple(cluster.subnets[zone] for zone in zones or cluster.subnets)
 
 
 def reservation(pool: NodePool) -> str | None:
-    """Id of the reservation whose machines a pool takes."""
+    """Id of a pool's capacity reservation; None without."""
     return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
 
 
 def volumes(disk: Disk, of: Image) -> tuple[Volume, ...]:
-    """A node's disks; a part of a GiB is rounded up."""
+    """A node's disks; sizes are rounded up to GiB."""
     data = Volume(of.data, -(-disk.size // _GIB), disk.key)
     return (Volume(of.own, _BOTTLEROCKET_OS // _GIB, disk.key), data) if of.own else (data,)
 
 
 def interfaces(machine: str, efa: int) -> tuple[Interface, ...]:
-    """A node's network interfaces: one with addresses, and one EFA of each card that has it, without any.
+    """A node's network interfaces: one with IP addresses, and an EFA-only one for each network card with EFA.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
@@ -152,7 +152,7 @@ def interfaces(machine: str, efa: int) -> tuple[Interface, ...]:
 
 
 def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
-    """Values of the EFA device plugin's chart: it runs on the machines of pools with EFA, whatever their taints.
+    """Values of the EFA device plugin's chart, for the machines and taints of pools with EFA; None without such pools.
 
     https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin
     """
@@ -189,23 +189,23 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
         reservation=reservation(pool),
         subnets=subnets(cluster, pool.zones),
-        least=pool.supply.least,
-        most=max(1, pool.supply.most),
+        minimum=pool.supply.min_nodes,
+        maximum=max(1, pool.supply.max_nodes),
         labels=labels,
         taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
         volumes=volumes(pool.disk, image(pool)),
         interfaces=interfaces(pool.machine.type, efa),
         compact=pool.compact,
         surge=pool.surge,
-        hints=_hints(labels, pool.supply.taints, resources) if cluster.grows else {},
+        node_template_tags=_node_template_tags(labels, pool.supply.taints, resources) if cluster.grows else {},
     )
 
 
 def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
-    """The node group of a created cluster's own pods.
+    """The system node group of a created cluster.
 
-    No taint keeps other pods off: the tenancy's operators have nowhere else to run where every pool may be empty, and
-    their charts do not tolerate `CriticalAddonsOnly`.
+    It has no taint: if all pools are empty, the operators can run only here, and their charts do not tolerate
+    `CriticalAddonsOnly`.
     """
     of = IMAGES[None, nodes.machine.architecture]
     return Group(
@@ -215,25 +215,27 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         capacity="ON_DEMAND",
         reservation=None,
         subnets=subnets(cluster, ()),
-        least=nodes.least,
-        most=max(1, nodes.most),
+        minimum=nodes.minimum,
+        maximum=max(1, nodes.maximum),
         labels={POOL_LABEL: SYSTEM},
         taints=(),
         volumes=volumes(Disk(), of),
         interfaces=interfaces(nodes.machine.type, 0),
         compact=False,
         surge=Surge(added=1, unavailable=0),
-        hints={},
+        node_template_tags={},
     )
 
 
-def _hints(labels: Mapping[str, str], taints: tuple[NodeTaint, ...], resources: Mapping[str, str]) -> dict[str, str]:
-    """What an autoscaler cannot read off the machine type, as tags of the group.
+def _node_template_tags(
+    labels: Mapping[str, str], taints: tuple[NodeTaint, ...], resources: Mapping[str, str]
+) -> dict[str, str]:
+    """Tags with the properties of nodes that Cluster Autoscaler does not know from the machine type.
 
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
     """
     return {
-        **{f"{_HINT}/label/{key}": value for key, value in labels.items()},
-        **{f"{_HINT}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
-        **{f"{_HINT}/resources/{resource}": amount for resource, amount in resources.items()},
+        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in labels.items()},
+        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
+        **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
     }

@@ -1,7 +1,7 @@
-"""IAM policies, as plain text: who may become a role, and what the roles made here may do.
+"""IAM policy documents as JSON.
 
-Names are known before anything exists, so no policy waits for an Output. An account's number stands as `*` in ARNs:
-IAM evaluates them in the role's own account.
+All names are known in advance, so no policy contains an Output. Account ids are `*` in ARNs, because IAM evaluates them
+in the role's own account.
 """
 
 import json
@@ -15,27 +15,27 @@ _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us
 
 
 def partition(region: str) -> str:
-    """The part of AWS that a region lies in, as ARNs name it."""
+    """The AWS partition of a region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`."""
     return next((name for prefix, name, _ in _PARTITIONS if region.startswith(prefix)), "aws")
 
 
 def managed_policy(region: str, name: str) -> str:
-    """ARN of a policy that AWS keeps."""
+    """ARN of an AWS managed policy."""
     return f"arn:{partition(region)}:iam::aws:policy/{name}"
 
 
 def access_policy(region: str, name: str) -> str:
-    """ARN of one of EKS' own access policies: https://docs.aws.amazon.com/eks/latest/userguide/access-policies.html."""
+    """ARN of an EKS access policy: https://docs.aws.amazon.com/eks/latest/userguide/access-policies.html."""
     return f"arn:{partition(region)}:eks::aws:cluster-access-policy/{name}"
 
 
 def document(statements: Sequence[Statement]) -> str:
-    """A policy document."""
+    """A policy document with these statements."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
 def trust(service: str) -> str:
-    """Who may become a role: `eks`, `ec2`, or `pods.eks` for EKS Pod Identity, which tags its sessions.
+    """The trust policy for an AWS service: `eks`, or `pods.eks` for EKS Pod Identity, which tags its sessions.
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     """
@@ -46,15 +46,15 @@ def trust(service: str) -> str:
 
 
 def node_trust(region: str) -> str:
-    """EC2 may become a node's role; its service has another name in China."""
+    """The trust policy of node roles, for EC2; its service name differs in China."""
     suffix = next((suffix for prefix, _, suffix in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
     return document([{"Effect": "Allow", "Principal": {"Service": f"ec2.{suffix}"}, "Action": ["sts:AssumeRole"]}])
 
 
 def autoscaler_policy(cluster: str, region: str) -> str:
-    """What Cluster Autoscaler may do: see everything it must, move only this cluster's groups.
+    """The policy of Cluster Autoscaler: read account data, and scale only the groups with this cluster's tag.
 
-    EKS tags the groups of its node groups so:
+    EKS sets the tag on the Auto Scaling groups of its node groups:
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#iam-policy
     """
     return document(
@@ -92,7 +92,7 @@ def autoscaler_policy(cluster: str, region: str) -> str:
 
 
 def queue_policy(queue: str) -> str:
-    """EventBridge may write to Karpenter's queue, and nobody speaks to it without TLS.
+    """The policy of Karpenter's queue: EventBridge can send messages, and requests without TLS are denied.
 
     Args:
         queue: ARN of the queue.

@@ -1,4 +1,4 @@
-"""An AKS cluster that is made here, with the identity that it acts as."""
+"""A created AKS cluster, with its managed identity."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from pulumi_azure_native.containerservice import (
 from pulumi_azure_native.managedidentity import UserAssignedIdentity
 from pulumi_azure_native.monitor import DiagnosticSetting
 
-from gpu_tenancy.model.plan.fleet import Fleet, SystemNodes
+from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
 from gpu_tenancy.model.spec.clouds.azure import AksCreation, AzureCluster
 
 from .pools import reservation
@@ -26,9 +26,9 @@ ROLES: Final = {
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
 }
-"""Ids of Azure's own roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
+"""Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
-"""What changed and by whom, and who came in by Entra. `kube-audit` would be each read as well, at many times the cost:
+"""Log categories for changes and Entra logins. `kube-audit` also contains reads, at many times the cost:
 https://learn.microsoft.com/azure/aks/monitor-aks-reference."""
 _OUTBOUND: Final = {
     "load-balancer": "loadBalancer",
@@ -39,46 +39,45 @@ _GIB_OF_SYSTEM: Final = 128
 
 
 class AksControlPlane(pulumi.ComponentResource):
-    """An AKS cluster with the nodes of its own pods; no GPU is among them.
+    """An AKS cluster with a system node pool without GPUs.
 
-    Not made here: network, Key Vault and key, disk encryption set, Log Analytics workspace, capacity reservations; the
-    cluster's identity gets what it needs of each, and whoever deploys must be allowed to grant it. Azure may take an
-    hour until it honours such a grant: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
+    Network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are not created
+    here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign them. A
+    role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
 
-    Patches of Kubernetes and of the nodes come by themselves, at any hour unless somebody gives the cluster maintenance
-    windows.
+    Kubernetes and the nodes are patched automatically, at any time unless the cluster has maintenance windows.
 
     Example:
-        >>> AksControlPlane("cluster-control-plane", fleet, section).cluster
+        >>> AksControlPlane("cluster-control-plane", plan, section).cluster
 
     Raises:
-        TypeError: the stack names a cluster that exists.
+        TypeError: the stack names an existing cluster.
     """
 
     def __init__(
-        self, name: str, fleet: Fleet, section: AzureCluster, opts: pulumi.ResourceOptions | None = None
+        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         creation = section.create
-        if creation is None or fleet.system is None:
+        if creation is None or plan.system is None:
             msg = f"cluster {section.name} exists"
             raise TypeError(msg)
         super().__init__("gpu-tenancy:clouds:AksControlPlane", name, {}, opts)
-        self._tags, self._kept = dict(fleet.tags), fleet.protect
+        self._tags, self._kept = dict(plan.tags), plan.protect
         self.identity = UserAssignedIdentity(
             f"{name}-identity",
             resource_group_name=section.resource_group,
             resource_name_=f"{section.name}-control-plane",
             location=section.location,
             tags=self._tags,
-            # Without it the cluster cannot read its key, and with that its secrets.
+            # Without it, the cluster cannot read its key, and so not its secrets.
             opts=pulumi.ResourceOptions(parent=self, protect=self._kept),
         )
         self.grants = [
-            self._grant(f"{name}-{what}", section.subscription, role, scope)
-            for what, (role, scope) in grants(fleet, section, creation).items()
+            self._grant(f"{name}-{grant}", section.subscription, role, scope)
+            for grant, (role, scope) in grants(plan, section, creation).items()
         ]
         self.cluster = self._cluster(
-            f"{name}-cluster", section, creation, _system_pool(section, creation, fleet.system, self._tags)
+            f"{name}-cluster", section, creation, _system_pool(section, creation, plan.system, self._tags)
         )
         self.audit = DiagnosticSetting(
             f"{name}-audit",
@@ -119,8 +118,8 @@ class AksControlPlane(pulumi.ComponentResource):
             sku={"name": "Base", "tier": "Standard"},
             identity={
                 "type": ResourceIdentityType.USER_ASSIGNED,
-                # Not known before the identity is there: a list of known ids would be echoed by a preview, and the SDK
-                # reads what it gets back as a map.
+                # Unknown until the identity exists. A preview returns a list of known ids unchanged, but the SDK
+                # expects a map in the result.
                 "user_assigned_identities": pulumi.Output.all(self.identity.id, self.identity.principal_id).apply(
                     first_alone
                 ),
@@ -133,30 +132,30 @@ class AksControlPlane(pulumi.ComponentResource):
             oidc_issuer_profile={"enabled": True},
             network_profile=_network(creation),
             agent_pool_profiles=[system],
-            # Nodes are patched live where that can be, and else one by one; the other channel takes each down every
-            # week: https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image
+            # Nodes are patched live if possible, and otherwise replaced one by one; the channel NodeImage replaces each
+            # node every week: https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image
             auto_upgrade_profile={"upgrade_channel": "patch", "node_os_upgrade_channel": "SecurityPatch"},
             disk_encryption_set_id=creation.disk_encryption_set,
-            storage_profile={"blob_csi_driver": {"enabled": True}},  # What datasets on Blob are mounted by.
+            storage_profile={"blob_csi_driver": {"enabled": True}},  # Mounts datasets on Blob storage.
             tags=self._tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=self._kept,
                 depends_on=self.grants,
-                ignore_changes=["agentPoolProfiles[0].count"],  # The autoscaler's, as a refresh may have found it.
+                ignore_changes=["agentPoolProfiles[0].count"],  # The autoscaler owns it; a refresh can read it.
             ),
         )
 
 
-def grants(fleet: Fleet, section: AzureCluster, creation: AksCreation) -> dict[str, tuple[str, str]]:
-    """What the cluster's identity may do: role and scope, by names that stay, as Azure takes no such grant twice.
+def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> dict[str, tuple[str, str]]:
+    """Role and scope of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates.
 
     Subnet: https://learn.microsoft.com/azure/aks/configure-azure-cni; key:
     https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption; disks:
     https://learn.microsoft.com/azure/aks/azure-disk-customer-managed-keys; reservations, by their resource groups:
     https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
     """
-    reserved = [group.partition("/providers/")[0] for pool in fleet.pools if (group := reservation(pool))]
+    reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := reservation(pool))]
     return {
         "subnet": ("Network Contributor", section.subnet),
         "vault": ("Key Vault Crypto User", creation.vault),
@@ -166,12 +165,12 @@ def grants(fleet: Fleet, section: AzureCluster, creation: AksCreation) -> dict[s
 
 
 def first_alone(values: list[str]) -> list[str]:
-    """The first of some values, in a list of its own."""
+    """A list of the first value only."""
     return values[:1]
 
 
 def _people(creation: AksCreation) -> ManagedClusterAADProfileArgsDict:
-    """Entra alone lets people in; what they may do is Kubernetes' own RBAC.
+    """Entra authenticates users; Kubernetes RBAC authorizes them.
 
     https://learn.microsoft.com/azure/aks/enable-authentication-microsoft-entra-id
     """
@@ -184,10 +183,10 @@ def _people(creation: AksCreation) -> ManagedClusterAADProfileArgsDict:
 
 
 def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgsDict:
-    """Who reaches the API server: networks that the stack names, or the cluster's own alone.
+    """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only.
 
-    `az aks command invoke` would lead around both. A private API server's name is known in the private DNS zone that
-    AKS ties to the subnet's network: https://learn.microsoft.com/azure/aks/private-clusters.
+    `az aks command invoke` would bypass both, so it is disabled. The name of a private API server is in the private DNS
+    zone that AKS links to the subnet's network: https://learn.microsoft.com/azure/aks/private-clusters.
     """
     if creation.allow_from:
         return {"authorized_ip_ranges": list(creation.allow_from), "disable_run_command": True}
@@ -200,7 +199,7 @@ def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgs
 
 
 def _security(creation: AksCreation) -> ManagedClusterSecurityProfileArgsDict:
-    """The vault is a public one, of which AKS wants no id: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption."""
+    """Secrets encryption with a key in a public vault: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption."""
     return {
         "azure_key_vault_kms": {"enabled": True, "key_id": creation.secrets_key, "key_vault_network_access": "Public"},
         "workload_identity": {"enabled": True},
@@ -208,7 +207,7 @@ def _security(creation: AksCreation) -> ManagedClusterSecurityProfileArgsDict:
 
 
 def _network(creation: AksCreation) -> ContainerServiceNetworkProfileArgsDict:
-    """Pods in an overlay, so that they take none of the subnet's addresses.
+    """An overlay network, so that pods use no addresses of the subnet.
 
     https://learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium
     """
@@ -228,10 +227,10 @@ def _network(creation: AksCreation) -> ContainerServiceNetworkProfileArgsDict:
 def _system_pool(
     section: AzureCluster, creation: AksCreation, system: SystemNodes, tags: dict[str, str]
 ) -> ManagedClusterAgentPoolProfileArgsDict:
-    """Nodes for the cluster's own pods: https://learn.microsoft.com/azure/aks/use-system-pools.
+    """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
-    Azure changes this pool only together with the whole cluster, where it does at all; nodes of the stack's pools are
-    resources of their own.
+    It is part of the cluster's resource, and many of its properties cannot be changed. The stack's pools are separate
+    resources.
     """
     return {
         "name": "system",
@@ -242,8 +241,8 @@ def _system_pool(
         "os_sku": "Ubuntu",
         "vm_size": system.machine.type,
         "enable_auto_scaling": True,
-        "min_count": system.least,
-        "max_count": system.most,
+        "min_count": system.minimum,
+        "max_count": system.maximum,
         "node_taints": ["CriticalAddonsOnly=true:NoSchedule"],
         "vnet_subnet_id": section.subnet,
         "enable_node_public_ip": False,

@@ -1,4 +1,4 @@
-"""A kubeconfig without any credential: who reaches the cluster says so to kubelogin, each time anew."""
+"""Kubeconfigs of AKS clusters, without credentials: kubelogin gets a token for each use."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from pulumi_azure_native.containerservice import ListManagedClusterUserCredentia
 from pydantic import BaseModel, Field
 
 SERVER_ID: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
-"""The Entra application that stands for every AKS cluster's API server:
+"""The Entra application of all AKS API servers:
 https://azure.github.io/kubelogin/concepts/aks.html."""
 
 
@@ -25,38 +25,38 @@ class _NamedCluster(BaseModel):
 
 
 class _Kubeconfig(BaseModel):
-    """What is read of a kubeconfig; its users are not."""
+    """The clusters of a kubeconfig; its users are not read."""
 
     clusters: list[_NamedCluster]
 
 
 def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
-    """The kubeconfig for a cluster, of what AKS answers when asked for a user's.
+    """A kubeconfig for a cluster, from the user credentials that AKS returns.
 
-    AKS tells the API server's address and its CA nowhere else. Whatever else it answers, client certificates and tokens
-    of clusters with local accounts among it, is left behind here.
+    Only these contain the API server's address and CA. Client certificates and tokens in them, which clusters with
+    local accounts have, are dropped.
 
     Raises:
-        pulumi.RunError: AKS answered without a kubeconfig.
+        pulumi.RunError: AKS returned no kubeconfig.
     """
     if not credentials.kubeconfigs:
         message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"
         raise pulumi.RunError(message)
     text = base64.b64decode(credentials.kubeconfigs[0].value).decode()
-    found = _Kubeconfig.model_validate(yaml.safe_load(text)).clusters[0]
-    return kubeconfig(found.name, found.cluster.server, found.cluster.authority)
+    entry = _Kubeconfig.model_validate(yaml.safe_load(text)).clusters[0]
+    return kubeconfig(entry.name, entry.cluster.server, entry.cluster.authority)
 
 
 def kubeconfig(name: str, server: str, authority: str) -> str:
-    """A kubeconfig as JSON text, with kubelogin as the one who logs in.
+    """A kubeconfig as JSON, with kubelogin as credential plugin.
 
-    It logs in as the Azure CLI is logged in; `AAD_LOGIN_METHOD` in the environment says otherwise, such as
+    kubelogin uses the login of the Azure CLI. Set `AAD_LOGIN_METHOD` in the environment for another method, such as
     `workloadidentity` in a pipeline: https://azure.github.io/kubelogin/cli/get-token.html.
 
     Args:
-        name: of the cluster.
+        name: name of the cluster.
         server: address of its API server.
-        authority: its CA's certificate, PEM in base64.
+        authority: its CA certificate, PEM in base64.
     """
     login = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",

@@ -1,4 +1,4 @@
-"""A node pool of AKS, as it follows from a planned one."""
+"""Node pools of AKS."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,77 +11,80 @@ from pulumi_azure_native.containerservice import (
     GPUProfileArgsDict,
 )
 
-from gpu_tenancy.model.plan.fleet import NodePool
+from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.pools import Reserved
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
-"""Label that AKS puts on spot nodes, beside the taint of the same name. Its prefix is AKS's own, but on a spot pool AKS
-takes this one, and a pool that leaves it out differs from what AKS then says of it:
+"""Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
+this label, and a pool without it differs from its state in AKS:
 https://learn.microsoft.com/azure/aks/spot-node-pool."""
 DRAIN_MINUTES: Final = 60
-"""Minutes that an upgrade waits for a node's pods, instead of AKS's 30: a training job writes its last checkpoint."""
+"""Minutes that an upgrade waits for a node's pods, so that training jobs can write a checkpoint; AKS's default is
+30."""
 MIG: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
-"""AKS's profiles by compute slices of a partition. They are NVIDIA's 19, 14, 9, 5 and 0:
+"""AKS's MIG profiles by compute slices of a partition. They are NVIDIA's profiles 19, 14, 9, 5 and 0:
 https://github.com/Azure/AgentBaker/blob/master/parts/linux/cloud-init/artifacts/mig-partition.sh."""
 _GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where pools are made.
+class PoolCluster:
+    """The cluster that pools belong to.
 
     Attributes:
-        cluster: its name, as the cluster itself gives it, so that a pool never outlives its cluster.
-        tags: on the nodes' machines.
-        parent: of the pools.
+        section: the stack's section.
+        name: name of the cluster, as its output, so that pools depend on it.
+        tags: tags of the nodes' machines.
+        parent: parent resource of the pools.
         protect: whether Pulumi refuses to delete them.
     """
 
     section: AzureCluster
-    cluster: pulumi.Output[str]
+    name: pulumi.Output[str]
     tags: dict[str, str]
     parent: pulumi.Resource
     protect: bool
 
 
-def agent_pool(name: str, pool: NodePool, site: Site, placement: pulumi.Output[str] | None) -> AgentPool:
-    """A node pool.
+def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None) -> AgentPool:
+    """A node pool of AKS.
 
-    A pool whose `nodes` may vary is the cluster autoscaler's, which AKS runs. How many nodes it has is then never said:
-    each update of the pool would set it back to that (https://github.com/Azure/AKS/issues/1627). One of a fixed size
-    has no autoscaler, and is what partitions want: AKS's autoscaler sees whole GPUs of NVIDIA's alone
+    If the minimum and maximum of `nodes` differ, AKS's cluster autoscaler owns the number of nodes. It is then not set,
+    because each update of the pool would reset it (https://github.com/Azure/AKS/issues/1627). A pool of a fixed size
+    has no autoscaler; GPU partitions require this, because AKS's autoscaler supports only whole NVIDIA GPUs
     (https://github.com/Azure/AKS/issues/5161).
 
-    Hosts encrypt disks and caches, for which the subscription must have registered the feature EncryptionAtHost of
-    Microsoft.Compute.
+    Hosts encrypt disks and caches. For this, the feature EncryptionAtHost of Microsoft.Compute must be registered in
+    the subscription.
 
     Args:
-        name: of the resource.
-        pool: as planned.
-        site: where it is made.
+        name: name of the resource.
+        pool: the planned pool.
+        cluster: the cluster that it belongs to.
         placement: id of its proximity placement group, for a compact pool.
     """
-    section, supply, spot = site.section, pool.supply, pool.capacity.kind == "spot"
-    varies = supply.least < supply.most
+    section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
+    varies = supply.min_nodes < supply.max_nodes
     return AgentPool(
         name,
         resource_group_name=section.resource_group,
-        resource_name_=site.cluster,
+        resource_name_=cluster.name,
         agent_pool_name=pool.name,
         mode="User",
-        # Left out, AKS takes a spot pool for one that surges, and refuses it:
+        # Without it, AKS rejects a spot pool, because it assumes a surge:
         # https://github.com/Azure/bicep-types-az/issues/2217
         type="VirtualMachineScaleSets",
         orchestrator_version=section.create.version if section.create else None,
         os_type="Linux",
-        os_sku="Ubuntu",  # Azure Linux takes no A100 and H100: https://learn.microsoft.com/azure/aks/use-nvidia-gpu
+        # Azure Linux does not support A100 and H100: https://learn.microsoft.com/azure/aks/use-nvidia-gpu
+        os_sku="Ubuntu",
         vm_size=pool.machine.type,
-        count=None if varies else supply.least,
+        count=None if varies else supply.min_nodes,
         enable_auto_scaling=varies,
-        min_count=supply.least if varies else None,
-        max_count=supply.most if varies else None,
+        min_count=supply.min_nodes if varies else None,
+        max_count=supply.max_nodes if varies else None,
         node_labels={**pool.labels, **({SPOT: "spot"} if spot else {})},
         node_taints=[taint_text(taint) for taint in supply.taints],
         availability_zones=list(pool.zones) or None,
@@ -99,13 +102,13 @@ def agent_pool(name: str, pool: NodePool, site: Site, placement: pulumi.Output[s
         gpu_instance_profile=partitions(pool),
         security_profile=_boot(pool),
         upgrade_settings=None if spot else _upgrade(pool),
-        tags=site.tags,
+        tags=cluster.tags,
         opts=pulumi.ResourceOptions(
-            parent=site.parent,
-            protect=site.protect,
-            # What a refresh may have found; a pool of a fixed size is as large as the stack says.
+            parent=cluster.parent,
+            protect=cluster.protect,
+            # The autoscaler owns the count, and a refresh can read it. For a fixed size the stack sets it.
             ignore_changes=["count"] if varies else [],
-            # Its name is not free before the old one has gone.
+            # The name is in use until the old pool is deleted.
             delete_before_replace=True,
         ),
     )
@@ -117,34 +120,34 @@ def reservation(pool: NodePool) -> str | None:
 
 
 def taint_text(taint: NodeTaint) -> str:
-    """A taint as AKS takes it, which is as kubectl does."""
+    """A taint in the form of AKS and kubectl: `key=value:effect`."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
 
 def partitions(pool: NodePool) -> str | None:
-    """AKS's name for how a pool's GPUs are cut; None where AKS does not cut them.
+    """AKS's MIG profile of a pool; None if AKS does not partition its GPUs.
 
-    AKS has one profile for each number of compute slices, the one with the most partitions: of an A100 of 80 GB,
-    `1g.10gb` but not `1g.20gb` (`leastMemory` in `model/catalogue/clouds.yaml`). A pool's profile can never be changed:
-    https://learn.microsoft.com/azure/aks/gpu-multi-instance.
+    For each number of compute slices, AKS has only the profile with the most partitions: for an A100 with 80 GB
+    `1g.10gb`, but not `1g.20gb` (`leastMemory` in `model/catalogue/clouds.yaml`). The profile of a pool cannot be
+    changed: https://learn.microsoft.com/azure/aks/gpu-multi-instance.
     """
     profile = pool.partitioning.mig_profile
     return MIG[int(profile.partition("g.")[0])] if profile else None
 
 
 def _driver(pool: NodePool) -> GPUProfileArgsDict | None:
-    """Whether AKS installs the driver: never AMD's (https://learn.microsoft.com/azure/aks/use-amd-gpus)."""
+    """Whether AKS installs the driver. It installs none for AMD (https://learn.microsoft.com/azure/aks/use-amd-gpus)."""
     if not pool.gpus:
         return None
     return {"driver": "Install" if pool.driver == "managed" else "None"}
 
 
 def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
-    """Signed and measured boot, where it can be had: https://learn.microsoft.com/azure/aks/use-trusted-launch.
+    """Trusted Launch, for machines that support it: https://learn.microsoft.com/azure/aks/use-trusted-launch.
 
-    Not with GPUs: Secure Boot refuses NVIDIA's driver as AKS and the GPU Operator install it, and A100s of the ND
-    family have no Trusted Launch at all. Not on Arm either.
+    GPU machines do not: Secure Boot rejects NVIDIA's driver as AKS and the GPU Operator install it, and the ND family
+    with A100 has no Trusted Launch. Arm machines do not either.
     """
     if pool.gpus or pool.machine.architecture != "amd64":
         return None
@@ -152,7 +155,7 @@ def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
 
 
 def _upgrade(pool: NodePool) -> AgentPoolUpgradeSettingsArgsDict:
-    """How an upgrade goes through a pool; a spot pool takes no such words.
+    """Upgrade settings of a pool; AKS rejects them for spot pools.
 
     https://learn.microsoft.com/azure/aks/upgrade-aks-node-pools-rolling
     """

@@ -1,4 +1,4 @@
-"""How the program reaches a GKE cluster: by the caller's own Google credential, of which nothing is kept."""
+"""Kubeconfigs of GKE clusters, without credentials."""
 
 import json
 from typing import TypedDict
@@ -6,12 +6,13 @@ from typing import TypedDict
 from pulumi_gcp.container import outputs
 
 
-class Reached(TypedDict):
-    """What a cluster says of itself.
+class ClusterAccess(TypedDict):
+    """Name, address and CA of a cluster.
 
     Attributes:
+        name: name of the cluster.
         endpoint: address of its API server, without a scheme.
-        authority: certificate of its authority, base64.
+        authority: its CA certificate, in base64.
     """
 
     name: str
@@ -20,14 +21,14 @@ class Reached(TypedDict):
 
 
 def authority(auth: outputs.ClusterMasterAuth) -> str:
-    """The certificate of a cluster's authority, base64; empty before the cloud has made one."""
+    """The CA certificate of a cluster, in base64; empty until it is created."""
     return auth.cluster_ca_certificate or ""
 
 
-def kubeconfig(cluster: Reached) -> str:
-    """A kubeconfig that asks Google's credential helper at each use, so that no token is in it.
+def kubeconfig(cluster: ClusterAccess) -> str:
+    """A kubeconfig without credentials: Google's credential plugin gets a token for each use.
 
-    The helper is `gke-gcloud-auth-plugin`, which takes the credentials of gcloud or of the environment:
+    The plugin is `gke-gcloud-auth-plugin`, which uses the credentials of gcloud or of the environment:
     https://cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl.
     """
     name = cluster["name"]

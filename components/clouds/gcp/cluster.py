@@ -8,75 +8,76 @@ import pulumi_kubernetes as kubernetes
 from pulumi_gcp import container, projects, serviceaccount
 from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
-from gpu_tenancy.model.plan.fleet import Fleet, NodePool, SystemNodes
+from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
 from . import pools
-from .access import Reached, authority, kubeconfig
+from .access import ClusterAccess, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
 from .drivers import DriverInstaller
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
-"""Pool of the cluster's own pods."""
+"""Name of the system node pool."""
 NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader")
-"""What a node needs: to log, to be measured, to pull images of its own project:
+"""Roles of nodes, for logs, metrics and images of the project:
 https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts."""
 
 _REGIONS_ZONES: Final = 3
-"""Zones of a regional cluster that does not name any:
+"""Default number of zones of a regional cluster:
 https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
 _OF_OTHERS: Final = (
-    # The autoscaler's.
+    # The autoscaler owns the number of nodes.
     "initialNodeCount",
     "nodeCount",
-    # GKE fills them in for machines that have such disks, and a change would replace the pool.
+    # GKE sets them for machines with local SSDs, and a change would replace the pool.
     "nodeConfig.ephemeralStorageLocalSsdConfig",
     "nodeConfig.localNvmeSsdBlockConfig",
 )
 
 
 class GkeCluster(pulumi.ComponentResource):
-    """A GKE cluster of the Standard kind, made or found by its name, and its node pools.
+    """A GKE Standard cluster, created or looked up by name, and its node pools.
 
-    Not managed here: the network with its ranges, NAT and firewall; APIs of the project that must be on (container,
-    compute, iam, and cloudkms where the key is made); the Workload Identity of a cluster that exists, which the pools
-    rely on. For GPUDirect the pools get their interfaces, and the rest is the user's: the objects `Network` and
-    `GKENetworkParamSet` for each network, the NCCL plugin's installer, and for TCPX and TCPXO the NRI device injector
+    Not managed here: the network with its ranges, NAT and firewall; the APIs of the project (container, compute, iam,
+    and cloudkms if the key is created); the Workload Identity of an existing cluster, which the pools require. For
+    GPUDirect, only the network interfaces of the pools are managed, not the objects `Network` and `GKENetworkParamSet`
+    of each network, the installer of the NCCL plugin, and for TCPX and TCPXO the NRI device injector
     (https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx).
 
-    The autoscaler is GKE's own, which scales from zero without being told more. The kubeconfig holds no credential.
+    The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
+    no credentials.
 
     Attributes:
         kubernetes: provider of its Kubernetes API.
-        nodes: its pools, and the driver's installer where a pool leaves the driver to the GPU Operator's mode.
+        nodes: its pools, and the driver installer if a pool has the driver mode `operator`.
 
     Example:
-        >>> GkeCluster("cluster", plan(stack).fleet, stack.cluster)
+        >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
     """
 
     def __init__(
-        self, name: str, fleet: Fleet, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
+        self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:GkeCluster", name, {}, opts)
-        self._fleet, self._section = fleet, cluster
+        self._plan, self._section = plan, cluster
         self._child = pulumi.ResourceOptions(parent=self)
         self._rights: list[pulumi.Resource] = []
         self._account = cluster.node_service_account or self._node_account(f"{name}-node")
         self.cluster = self._cluster(f"{name}-gke", cluster)
         self.kubernetes = self._kubernetes(f"{name}-kubernetes")
-        made = [self._pool(f"{name}-{pool.name}", pool) for pool in fleet.pools]
-        if fleet.system:
-            made.insert(0, self._system_pool(f"{name}-{SYSTEM_POOL}", fleet.system))
-        self.nodes: Sequence[pulumi.Resource] = [*made, *self._drivers(f"{name}-drivers")]
+        node_pools = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
+        if plan.system:
+            node_pools.insert(0, self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
+        self.nodes: Sequence[pulumi.Resource] = [*node_pools, *self._drivers(f"{name}-drivers")]
         if cluster.create:
             self._admit(f"{name}-admins", cluster.create)
         self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
-        """An identity of the nodes, with what a node needs and no more; pods have their own by Workload Identity."""
+        """The service account of the nodes, with the minimum roles; pods have their own through Workload Identity."""
         account = serviceaccount.Account(
             f"{name}-account",
-            # At most 30 letters.
+            # At most 30 characters.
             account_id=f"{self._section.name[:24]}-nodes",
             display_name=f"Nodes of GKE cluster {self._section.name}",
             project=self._section.project,
@@ -99,24 +100,24 @@ class GkeCluster(pulumi.ComponentResource):
             place = f"projects/{cluster.project}/locations/{cluster.location}/clusters/{cluster.name}"
             return container.Cluster.get(name, place, opts=self._child)
         secrets = (
-            None if cluster.create.secrets_key else SecretsKey(f"{name}-secrets", self._fleet, cluster, self._child)
+            None if cluster.create.secrets_key else SecretsKey(f"{name}-secrets", self._plan, cluster, self._child)
         )
         key = secrets.key if secrets else cluster.create.secrets_key or ""
         return create_cluster(
             name,
-            self._fleet,
+            self._plan,
             NewCluster(cluster, cluster.create, self._account, key),
             pulumi.ResourceOptions(
                 parent=self,
-                protect=self._fleet.protect,
+                protect=self._plan.protect,
                 depends_on=[*self._rights, *([secrets.right] if secrets else [])],
-                # Of the default pool, which is gone.
+                # They belong to the default pool, which is removed.
                 ignore_changes=["nodeConfig", "initialNodeCount"],
             ),
         )
 
     def _kubernetes(self, name: str) -> kubernetes.Provider:
-        known = pulumi.Output.all(
+        access = pulumi.Output.all(
             name=self._section.name,
             endpoint=self.cluster.endpoint,
             authority=self.cluster.master_auth.apply(authority),
@@ -124,7 +125,7 @@ class GkeCluster(pulumi.ComponentResource):
         section = self._section
         return kubernetes.Provider(
             name,
-            kubeconfig=known.apply(_kubeconfig),
+            kubeconfig=access.apply(_kubeconfig),
             # A new certificate or endpoint is still the same cluster; else every resource would be replaced.
             cluster_identifier=f"{section.project}/{section.location}/{section.name}",
             enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
@@ -140,14 +141,14 @@ class GkeCluster(pulumi.ComponentResource):
             location=self._section.location,
             project=self._section.project,
             node_locations=list(pool.zones) or None,
-            initial_node_count=pools.first_nodes(pool.supply.least, pool.supply.most, zones),
+            initial_node_count=pools.first_nodes(pool.supply.min_nodes, pool.supply.max_nodes, zones),
             autoscaling=pools.autoscaling(pool),
             management=pools.management(pool),
             upgrade_settings=pools.upgrades(pool),
             placement_policy={"type": "COMPACT"} if pool.compact else None,
             queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
             network_config=pools.network(pool, self._section),
-            node_config=pools.node_config(pool, self._account, self._fleet.tags),
+            node_config=pools.node_config(pool, self._account, self._plan.tags),
             opts=self._pool_options(),
         )
 
@@ -158,16 +159,16 @@ class GkeCluster(pulumi.ComponentResource):
             cluster=self._section.name,
             location=self._section.location,
             project=self._section.project,
-            initial_node_count=pools.first_nodes(system.least, system.most, self._zones),
+            initial_node_count=pools.first_nodes(system.minimum, system.maximum, self._zones),
             autoscaling={
-                "total_min_node_count": system.least,
-                "total_max_node_count": system.most,
+                "total_min_node_count": system.minimum,
+                "total_max_node_count": system.maximum,
                 "location_policy": "BALANCED",
             },
             management={"auto_upgrade": True, "auto_repair": True},
             upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
             network_config={"enable_private_nodes": True},
-            node_config=pools.system_config(system, self._account, self._fleet.tags),
+            node_config=pools.system_config(system, self._account, self._plan.tags),
             opts=self._pool_options(),
         )
 
@@ -179,14 +180,14 @@ class GkeCluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[self.cluster, *self._rights],
-            protect=self._fleet.protect,
+            protect=self._plan.protect,
             ignore_changes=list(_OF_OTHERS),
-            # A pool keeps its name, which two cannot have at once.
+            # Two pools cannot have the same name.
             delete_before_replace=True,
         )
 
     def _drivers(self, name: str) -> list[pulumi.Resource]:
-        if not any(pool.driver == pools.OPERATOR for pool in self._fleet.pools):
+        if not any(pool.driver == pools.OPERATOR for pool in self._plan.pools):
             return []
         return [DriverInstaller(name, pulumi.ResourceOptions(parent=self, providers=[self.kubernetes]))]
 
@@ -204,5 +205,5 @@ class GkeCluster(pulumi.ComponentResource):
         )
 
 
-def _kubeconfig(known: dict[str, str]) -> str:
-    return kubeconfig(Reached(name=known["name"], endpoint=known["endpoint"], authority=known["authority"]))
+def _kubeconfig(access: dict[str, str]) -> str:
+    return kubeconfig(ClusterAccess(name=access["name"], endpoint=access["endpoint"], authority=access["authority"]))

@@ -1,4 +1,4 @@
-"""A GKE cluster that is made here: its own inputs, and the key that encrypts its secrets."""
+"""A created GKE cluster, and the key that encrypts its secrets."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ import pulumi
 from pulumi_gcp import kms, projects
 from pulumi_gcp.container import Cluster, ClusterMasterAuthorizedNetworksConfigArgsDict
 
-from gpu_tenancy.model.plan.fleet import Fleet
+from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
 _ROTATION: Final = 90 * 86400
@@ -16,27 +16,28 @@ _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAG
 
 
 class SecretsKey(pulumi.ComponentResource):
-    """The Cloud KMS key that encrypts a cluster's secrets, and GKE's right to use it.
+    """The Cloud KMS key that encrypts a cluster's secrets, and GKE's permission to use it.
 
-    A key ring can never be deleted in Google Cloud, nor its name used again; a key only loses its versions. Boot disks
-    are not encrypted by it: a key given for them needs the same right for the Compute Engine service agent.
+    A key ring cannot be deleted in Google Cloud, and its name cannot be reused; of a key, only the versions are
+    destroyed. It does not encrypt boot disks: a key for these requires the same role for the Compute Engine service
+    agent.
 
     Attributes:
         key: resource name of the key.
-        right: what the cluster must wait for.
+        right: GKE's role on the key, which the cluster depends on.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/encrypting-secrets, and for GKE's own identity
     https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
     """
 
     def __init__(
-        self, name: str, fleet: Fleet, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
+        self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, {}, opts)
-        kept = pulumi.ResourceOptions(parent=self, protect=fleet.protect)
+        protected = pulumi.ResourceOptions(parent=self, protect=plan.protect)
         child = pulumi.ResourceOptions(parent=self)
         ring = kms.KeyRing(
-            f"{name}-ring", name=f"{cluster.name}-gke", location=cluster.region, project=cluster.project, opts=kept
+            f"{name}-ring", name=f"{cluster.name}-gke", location=cluster.region, project=cluster.project, opts=protected
         )
         key = kms.CryptoKey(
             f"{name}-key",
@@ -44,8 +45,8 @@ class SecretsKey(pulumi.ComponentResource):
             key_ring=ring.id,
             purpose="ENCRYPT_DECRYPT",
             rotation_period=f"{_ROTATION}s",
-            labels=dict(fleet.tags),
-            opts=kept,
+            labels=dict(plan.tags),
+            opts=protected,
         )
         agent = projects.ServiceIdentity(
             f"{name}-agent", project=cluster.project, service="container.googleapis.com", opts=child
@@ -63,7 +64,7 @@ class SecretsKey(pulumi.ComponentResource):
 
 @dataclass(frozen=True, slots=True)
 class NewCluster:
-    """What a cluster is made of.
+    """The inputs of a new cluster.
 
     Attributes:
         section: the stack's section.
@@ -78,16 +79,16 @@ class NewCluster:
     key: pulumi.Input[str]
 
 
-def create_cluster(name: str, fleet: Fleet, new: NewCluster, opts: pulumi.ResourceOptions) -> Cluster:
-    """A regional or zonal cluster of the Standard kind, private and without a node pool of its own.
+def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.ResourceOptions) -> Cluster:
+    """A private regional or zonal Standard cluster without the default node pool.
 
-    - Its API server has no public address, or one that admits the networks of `allowFrom` only. Without them, whoever
-      deploys runs within the cluster's network.
-    - Cloud Audit Logs have every write to the API server at no charge and cannot be turned off. Reads are Data Access
-      logs, which a project's audit configuration turns on for all of its clusters, so that is not done here:
-      https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. The control plane's own logs are on.
-    - The release channel moves patches and, in its time, minor versions; `version` is the least.
-    - GKE makes no cluster without a pool: the default one is made with the nodes' service account and deleted at once.
+    - Its API server has no public address, or one that accepts only the networks of `allowFrom`. Without `allowFrom`,
+      the deployment must run in the cluster's network.
+    - Cloud Audit Logs contain every write to the API server, at no charge, and cannot be disabled. Reads are Data
+      Access logs, which the audit configuration of the project enables for all clusters, so they are not managed here:
+      https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. The logs of the control plane are enabled.
+    - The release channel upgrades patch and minor versions; `version` is the minimum.
+    - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
     """
     cluster, creation = new.section, new.creation
     return Cluster(
@@ -95,11 +96,11 @@ def create_cluster(name: str, fleet: Fleet, new: NewCluster, opts: pulumi.Resour
         name=cluster.name,
         project=cluster.project,
         location=cluster.location,
-        deletion_protection=fleet.protect,
-        resource_labels=dict(fleet.tags),
+        deletion_protection=plan.protect,
+        resource_labels=dict(plan.tags),
         min_master_version=creation.version,
         release_channel={"channel": "REGULAR"},
-        # UTC; GKE takes four hours from then.
+        # UTC; the window is four hours long.
         maintenance_policy={"daily_maintenance_window": {"start_time": "03:00"}},
         network=creation.network,
         subnetwork=creation.subnetwork,
@@ -127,7 +128,7 @@ def create_cluster(name: str, fleet: Fleet, new: NewCluster, opts: pulumi.Resour
             "gce_persistent_disk_csi_driver_config": {"enabled": True},
             "gcs_fuse_csi_driver_config": {"enabled": True},
         },
-        # Pools are the stack's; node auto-provisioning would make others, without their taints and labels.
+        # Node auto-provisioning would create pools without the taints and labels of the stack's pools.
         cluster_autoscaling={"enabled": False},
         remove_default_node_pool=True,
         initial_node_count=1,
@@ -140,7 +141,7 @@ def create_cluster(name: str, fleet: Fleet, new: NewCluster, opts: pulumi.Resour
 
 
 def _allowed(creation: GkeCreation) -> ClusterMasterAuthorizedNetworksConfigArgsDict:
-    """Who reaches the API server: with an empty list the cluster's own network, not Google's public addresses."""
+    """Networks that can access the API server; if empty, only the cluster's network, not Google's public addresses."""
     return {
         "cidr_blocks": [{"cidr_block": cidr} for cidr in creation.allow_from],
         "gcp_public_cidrs_access_enabled": False,

@@ -1,4 +1,4 @@
-"""Google's driver installer, for pools whose device plugin the GPU Operator brings."""
+"""Google's driver installer, for pools that use the device plugin of the GPU Operator."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from ...conventions import DO_NOT_AWAIT
 
 NAME: Final = "nvidia-driver-installer"
 NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"
-"""Label of the nodes whose device plugin is the GPU Operator's."""
+"""Label of nodes that use the device plugin of the GPU Operator."""
 
 _HOST: Final = "/home/kubernetes/bin/nvidia"
 _PAUSE: Final = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
@@ -21,7 +21,7 @@ _MOUNTS: Final = {
     "root": ("/", "/root"),
     "cos-tools": ("/var/lib/cos-tools", "/build/cos-tools"),
 }
-"""Paths on the node and in the installer, by the volume's name."""
+"""Paths on the node and in the installer's container, by volume name."""
 _PLACES: Final = {
     "NVIDIA_INSTALL_DIR_HOST": _HOST,
     "NVIDIA_INSTALL_DIR_CONTAINER": "/usr/local/nvidia",
@@ -34,11 +34,11 @@ _PLACES: Final = {
 
 
 class DriverInstaller(pulumi.ComponentResource):
-    """Brings NVIDIA's driver to Container-Optimized OS nodes whose pools are told not to.
+    """A DaemonSet that installs NVIDIA's driver on Container-Optimized OS nodes if GKE's own installation is disabled.
 
-    The installer is in the node's image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel always go
-    together, and the version is the image's. It is privileged and lives in `kube-system`, where no quota counts it.
-    What pods see of the GPUs is the GPU Operator's part, which is not made here.
+    The installer is part of the node image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel always
+    match. It is privileged and runs in `kube-system`, where no quota applies. The device plugin is that of the GPU
+    Operator, which is not installed here.
 
     https://github.com/GoogleCloudPlatform/container-engine-accelerators/blob/master/nvidia-driver-installer/cos/daemonset-preloaded.yaml
     and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
@@ -82,7 +82,7 @@ def _pod() -> PodSpecArgsDict:
 
 
 def _nodes() -> NodeAffinityArgsDict:
-    """GPU nodes that neither GKE gives a driver nor its own device plugin."""
+    """GPU nodes without GKE's driver installation and without GKE's device plugin."""
     return {
         "required_during_scheduling_ignored_during_execution": {
             "node_selector_terms": [
@@ -103,7 +103,7 @@ def _installer() -> ContainerArgsDict:
         "name": NAME,
         "image": "cos-nvidia-installer:fixed",
         "image_pull_policy": "Never",
-        # Once a driver is loaded it stays until the node goes: a second installation would fail on the loaded module.
+        # A loaded driver stays until the node is deleted, and a second installation fails while it is loaded.
         "command": ["bash", "-c", "lsmod | grep -q '^nvidia ' || exec /cos-gpu-installer install"],
         "resources": {"requests": {"cpu": "150m"}},
         "security_context": {"privileged": True},

@@ -1,7 +1,7 @@
-"""What GKE is told of a node pool: pure functions from a planned pool to inputs of `gcp.container.NodePool`.
+"""Inputs of `gcp.container.NodePool` as pure functions of a planned pool.
 
-The source of each fact, where it is no other page: https://cloud.google.com/kubernetes-engine/docs and, for what goes
-with what, the preconditions of Google's own module
+The source of each fact, unless another page is named: https://cloud.google.com/kubernetes-engine/docs and, for valid
+combinations, the preconditions of Google's own module
 https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/main.tf.
 """
 
@@ -21,15 +21,15 @@ from pulumi_gcp.container import (
 
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.plan.fleet import NodePool, SystemNodes
+from gpu_tenancy.model.plan.cluster import NodePool, SystemNodes
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
 
 GKE_LABELS: Final = "cloud.google.com/"
-"""Labels under this prefix are GKE's own: it writes them by the pool's inputs, so they are no input."""
+"""Prefix of labels that GKE sets from the pool's other inputs, and that must not be an input."""
 OPERATOR: Final = "operator"
-"""The driver mode in which Google's installer is a DaemonSet of ours: `components.clouds.gcp.drivers`."""
+"""The driver mode in which this program installs Google's installer: `components.clouds.gcp.drivers`."""
 
 _GIB: Final = 2**30
 _SYSTEM_DISK: Final = 100
@@ -52,31 +52,31 @@ _HYPERDISK_ONLY: Final = (
     "n4a-",
     "n4d-",
 )
-"""Families that boot from no Persistent Disk: https://cloud.google.com/compute/docs/disks/hyperdisks."""
+"""Families that cannot boot from Persistent Disk: https://cloud.google.com/compute/docs/disks/hyperdisks."""
 _LOCAL_SSDS: Final = {"a3-highgpu-8g": 16, "a3-megagpu-8g": 16, "a3-ultragpu-8g": 32, "a4-highgpu-8g": 32}
-"""Disks that these machines always have, given to pods as ephemeral storage, as Google's own module does:
+"""Number of local SSDs that these machines always have; used as ephemeral storage, as in Google's own module:
 https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/disk_definitions.tf."""
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
-"""GPUs newer than GKE's default driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
+"""GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
 
 def node_config(pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, str]) -> NodePoolNodeConfigArgsDict:
-    """The nodes of a pool.
+    """The node configuration of a pool.
 
     Args:
-        pool: as planned.
-        account: address of the nodes' service account.
-        tags: GCP's labels on the machines.
+        pool: the planned pool.
+        account: email address of the nodes' service account.
+        tags: GCP labels of the machines.
 
     Raises:
-        ValueError: the machine has GPUs whose name in GKE nobody said.
+        ValueError: GKE's name for the machine's GPUs is unknown.
     """
     config: NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, account, tags),
         "disk_size_gb": pool.disk.size // _GIB,
         "labels": {key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
-        "taints": [_taint(taint) for taint in pool.supply.taints if not _of_gke(pool, taint)],
-        **_bought(pool),
+        "taints": [_taint(taint) for taint in pool.supply.taints if not _set_by_gke(pool, taint)],
+        **_capacity(pool),
     }
     if pool.disk.key:
         config["boot_disk_kms_key"] = pool.disk.key
@@ -85,7 +85,7 @@ def node_config(pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, s
     if pool.machine.type in _LOCAL_SSDS:
         config["ephemeral_storage_local_ssd_config"] = {"local_ssd_count": _LOCAL_SSDS[pool.machine.type]}
     if pool.machine.architecture == "arm64":
-        # Else GKE taints Arm nodes by itself, and no flavor would tolerate it; the GPU's taint keeps others away.
+        # Otherwise GKE adds a taint to Arm nodes, which no flavor tolerates. The GPU taint keeps other pods off.
         # https://docs.cloud.google.com/php/docs/reference/cloud-container/latest/V1.TaintConfig.ArchitectureTaintBehavior
         config["taint_config"] = {"architecture_taint_behavior": "NONE"}
     return config
@@ -94,15 +94,15 @@ def node_config(pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, s
 def system_config(
     nodes: SystemNodes, account: pulumi.Input[str], tags: Mapping[str, str]
 ) -> NodePoolNodeConfigArgsDict:
-    """The nodes of the cluster's own pods: without GPUs and without taints."""
+    """The node configuration of the system pool: no GPUs, no taints."""
     return {**_every_node(nodes.machine, account, tags), "disk_size_gb": _SYSTEM_DISK}
 
 
 def _every_node(machine: Machine, account: pulumi.Input[str], tags: Mapping[str, str]) -> NodePoolNodeConfigArgsDict:
-    """What all nodes have: https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster.
+    """The common configuration of all nodes: https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster.
 
-    Access is by the service account's roles, so the scope is the one that leaves it to them. Secure boot admits
-    Google's drivers, which are signed.
+    The scope `cloud-platform` leaves authorization to the service account's roles. Secure Boot accepts Google's
+    drivers, because they are signed.
     """
     return {
         "machine_type": machine.type,
@@ -117,8 +117,8 @@ def _every_node(machine: Machine, account: pulumi.Input[str], tags: Mapping[str,
     }
 
 
-def _bought(pool: NodePool) -> NodePoolNodeConfigArgsDict:
-    """How the machines are bought.
+def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
+    """The purchase option of the machines.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
     https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
@@ -145,7 +145,7 @@ def _bought(pool: NodePool) -> NodePoolNodeConfigArgsDict:
 
 
 def _accelerator(pool: NodePool) -> NodePoolNodeConfigGuestAcceleratorArgsDict:
-    """https://cloud.google.com/kubernetes-engine/docs/how-to/gpus, and there: gpus-multi, timesharing-gpus."""
+    """GPUs, their driver and sharing: https://cloud.google.com/kubernetes-engine/docs/how-to/gpus."""
     if pool.machine.accelerator is None:
         msg = f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known"
         raise ValueError(msg)
@@ -169,36 +169,36 @@ def _taint(taint: NodeTaint) -> NodePoolNodeConfigTaintArgsDict:
     return {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]}
 
 
-def _of_gke(pool: NodePool, taint: NodeTaint) -> bool:
-    """Whether GKE puts the taint there itself, which is then no input."""
+def _set_by_gke(pool: NodePool, taint: NodeTaint) -> bool:
+    """Whether GKE adds the taint, so that it must not be an input."""
     return f"{taint.key}={taint.value}:{taint.effect}" in clouds()["gcp"].capacity[pool.capacity.kind].taints
 
 
 def autoscaling(pool: NodePool) -> NodePoolAutoscalingArgsDict:
-    """Between how many nodes the autoscaler moves, all zones together; per zone would be as many times that.
+    """Minimum and maximum number of nodes in all zones together.
 
-    `ANY` takes the zone that has machines, and unused reservations first; `BALANCED` spreads:
+    `ANY` uses zones with available machines, and unused reservations first; `BALANCED` spreads nodes over zones:
     https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy.
     """
     scarce = pool.gpus > 0 or pool.capacity.kind != "on-demand"
     return {
-        "total_min_node_count": pool.supply.least,
-        "total_max_node_count": pool.supply.most,
+        "total_min_node_count": pool.supply.min_nodes,
+        "total_max_node_count": pool.supply.max_nodes,
         "location_policy": "ANY" if scarce else "BALANCED",
     }
 
 
-def first_nodes(least: int, most: int, zones: int) -> int:
-    """Nodes of each zone at first, after which the autoscaler owns their number.
+def first_nodes(minimum: int, maximum: int, zones: int) -> int:
+    """Initial number of nodes per zone; then the autoscaler owns it.
 
-    As many as there must always be, rounded up where that does not exceed the most.
+    It is the minimum divided by the zones, rounded up if that does not exceed the maximum.
     """
-    up = -(-least // zones)
-    return up if up * zones <= most else least // zones
+    rounded_up = -(-minimum // zones)
+    return rounded_up if rounded_up * zones <= maximum else minimum // zones
 
 
 def network(pool: NodePool, cluster: GcpCluster) -> NodePoolNetworkConfigArgsDict:
-    """No public address, and a network for each interface of the GPUs' fabric where it is wanted.
+    """Private nodes, and an additional network for each interface of the GPU fabric if the pool uses it.
 
     https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
     """
@@ -206,23 +206,23 @@ def network(pool: NodePool, cluster: GcpCluster) -> NodePoolNetworkConfigArgsDic
     if pool.fabric and pool.fabric.fabric:
         networks = cluster.fabric_networks_for(pool.fabric.fabric, pool.fabric.interfaces)
         config["additional_node_network_configs"] = [
-            {"network": each.network, "subnetwork": each.subnetwork} for each in networks
+            {"network": fabric_network.network, "subnetwork": fabric_network.subnetwork} for fabric_network in networks
         ]
     return config
 
 
 def short_lived(pool: NodePool) -> bool:
-    """Whether nodes go after a time by themselves, so that GKE upgrades them by bringing no more of the old."""
+    """Whether nodes have a maximum run time; GKE upgrades such pools by waiting until old nodes end."""
     return isinstance(pool.capacity, FlexStart | Queued)
 
 
 def management(pool: NodePool) -> NodePoolManagementArgsDict:
-    """Upgrades, and repair where nodes stay: flex-start does not go with repair."""
+    """Auto-upgrade, and auto-repair unless the pool uses flex-start, which does not support it."""
     return {"auto_upgrade": True, "auto_repair": not short_lived(pool)}
 
 
 def upgrades(pool: NodePool) -> NodePoolUpgradeSettingsArgsDict | None:
-    """How many nodes an upgrade may add or take away; nothing for short-lived nodes, which GKE upgrades its own way.
+    """Number of nodes that an upgrade can add or remove; None for short-lived nodes, which GKE upgrades differently.
 
     https://cloud.google.com/kubernetes-engine/docs/concepts/node-pool-upgrade-strategies#short-lived-upgrades-flex-start.
     """

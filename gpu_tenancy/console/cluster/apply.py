@@ -15,7 +15,7 @@ from gpu_tenancy.console.cluster.definitions import await_kinds
 from gpu_tenancy.console.cluster.inventory import Entry, Inventory
 from gpu_tenancy.console.cluster.live import digest
 from gpu_tenancy.console.cluster.outcome import Action, ApplyError, Change, Failure
-from gpu_tenancy.console.cluster.parallel import each
+from gpu_tenancy.console.cluster.parallel import in_parallel
 from gpu_tenancy.console.cluster.placing import Placing, Wanted
 from gpu_tenancy.console.cluster.pruning import Pruning
 from gpu_tenancy.console.cluster.references import Reference, is_definition
@@ -100,7 +100,7 @@ class _Run:
         wanted, failures = self._prepare(wave)
         self._enter(number, wanted)
         done: dict[Reference, Change] = {}
-        for reference, outcome in each(self._pool, self._placing.place, wanted):
+        for reference, outcome in in_parallel(self._pool, self._placing.place, wanted):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def each(
+def in_parallel(
     pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
 ) -> Iterator[tuple[Reference, _R | Failure]]:
     """Does the work for every object, and yields each result when it is done.

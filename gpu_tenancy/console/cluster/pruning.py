@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_tenancy.console.cluster.emptying import empty
 from gpu_tenancy.console.cluster.live import Live
 from gpu_tenancy.console.cluster.outcome import Change, Failure
-from gpu_tenancy.console.cluster.parallel import each
+from gpu_tenancy.console.cluster.parallel import in_parallel
 from gpu_tenancy.console.cluster.references import is_definition, is_namespace
 from gpu_tenancy.console.cluster.survey import ours, survey
 
@@ -96,11 +96,11 @@ class Pruning:
         # All deletions start before the first wait: a namespace takes five seconds even if it is empty.
         deleting = {entry.reference: entry for entry in entries}
         failures: list[Failure] = []
-        for reference, outcome in each(self._pool, delete, deleting.copy()):
+        for reference, outcome in in_parallel(self._pool, delete, deleting.copy()):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 del deleting[reference]
-        for reference, outcome in each(self._pool, await_deletion, deleting):
+        for reference, outcome in in_parallel(self._pool, await_deletion, deleting):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue

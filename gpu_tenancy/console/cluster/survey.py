@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu_tenancy.console.cluster.live import Live
 from gpu_tenancy.console.cluster.outcome import Failure
-from gpu_tenancy.console.cluster.parallel import each
+from gpu_tenancy.console.cluster.parallel import in_parallel
 from gpu_tenancy.console.cluster.references import Reference
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
         kinds[reference.api_version, reference.kind].append(reference)
     existing: dict[Reference, Live | Failure | None] = {}
     queries = {same_kind[0]: same_kind for same_kind in kinds.values()}
-    for first, answer in each(pool, lambda same_kind: _lives(cluster, same_kind), queries):
+    for first, answer in in_parallel(pool, lambda same_kind: _lives(cluster, same_kind), queries):
         for reference in queries[first]:
             failed = isinstance(answer, Failure)
             existing[reference] = Failure(reference, answer.why) if failed else answer.get(reference)

@@ -51,8 +51,9 @@ def usage(  # noqa: PLR0913 - each is an option
     """
     with _asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.console.live import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.console.live.measuring import KINDS, measure  # noqa: PLC0415
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
-        from gpu_tenancy.console.live.usage import KINDS, Usage, measure  # noqa: PLC0415
+        from gpu_tenancy.console.live.usage import Usage  # noqa: PLC0415
 
         def ask() -> Usage:
             return measure(read(cluster, KINDS, team or ""), team or "")
@@ -78,7 +79,7 @@ def fit(  # noqa: PLR0913 - each is an option
     embedded: Embedded = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a workload against container bounds, quota, queue, nodes and a dry run of the API server.
+    """Check a workload against quota, queue, nodes and a dry run of the API server.
 
     Nothing is created. Exit code 0: it fits, now or when others end or release quota; 2: it does not fit.
 

@@ -37,8 +37,8 @@ def up(
         from gpu_tenancy.console.report import write_forecast, write_report  # noqa: PLC0415 - as above
         from gpu_tenancy.console.up import up as bring_up  # noqa: PLC0415 - as above
 
-        def foreshow(found: "Preview") -> None:
-            page = write_forecast(found, out / stack)
+        def foreshow(preview: "Preview") -> None:
+            page = write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 
         result = bring_up(stack, Platform(), terminal.report, project_folder(project), foreshow=foreshow)

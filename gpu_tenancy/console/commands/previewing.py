@@ -59,27 +59,27 @@ def preview(  # noqa: PLR0913 - each is an option
 
         folder = projects.project_folder(project)
         terminal.progress(f"rendering {stack}")
-        found = projects.preview(stack, folder)
+        stack_preview = projects.preview(stack, folder)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        chosen = [choose(pack, found.stack.environment, folder) for pack in policy or ()]
+        chosen = [choose(pack, stack_preview.stack.environment, folder) for pack in policy or ()]
         seen = review(
-            found,
+            stack_preview,
             folder,
             ref=base,
-            rules=judged(found.rendered, chosen) if chosen else None,
+            rules=judged(stack_preview.rendered, chosen) if chosen else None,
             real=pulumi_preview,
         )
-        written = _write(found, seen, out) if out else ""
+        written = _write(stack_preview, seen, out) if out else ""
         if as_json:
             sys.stdout.write(json_of(seen))
         else:
-            _show(found, seen, written)
+            _show(stack_preview, seen, written)
         if seen.rules and seen.rules.mandatory:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _show(found: "Preview", seen: "Review", written: str) -> None:
+def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
     from gpu_tenancy.console import show  # noqa: PLC0415 - as above
     from gpu_tenancy.console.offline.tree import tree  # noqa: PLC0415 - as above
@@ -94,11 +94,11 @@ def _show(found: "Preview", seen: "Review", written: str) -> None:
         if not changes:
             out.print("no changes")
     else:
-        out.print(tree(found.rendered))
+        out.print(tree(stack_preview.rendered))
     out.print()
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
     out.print()
-    out.print(show.pools(found.stack))
+    out.print(show.pools(stack_preview.stack))
     out.print(f"[dim]{seen.price_note}[/dim]", highlight=False)
     if written:
         out.print(f"\n{written}", highlight=False)
@@ -107,7 +107,7 @@ def _show(found: "Preview", seen: "Review", written: str) -> None:
         text.show_rules(out, seen.rules)
 
 
-def _write(found: "Preview", seen: "Review", out: Path) -> str:
+def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
     from gpu_tenancy.console.offline.objects import write  # noqa: PLC0415 - as above
     from gpu_tenancy.console.offline.releases import write_releases  # noqa: PLC0415 - as above
@@ -115,8 +115,8 @@ def _write(found: "Preview", seen: "Review", out: Path) -> str:
     from gpu_tenancy.console.review.comment import comment  # noqa: PLC0415 - as above
     from gpu_tenancy.console.review.page import page  # noqa: PLC0415 - as above
 
-    objects = write(found.objects, out / "objects")
-    releases = write_releases(found.rendered, out / "releases")
+    objects = write(stack_preview.objects, out / "objects")
+    releases = write_releases(stack_preview.rendered, out / "releases")
     texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
     for name, content in texts.items():
         (out / name).write_text(content, encoding="utf-8")

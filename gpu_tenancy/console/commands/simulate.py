@@ -43,7 +43,7 @@ def simulate(
 
 
 def _observed(line: str, place: str) -> str:
-    from gpu_tenancy.model.admission.scenarios import observe  # noqa: PLC0415 - `--help` can do without
+    from gpu_tenancy.model.kueue.scenarios import observe  # noqa: PLC0415 - `--help` can do without
 
     try:
         return json.dumps(observe(json.loads(line)))

@@ -2,18 +2,23 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
+_REASON_COLUMNS: Final[tuple[terminal.Column, ...]] = (
+    ("object", "left"),
+    ("field", "left"),
+    ("value", "right"),
+    ("reason", "left"),
+    ("source", "left"),
+)
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
@@ -79,14 +84,19 @@ def explain(
             for reason in reasons_of(tree, team)
         ]
         if as_json:
-            fields = [asdict(reason) | {"where": where} for reason, where in rows]
-            for row in fields:
-                del row["paths"]
+            fields = [
+                {
+                    "object": reason.object,
+                    "field": reason.field,
+                    "value": reason.value,
+                    "reason": reason.because,
+                    "sources": where,
+                }
+                for reason, where in rows
+            ]
             sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
             return
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for heading in ("object", "field", "value", "reason", "source"):
-            table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+        table = terminal.table(_REASON_COLUMNS)
         shown = ""
         for reason, where in rows:
             name = "" if reason.object == shown else reason.object

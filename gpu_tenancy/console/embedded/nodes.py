@@ -54,7 +54,7 @@ def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
 
 def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
     capacity = {**format_amounts(pool.node), "pods": _PODS}
-    for number in range(pool.most):
+    for number in range(pool.max_nodes):
         yield NodeShape(f"{pool.name}-{number}", pool.node_labels, pool.taints, capacity)
 
 

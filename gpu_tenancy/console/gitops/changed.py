@@ -1,13 +1,13 @@
 """The stacks that a change affects: by their own file, or all if the program, catalogue or policies changed."""
 
 import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.git import git
 from gpu_tenancy.console.project import existing_stacks
 
 _SHARED: Final = {
@@ -47,9 +47,9 @@ def changed(project: Path, ref: str) -> Changed:
     Raises:
         ConsoleError: git is not installed, or the ref or a merge base does not exist.
     """
-    common = _git(project, ref, "merge-base", ref, "HEAD").strip()
-    paths = _git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
-    paths += _git(project, ref, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    common = git(project, ref, "merge-base", ref, "HEAD").strip()
+    paths = git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
+    paths += git(project, ref, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return concerned(existing_stacks(project), [path for path in paths if path])
 
 
@@ -101,17 +101,3 @@ def _stack(path: str) -> str:
     file = PurePosixPath(path)
     named = file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml"
     return file.stem.removeprefix("Pulumi.") if named else ""
-
-
-def _git(project: Path, ref: str, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(project), *arguments], check=False, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise ConsoleError("git is not on the PATH", "install git") from error
-    if done.returncode:
-        reason = (done.stderr.strip() or "no common ancestor with HEAD").splitlines()[-1]
-        raise ConsoleError(
-            f"{ref}: git cannot compare with this ref: {reason}",
-            "specify a branch, tag or commit that is fetched with its history",
-        )
-    return done.stdout

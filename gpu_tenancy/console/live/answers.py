@@ -14,7 +14,7 @@ _SEVERITY: Final[tuple[Verdict, ...]] = ("now", "unknown", "later", "never")
 class Check(Enum):
     """What a workload is checked against; the value is its title."""
 
-    CONTAINER_BOUNDS = "container bounds"
+    CONTAINER_DEFAULTS = "container defaults"
     NAMESPACE_QUOTA = "namespace quota"
     QUEUE = "queue"
     VOLCANO_QUEUE = "Volcano queue"

@@ -4,13 +4,13 @@ Scopes as in https://kubernetes.io/docs/concepts/policy/resource-quotas/: a quot
 match all of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.console.live.amounts import amounts, ordered, plain
+from gpu_tenancy.console.live.amounts import amounts, ordered
 from gpu_tenancy.console.live.answers import Verdict
-from gpu_tenancy.console.live.pods import Manifest, asked, called, limits, requests
+from gpu_tenancy.console.live.pods import Manifest, called, limits, requests
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.model.quantity import CPU, MEMORY, add, is_extended, times
 
@@ -54,35 +54,22 @@ class Need:
         return "later" if self.requested > self.budget.left else "now"
 
 
-@dataclass(frozen=True, slots=True)
-class Unset:
-    """A container without the request or limit that a quota requires, such as `limits.cpu`."""
-
-    quota: str
-    container: str
-    what: str
-
-
-def needs(
-    quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str
-) -> tuple[list[Unset], list[Need]]:
-    """What pods lack and request of a namespace's quotas.
+def needs(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> list[Need]:
+    """What pods request of a namespace's quotas.
 
     Args:
         quotas: of the namespace.
         pods: specs with the namespace's defaults, and how many of each run at once.
         priority: name of the priority class that a pod without one gets; empty for none.
     """
-    unset: list[Unset] = []
     needed: list[Need] = []
     for quota in quotas:
         matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
         if not matching:
             continue
-        unset += _unset(quota, matching)
         total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
         needed += [Need(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
-    return unset, needed
+    return needed
 
 
 def _charged(spec: Manifest) -> dict[str, int]:
@@ -93,20 +80,6 @@ def _charged(spec: Manifest) -> dict[str, int]:
         **{name: value for name, value in request.items() if name in _COMPUTE},
         **{f"limits.{name}": value for name, value in limit.items() if not is_extended(name)},
     }
-
-
-def _unset(quota: Manifest, pods: Iterable[tuple[Manifest, int]]) -> Iterator[Unset]:
-    """A quota of compute resources rejects containers without the request or limit."""
-    for line in budgets(quota):
-        kind = plain(line.resource)
-        which = "limits" if line.resource.startswith("limits.") else "requests"
-        if kind not in _COMPUTE:
-            continue
-        for spec, _ in pods:
-            for container in maps_at(spec, "containers"):
-                own = amounts(at(container, "resources", "limits")) if which == "limits" else asked(container, which)
-                if kind not in own:
-                    yield Unset(line.quota, text_at(container, "name"), f"{which}.{kind}")
 
 
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:

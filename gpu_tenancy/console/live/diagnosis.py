@@ -1,15 +1,14 @@
-"""Why a workload in a queue of Kueue is pending, from its quota or from the simulation."""
+"""Why a workload in a queue of Kueue is pending: the simulation decides, the queue's quota explains."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from gpu_tenancy.console.live.queueing import ORDER, Leave, Refusal, Share, Taken
+from gpu_tenancy.console.live.queueing import Offer, QuotaRequest, Refusal, Source
 from gpu_tenancy.console.live.queues import Queues
-from gpu_tenancy.console.live.tree import ClusterQueue
 from gpu_tenancy.console.live.unblock import Unblock
-from gpu_tenancy.console.live.workloads import Workload
+from gpu_tenancy.model.kueue import ClusterQueue, Policy
 
 
 class Reason(Enum):
@@ -39,13 +38,13 @@ class Reason(Enum):
     """What the simulation reports as its reason."""
 
 
-_REASONS: Final[dict[Leave, Reason]] = {
-    "own": Reason.FREE,
-    "borrowing": Reason.BORROWABLE,
-    "reclaiming": Reason.RECLAIMABLE,
-    "others": Reason.OTHERS,
-    "own end": Reason.OWN_QUEUE_FULL,
-    "never": Reason.NEVER,
+_REASONS: Final[dict[Source, Reason]] = {
+    Source.NOMINAL: Reason.FREE,
+    Source.BORROWED: Reason.BORROWABLE,
+    Source.RECLAIMED: Reason.RECLAIMABLE,
+    Source.OTHERS: Reason.OTHERS,
+    Source.OWN_QUEUE: Reason.OWN_QUEUE_FULL,
+    Source.NEVER: Reason.NEVER,
 }
 
 
@@ -54,54 +53,65 @@ class Diagnosis:
     """The reason with its facts.
 
     Attributes:
-        shares: resources of the pod set that is hardest to admit.
+        requests: resources of the pod set that is hardest to admit.
         refused: flavors that cannot be used for that pod set.
-        lenders: queues that borrow what is missing.
+        borrowers: queues that borrow what is missing.
         lower_only: whether the queue reclaims only from workloads of lower priority.
-        unblock: what the simulation reports, where there was one.
+        unblock: the simulated outcome; None where it could not be simulated, so that the quota alone decides.
     """
 
     reason: Reason
-    shares: tuple[Share, ...] = ()
+    requests: tuple[QuotaRequest, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    lenders: tuple[str, ...] = ()
+    borrowers: tuple[str, ...] = ()
     lower_only: bool = False
     unblock: Unblock | None = None
 
 
-def by_arithmetic(queues: Queues, queue: ClusterQueue, taken: Sequence[Taken], ahead: Sequence[Workload]) -> Diagnosis:
-    """The diagnosis from what the queues are guaranteed and use."""
-    hardest, shares = _hardest(taken)
-    reason = _REASONS[hardest.leave]
-    if reason in {Reason.FREE, Reason.BORROWABLE} and ahead:
-        reason = Reason.QUEUE_ORDER
-    return Diagnosis(reason, shares, hardest.refused, _lenders(queues, queue.name, shares), queue.meekly)
+def diagnose(
+    queues: Queues, queue: ClusterQueue, offers: Sequence[Offer], unblock: Unblock | None, *, is_head: bool
+) -> Diagnosis:
+    """The diagnosis of a pending workload.
+
+    Args:
+        queues: of the cluster.
+        queue: in which it is pending.
+        offers: the queue's quota for each of its pod sets.
+        unblock: the simulated outcome; None where it could not be simulated.
+        is_head: whether no other workload is ahead of it in its queue.
+    """
+    hardest = max(offers, key=lambda offer: offer.source)
+    requests = tuple(request for request in hardest.requests if request.source is hardest.source)
+    return Diagnosis(
+        _simulated(hardest.source, requests, unblock) if unblock else _by_quota(hardest.source, is_head=is_head),
+        requests,
+        hardest.refused,
+        _borrowers(queues, queue.name, requests),
+        queue.preemption.reclaim is Policy.LOWER,
+        unblock,
+    )
 
 
-def by_simulation(taken: Sequence[Taken], unblock: Unblock) -> Diagnosis:
-    """The diagnosis from the simulation, which covers preemption and queue order as well."""
-    hardest, shares = _hardest(taken)
+def _simulated(source: Source, requests: Iterable[QuotaRequest], unblock: Unblock) -> Reason:
+    """The reason where the simulation decides, which covers preemption and queue order as well."""
     if unblock.admitted and unblock.gone:
-        reason = Reason.ABOUT_TO_PREEMPT
-    elif unblock.admitted:
-        reason = _REASONS[hardest.leave] if hardest.leave in {"own", "borrowing"} else Reason.ABOUT_TO_ADMIT
-    elif unblock.behind:
-        reason = Reason.SIMULATED
-    elif hardest.leave == "own end":
-        reason = Reason.OWN_QUEUE_FULL
-    elif hardest.leave == "others" and any(share.used + share.asked > share.nominal for share in shares):
-        reason = Reason.BEYOND_GUARANTEE
-    else:
-        reason = Reason.SIMULATED
-    return Diagnosis(reason, shares, hardest.refused, unblock=unblock)
+        return Reason.ABOUT_TO_PREEMPT
+    if unblock.admitted:
+        return _REASONS[source] if source in {Source.NOMINAL, Source.BORROWED} else Reason.ABOUT_TO_ADMIT
+    if unblock.behind:
+        return Reason.SIMULATED
+    if source is Source.OWN_QUEUE:
+        return Reason.OWN_QUEUE_FULL
+    if source is Source.OTHERS and any(request.borrows for request in requests):
+        return Reason.BEYOND_GUARANTEE
+    return Reason.SIMULATED
 
 
-def _hardest(taken: Sequence[Taken]) -> tuple[Taken, tuple[Share, ...]]:
-    """The pod set that is hardest to admit, and the resources that make it so."""
-    hardest = max(taken, key=lambda pod_set: ORDER.index(pod_set.leave))
-    return hardest, tuple(share for share in hardest.shares if share.leave == hardest.leave)
+def _by_quota(source: Source, *, is_head: bool) -> Reason:
+    reason = _REASONS[source]
+    return Reason.QUEUE_ORDER if reason in {Reason.FREE, Reason.BORROWABLE} and not is_head else reason
 
 
-def _lenders(queues: Queues, target: str, shares: Iterable[Share]) -> tuple[str, ...]:
-    borrowers = [queues.tree.borrowers(target, (share.flavor, share.resource)) for share in shares if share.lacking]
-    return tuple(dict.fromkeys(queue for amounts in borrowers for queue in amounts))
+def _borrowers(queues: Queues, target: str, requests: Iterable[QuotaRequest]) -> tuple[str, ...]:
+    amounts = [queues.quotas.borrowers(target, (part.flavor, part.resource)) for part in requests if part.missing]
+    return tuple(dict.fromkeys(queue for borrowed in amounts for queue in borrowed))

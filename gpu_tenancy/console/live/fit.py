@@ -1,4 +1,4 @@
-"""Whether a team's workload fits: container bounds, namespace quota, queue, nodes and priority."""
+"""Whether a team's workload fits: namespace quota, queue, nodes and priority."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,19 +8,19 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.amounts import amounts_text
 from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
-from gpu_tenancy.console.live.bounds import bound
 from gpu_tenancy.console.live.budgets import needs
+from gpu_tenancy.console.live.cluster_queues import ClusterQueue, reported_usage
+from gpu_tenancy.console.live.defaults import with_defaults
 from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand
 from gpu_tenancy.console.live.forecast import Forecast, forecast
 from gpu_tenancy.console.live.gangs import gang_queues, judge_gang
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots
 from gpu_tenancy.console.live.pods import Manifest, called, requests, scheduler
-from gpu_tenancy.console.live.queueing import ORDER, VERDICTS, Taken, judge_queue
+from gpu_tenancy.console.live.queueing import VERDICTS, Offer, Source, judge_queue
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import Kind, State
 from gpu_tenancy.console.live.snapshot import NotSimulated
-from gpu_tenancy.console.live.tree import ClusterQueue, usage
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.console.texts import plural
@@ -71,27 +71,33 @@ def require_team(state: State, team: str) -> None:
 
 def judge(state: State, team: str, demand: Demand) -> Fitting:
     """Checks one workload against the objects that were read; the API server's dry run is separate."""
-    bounded = [bound(state.of("LimitRange", team), template.spec) for template in demand.templates]
-    pairs = list(zip(demand.templates, bounded, strict=True))
+    defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
+    pairs = list(zip(demand.templates, defaulted, strict=True))
     filled = replace(demand, templates=tuple(replace(template, spec=result.spec) for template, result in pairs))
     sets = [PodSet(each.name, each.count, requests(each.spec), each.spec) for each in filled.templates]
-    bounds = [
-        _of(filled, template.name, result.answer)
-        if state.knows("LimitRange")
-        else _unreadable(state, "LimitRange", Check.CONTAINER_BOUNDS)
-        for template, result in pairs
-    ]
-    taken, queue = _queue(state, team, filled, sets)
+    offers, queue = _queue(state, team, filled, sets)
     answers = (
-        *dict.fromkeys(bounds),
+        *_defaults(state, filled, [result.texts for result in defaulted]),
         _quota(state, team, filled),
         queue,
-        *_nodes(state, filled, sets, taken),
+        *_nodes(state, filled, sets, offers),
         _priority(state, filled),
     )
     total = add(*(pods.total for pods in sets))
     count = plural(sum(pods.count for pods in sets), "pod")
     return Fitting(filled.title, f"{count}, {amounts_text(total)} in total", answers)
+
+
+def _defaults(state: State, demand: Demand, texts: Sequence[tuple[str, ...]]) -> Iterator[Answer]:
+    if not state.knows("LimitRange"):
+        yield _unreadable(state, "LimitRange", Check.CONTAINER_DEFAULTS)
+        return
+    answers = (
+        _of(demand, template.name, Answer(Check.CONTAINER_DEFAULTS, "now", lines))
+        for template, lines in zip(demand.templates, texts, strict=True)
+        if lines
+    )
+    yield from dict.fromkeys(answers)
 
 
 def _of(demand: Demand, name: str, answer: Answer) -> Answer:
@@ -118,10 +124,10 @@ def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]]
         pods: specs with the namespace's defaults, and how many of each run at once.
         priority: name of the priority class that a pod without one gets; empty for none.
     """
-    unset, needed = needs(quotas, pods, priority)
-    verdict = worst([*("never" for _ in unset), *(need.verdict for need in needed)])
+    needed = needs(quotas, pods, priority)
+    verdict = worst(need.verdict for need in needed)
     shown = [need for need in needed if need.verdict != "now"] if verdict != "now" else needed
-    lines = (*(narrative.unset_in_quota(each) for each in unset), *(narrative.quota_text(need) for need in shown))
+    lines = tuple(narrative.quota_text(need) for need in shown)
     return Answer(Check.NAMESPACE_QUOTA, verdict, lines or (narrative.NO_QUOTA,))
 
 
@@ -129,7 +135,7 @@ def _default_priority(state: State) -> str:
     return next((called(item) for item in state.of("PriorityClass") if item.get("globalDefault") is True), "")
 
 
-def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Taken], Answer]:
+def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Offer], Answer]:
     """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
     if demand.gang is not None:
         if not state.knows("Queue"):
@@ -152,55 +158,55 @@ def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> t
 
 def _cluster_queue(
     queues: Queues, team: str, name: str, demand: Demand, sets: Sequence[PodSet]
-) -> tuple[list[Taken], Answer]:
+) -> tuple[list[Offer], Answer]:
     state, target = queues.state, queues.homes[team][name]
     if not state.knows("ClusterQueue"):
         answer = _unreadable(state, "ClusterQueue", Check.QUEUE, target)
         return [], replace(answer, lines=(*answer.lines, *_local_usage(state, team, name)))
-    queue = queues.tree.queues.get(target)
+    queue = queues.cluster_queues.get(target)
     if queue is None:
         return [], Answer(Check.QUEUE, "never", (narrative.no_cluster_queue(name, target),), target)
     if closed := queues.closed(team, name, queue):
         return [], Answer(Check.QUEUE, "never", (narrative.closed_text(closed),), target)
-    taken = judge_queue(queues.tree, queue, state.of("ResourceFlavor"), sets)
-    answer = _by_arithmetic(target, taken)
+    offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
+    answer = _by_quota(target, offers)
     if not demand.whole and answer.verdict != "now":
         answer = _pod_by_pod(queues, queue, sets, answer)
     before = tuple(_already_pending(queues, target))
     if not demand.whole or answer.verdict == "never" or queues.uncounted:
         counted = (narrative.USED_BY_PODS,) if queues.uncounted else ()
-        return taken, replace(answer, lines=(*answer.lines, *before, *counted))
+        return offers, replace(answer, lines=(*answer.lines, *before, *counted))
     simulated = forecast(queues, target, sets, _priority_value(state, demand))
-    return taken, _with_forecast(answer, taken, before, simulated)
+    return offers, _with_forecast(answer, offers, before, simulated)
 
 
 def _with_forecast(
-    answer: Answer, taken: Sequence[Taken], before: tuple[str, ...], simulated: Forecast | NotSimulated
+    answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Forecast | NotSimulated
 ) -> Answer:
     """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
     if isinstance(simulated, NotSimulated):
         return replace(answer, lines=(*answer.lines, *before, narrative.not_simulated(simulated)))
     text = narrative.forecast_text(simulated)
     undisturbed = simulated.admitted and not simulated.preempted
-    leave = ORDER[max(ORDER.index(pod_set.leave) for pod_set in taken)]
-    if VERDICTS[leave] == "now":
+    source = max(offer.source for offer in offers)
+    if VERDICTS[source] == "now":
         agree = undisturbed
     else:
-        agree = simulated.admitted == (leave == "reclaiming") and not undisturbed
+        agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
     gaps = (narrative.unmodelled_text(simulated.left_out),) if simulated.left_out else ()
     if agree:
         return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (text,)), *gaps))
-    numbers = dict.fromkeys(narrative.share_numbers(share) for pod_set in taken for share in pod_set.shares)
+    numbers = dict.fromkeys(narrative.request_numbers(request) for offer in offers for request in offer.requests)
     return replace(answer, verdict="now" if undisturbed else "later", lines=(text, *numbers, *before, *gaps))
 
 
-def _by_arithmetic(target: str, taken: Sequence[Taken]) -> Answer:
-    verdict = worst(VERDICTS[pod_set.leave] for pod_set in taken)
-    hardest = [pod_set for pod_set in taken if VERDICTS[pod_set.leave] == verdict]
-    shares = [share for pod_set in hardest for share in pod_set.shares if VERDICTS[share.leave] == verdict]
-    lines = [narrative.share_text(share) for share in shares]
+def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
+    verdict = worst(VERDICTS[offer.source] for offer in offers)
+    hardest = [offer for offer in offers if VERDICTS[offer.source] == verdict]
+    requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
+    lines = [narrative.request_text(request) for request in requests]
     if verdict == "never":
-        lines += [narrative.refusal_text(refusal) for pod_set in hardest for refusal in pod_set.refused]
+        lines += [narrative.refusal_text(refusal) for offer in hardest for refusal in offer.refused]
     return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
 
 
@@ -210,8 +216,8 @@ def _pod_by_pod(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], who
     flavors = queues.state.of("ResourceFlavor")
     fitting = 0
     for count in range(1, pods.count + 1):
-        (taken,) = judge_queue(queues.tree, queue, flavors, [replace(pods, count=count)])
-        if VERDICTS[taken.leave] != "now":
+        (offer,) = judge_queue(queues.quotas, queue.spec, flavors, [replace(pods, count=count)])
+        if VERDICTS[offer.source] != "now":
             break
         fitting = count
     return replace(whole, lines=(*whole.lines, narrative.pod_by_pod(fitting, pods.count)))
@@ -220,7 +226,7 @@ def _pod_by_pod(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], who
 def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
     for local in state.of("LocalQueue", team):
         if called(local) == name:
-            for (flavor, resource), value in usage(local, "flavorsReservation").items():
+            for (flavor, resource), value in reported_usage(local, "flavorsReservation").items():
                 if value:
                     yield narrative.local_usage(flavor, {resource: value})
 
@@ -243,12 +249,12 @@ def _priority_value(state: State, demand: Demand) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], taken: Sequence[Taken]) -> Iterator[Answer]:
+def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequence[Offer]) -> Iterator[Answer]:
     if not state.knows("Node"):
         yield _unreadable(state, "Node", Check.NODES)
         return
     nodes = spots(state.of("Node"), state.of("Pod"))
-    assigned = {pod_set.pods.name: [share.flavor for share in pod_set.shares] for pod_set in taken}
+    assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
     flavors = {called(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
         names = dict.fromkeys(assigned.get(pods.name, ()))

@@ -7,7 +7,7 @@ from typing import Final
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap, Suits, settled
 from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.model.admission import Unmodelled
+from gpu_tenancy.model.kueue import Unmodelled
 
 _NAME: Final = "this workload"
 

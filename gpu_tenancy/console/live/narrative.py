@@ -1,14 +1,14 @@
 """Texts of `usage`, `fit` and `why` for people; nothing reads them to find out what happened."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus
 from gpu_tenancy.console.live.answers import Verdict
-from gpu_tenancy.console.live.budgets import Need, Unset
+from gpu_tenancy.console.live.budgets import Need
 from gpu_tenancy.console.live.diagnosis import Diagnosis, Reason
 from gpu_tenancy.console.live.forecast import Forecast
-from gpu_tenancy.console.live.queueing import Refusal, Share
+from gpu_tenancy.console.live.queueing import QuotaRequest, Refusal, Source
 from gpu_tenancy.console.live.queues import Closed, ClosedBy
 from gpu_tenancy.console.live.reading import Missing
 from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
@@ -28,12 +28,18 @@ LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, 
 CHECK_CONTROLLER: Final = "if this persists, check the Kueue controller"
 NO_ACTION: Final = "no action needed"
 WAIT_UNTIL_THEN: Final = "no action needed until then"
+CREATE_CLUSTER_QUEUE: Final = "create it, or set another clusterQueue in the LocalQueue"
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
 
 def names_text(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     return first_names(names, _SHOWN)
+
+
+def ask(missing: Missing) -> str:
+    """Who may read what is missing."""
+    return f"ask {missing.who}"
 
 
 def missing_text(missing: Missing) -> str:
@@ -46,48 +52,48 @@ def missing_text(missing: Missing) -> str:
 # Quota of Kueue's queues.
 
 
-def share_numbers(share: Share) -> str:
+def request_numbers(request: QuotaRequest) -> str:
     """What is requested of one resource of one flavor and what of it is missing, without when it fits."""
     state = (
-        f"{amount_text(share.resource, share.lacking)} missing"
-        if share.lacking
-        else f"{amount_text(share.resource, share.available)} available"
+        f"{amount_text(request.resource, request.missing)} missing"
+        if request.missing
+        else f"{amount_text(request.resource, request.available)} available"
     )
-    return f"{_requested(share)}, {state} ({_guarantee(share)}; {_limit(share)})"
+    return f"{_requested(request)}, {state} ({_guarantee(request)}; {_limit(request)})"
 
 
-def share_text(share: Share) -> str:
+def request_text(request: QuotaRequest) -> str:
     """What is requested of one resource of one flavor, and when it fits."""
-    resource, lacking = share.resource, amount_text(share.resource, share.lacking)
-    head = _requested(share)
-    match share.leave:
-        case "own":
-            return f"{head}, fits now ({_guarantee(share)})"
-        case "borrowing":
-            borrowed = amount_text(resource, min(share.asked, share.used + share.asked - share.nominal))
-            total = amount_text(resource, share.available)
-            return f"{head}, fits now by borrowing {borrowed} ({_guarantee(share)}; {total} available in total)"
-        case "reclaiming":
-            return f"{head}, fits after reclaiming {lacking} that other queues borrowed ({_guarantee(share)})"
-        case "others":
-            return f"{head}, fits when other queues release {lacking} ({_guarantee(share)}; {_limit(share)})"
-        case "own end":
-            return f"{head}, fits when workloads of its own queue end ({_guarantee(share)}; {_limit(share)})"
-        case "never":
-            return f"{head}, exceeds the limit of {amount_text(resource, share.limit)}"
+    resource, missing = request.resource, amount_text(request.resource, request.missing)
+    head = _requested(request)
+    match request.source:
+        case Source.NOMINAL:
+            return f"{head}, fits now ({_guarantee(request)})"
+        case Source.BORROWED:
+            borrowed = amount_text(resource, min(request.requested, request.used + request.requested - request.nominal))
+            total = amount_text(resource, request.available)
+            return f"{head}, fits now by borrowing {borrowed} ({_guarantee(request)}; {total} available in total)"
+        case Source.RECLAIMED:
+            return f"{head}, fits after reclaiming {missing} that other queues borrowed ({_guarantee(request)})"
+        case Source.OTHERS:
+            return f"{head}, fits when other queues release {missing} ({_guarantee(request)}; {_limit(request)})"
+        case Source.OWN_QUEUE:
+            return f"{head}, fits when workloads of its own queue end ({_guarantee(request)}; {_limit(request)})"
+        case Source.NEVER:
+            return f"{head}, exceeds the limit of {amount_text(resource, request.limit)}"
 
 
-def _requested(share: Share) -> str:
-    return f"{share.flavor} {share.resource}: {amount_text(share.resource, share.asked)} requested"
+def _requested(request: QuotaRequest) -> str:
+    return f"{request.flavor} {request.resource}: {amount_text(request.resource, request.requested)} requested"
 
 
-def _guarantee(share: Share) -> str:
-    nominal, unused = share.nominal, max(0, share.nominal - share.used)
-    return f"guaranteed {amount_text(share.resource, nominal)}, unused {amount_text(share.resource, unused)}"
+def _guarantee(request: QuotaRequest) -> str:
+    nominal, unused = request.nominal, max(0, request.nominal - request.used)
+    return f"guaranteed {amount_text(request.resource, nominal)}, unused {amount_text(request.resource, unused)}"
 
 
-def _limit(share: Share) -> str:
-    return f"limit {amount_text(share.resource, share.limit)}, used {amount_text(share.resource, share.used)}"
+def _limit(request: QuotaRequest) -> str:
+    return f"limit {amount_text(request.resource, request.limit)}, used {amount_text(request.resource, request.used)}"
 
 
 def refusal_text(refusal: Refusal) -> str:
@@ -99,19 +105,19 @@ def refusal_text(refusal: Refusal) -> str:
     return f"no flavor of queue {refusal.queue} covers {refusal.resource}, so Kueue never admits the workload"
 
 
-def missing_amounts(shares: Iterable[Share]) -> str:
+def missing_amounts(requests: Iterable[QuotaRequest]) -> str:
     """`8 nvidia.com/gpu of a100`, for each resource that is missing."""
     return ", ".join(
-        f"{amount_text(share.resource, share.lacking)} {share.resource} of {share.flavor}"
-        for share in shares
-        if share.lacking
+        f"{amount_text(request.resource, request.missing)} {request.resource} of {request.flavor}"
+        for request in requests
+        if request.missing
     )
 
 
-def borrowers(share: Share, amounts: Mapping[str, int]) -> str:
+def borrowers(request: QuotaRequest, amounts: Mapping[str, int]) -> str:
     """Which queues borrow a resource now, and how much."""
-    who = names_text([f"{queue} {amount_text(share.resource, amount)}" for queue, amount in amounts.items()])
-    return f"{share.flavor} {share.resource} borrowed now by: {who}"
+    who = names_text([f"{queue} {amount_text(request.resource, amount)}" for queue, amount in amounts.items()])
+    return f"{request.flavor} {request.resource} borrowed now by: {who}"
 
 
 def closed_text(closed: Closed) -> str:
@@ -233,20 +239,22 @@ _REASONS: Final[Mapping[Reason, Callable[[Diagnosis], str]]] = {
     Reason.ABOUT_TO_ADMIT: lambda _: "Kueue is about to admit it",
     Reason.ABOUT_TO_PREEMPT: lambda d: f"Kueue is about to admit it and to preempt {names_text(_simulated(d).gone)}",
     Reason.QUEUE_ORDER: lambda _: "other workloads are ahead of it in its queue",
-    Reason.RECLAIMABLE: lambda d: f"other queues borrow its guaranteed quota: {missing_amounts(d.shares)}",
-    Reason.OTHERS: lambda d: f"it needs quota beyond its guarantee that other queues use: {missing_amounts(d.shares)}",
-    Reason.BEYOND_GUARANTEE: lambda d: (
-        f"the quota it needs beyond its guarantee is in use: {missing_amounts(d.shares)}"
+    Reason.RECLAIMABLE: lambda d: f"other queues borrow its guaranteed quota: {missing_amounts(d.requests)}",
+    Reason.OTHERS: lambda d: (
+        f"it needs quota beyond its guarantee that other queues use: {missing_amounts(d.requests)}"
     ),
-    Reason.OWN_QUEUE_FULL: lambda d: f"its own queue uses all that it may use: {missing_amounts(d.shares)} missing",
+    Reason.BEYOND_GUARANTEE: lambda d: (
+        f"the quota it needs beyond its guarantee is in use: {missing_amounts(d.requests)}"
+    ),
+    Reason.OWN_QUEUE_FULL: lambda d: f"its own queue uses all that it may use: {missing_amounts(d.requests)} missing",
     Reason.NEVER: lambda d: f"its queue can never admit it: {_never(d)}",
     Reason.SIMULATED: lambda d: f"pending: {_simulated(d).why}",
 }
 
 
 def _never(diagnosis: Diagnosis) -> str:
-    shares = "; ".join(share_text(share) for share in diagnosis.shares)
-    return shares or "; ".join(refusal_text(refusal) for refusal in diagnosis.refused)
+    requests = "; ".join(request_text(request) for request in diagnosis.requests)
+    return requests or "; ".join(refusal_text(refusal) for refusal in diagnosis.refused)
 
 
 def _simulated(diagnosis: Diagnosis) -> Unblock:
@@ -279,7 +287,7 @@ def _fix(diagnosis: Diagnosis) -> str:
     if diagnosis.unblock and diagnosis.reason in _FURTHER:
         return f"{_way(diagnosis.unblock)}{_FURTHER[diagnosis.reason]}"
     text = _LOWER_ONLY if diagnosis.lower_only and diagnosis.reason is Reason.RECLAIMABLE else _FIXES[diagnosis.reason]
-    return text.format(who=names_text(diagnosis.lenders) or "other queues")
+    return text.format(who=names_text(diagnosis.borrowers) or "other queues")
 
 
 def _way(unblock: Unblock) -> str:
@@ -314,44 +322,12 @@ def already_pending(count: int, requested: Amounts) -> str:
     return f"{pending}; those of higher or equal priority are admitted first"
 
 
-# Container bounds.
-
-NO_BOUNDS: Final = "the namespace has no LimitRange"
-
-
-def within_bounds(defaults: Sequence[str]) -> str:
-    """That all containers are within their bounds, and the defaults that the LimitRange sets."""
-    return f"all containers are within bounds; {'; '.join(defaults) or 'no defaults set'}"
+# Container defaults.
 
 
 def default_text(container: str, given: Mapping[str, str]) -> str:
     """Which requests and limits of a container the LimitRange sets, such as `requests`: `cpu 1`."""
-    return f"container {container}: default {' and '.join(f'{kind} {amounts}' for kind, amounts in given.items())}"
-
-
-def unset_text(whose: str, resource: str, bound: Literal["minimum", "maximum"], value: int) -> str:
-    """A request or limit that a LimitRange requires."""
-    what = "request" if bound == "minimum" else "limit"
-    return f"{whose}: no {resource} {what}; set one ({bound} {amount_text(resource, value)})"
-
-
-def out_of_bounds(whose: str, resource: str, got: int, bound: Literal["minimum", "maximum"], value: int) -> str:
-    """A request or limit outside of the LimitRange."""
-    verb = "is below" if bound == "minimum" else "exceeds"
-    have, limit = amount_text(resource, got), amount_text(resource, value)
-    return f"{whose}: {have} {resource} {verb} the LimitRange {bound} ({limit})"
-
-
-def no_ratio(whose: str, resource: str, ratio: str) -> str:
-    """A ratio of limit to request that cannot be computed."""
-    return f"{whose}: {resource} must have a request and a limit (maximum ratio {ratio}); set both"
-
-
-def ratio_exceeded(whose: str, resource: str, limit: int, request: int, ratio: str) -> str:
-    """A ratio of limit to request that is too large."""
-    high, low = amount_text(resource, limit), amount_text(resource, request)
-    times = f"{limit / request:g} times"
-    return f"{whose}: {resource} limit {high} is {times} the request {low}; the maximum ratio is {ratio}"
+    return f"container {container}: {' and '.join(f'{kind} {amounts}' for kind, amounts in given.items())}"
 
 
 # Namespace quota.
@@ -369,11 +345,6 @@ def quota_text(need: Need) -> str:
     if need.verdict == "later":
         return f"{head}, {used} of {hard} used; {amount_text(resource, requested - budget.left)} must be released first"
     return f"{head}, {amount_text(resource, budget.left)} of {hard} free"
-
-
-def unset_in_quota(unset: Unset) -> str:
-    """A request or limit that every container needs because of a ResourceQuota."""
-    return f"ResourceQuota {unset.quota}: container {unset.container} has no {unset.what}; set it"
 
 
 # Nodes.
@@ -576,6 +547,155 @@ def checks_pending(names: Sequence[str], requested: Amounts) -> tuple[str, str]:
 
 STRICT_FIFO: Final = "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted"
 QUOTA_UNREADABLE: Final = "pending for quota; you may not see how much is free"
+
+
+# Objects without a Workload.
+
+NOT_MANAGED: Final = "no Workload: Kueue does not manage it"
+NOT_QUEUED_YET: Final = (
+    "not queued yet: Kueue has not created a Workload for it",
+    "check that the Kueue controller is running, and that it manages this kind and this namespace",
+)
+"""Reason and fix."""
+
+
+def not_labelled(label: str, queues: Iterable[str]) -> tuple[str, str]:
+    """Reason and fix for an object without a queue label."""
+    return "not queued: no queue label", f"add the label {label}={min(queues, default='<a LocalQueue>')}"
+
+
+def not_queued(queue: str, namespace: str, queues: Iterable[str]) -> tuple[str, str]:
+    """Reason and fix for an object whose LocalQueue does not exist."""
+    return f"not queued: {no_local_queue(queue, namespace)}", known_queues(queue, queues)
+
+
+def queue_label(local: str, cluster_queue: str) -> str:
+    """The LocalQueue that an object names, with its ClusterQueue."""
+    return f"queue label: LocalQueue {local} (ClusterQueue {cluster_queue})"
+
+
+# Gangs that are pending.
+
+VOLCANO_NOT_RUNNING: Final = "Volcano has not reported usage for any queue: its controller is not running"
+NO_POD_GROUP: Final = ("Volcano has not created a PodGroup for it", "check that the Volcano controller is running")
+"""Reason and fix."""
+NO_CAPACITY_FOR_GANG: Final = (
+    "no capacity for all pods of the gang at the same time",
+    "wait for nodes; the gang starts as a whole",
+)
+"""Reason and fix."""
+
+
+def gang_place(queue: str) -> str:
+    """The Volcano queue of a gang."""
+    return f"gang in Volcano queue {queue}: all pods start together"
+
+
+def pod_group_text(name: str, phase: str, members: object) -> str:
+    """A PodGroup with its phase and the number of pods that start together."""
+    return f"PodGroup {name}: {phase or 'no phase yet'}, minMember {members}"
+
+
+def gang_never(line: str) -> tuple[str, str]:
+    """Reason and fix for a gang that exceeds its queue."""
+    return f"its queue can never admit it: {line}", "request less, or raise the capability of the queue"
+
+
+def gang_later(line: str) -> tuple[str, str]:
+    """Reason and fix for a gang whose queue is full."""
+    return f"its queue is at capacity: {line}", "wait until other gangs of the team end"
+
+
+# Pods that do not run.
+
+FIX_THIS_ERROR: Final = "fix this error"
+PODS_REJECTED: Final = "the API server rejects its pods"
+NO_PODS_REQUESTED: Final = "not pending: no pods requested"
+SUSPENDED: Final = ("suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
+"""Reason and fix."""
+NO_PODS_YET: Final = ("no pods created yet", "check the events of its controller: kubectl describe")
+"""Reason and fix."""
+
+
+def pod_rejected(message: str) -> str:
+    """What the API server answered to the object's controller."""
+    return f"pod rejected: {message}"
+
+
+def release_quota(namespace: str) -> str:
+    """Fix for pods that exceed a ResourceQuota."""
+    return f"release quota or raise it: tenancy usage {namespace}"
+
+
+def not_started(error: str) -> tuple[str, str]:
+    """Reason and fix for containers of a scheduled pod that do not start."""
+    return f"containers do not start: {error}", FIX_THIS_ERROR
+
+
+def container_error(container: str, reason: str, message: str) -> str:
+    """Why a container waits, as the kubelet reports it."""
+    return f"{container}: {reason}{': ' + message if message else ''}"
+
+
+def not_scheduled_yet(pods: int) -> tuple[str, str]:
+    """Reason and fix for pods that no scheduler has looked at."""
+    return f"{plural(pods, 'pod')} not handled by any scheduler yet", "check that the pod's scheduler is running"
+
+
+def gated(pods: int, gates: Sequence[str], *, by_kueue: bool) -> tuple[str, str]:
+    """Reason and fix for pods with scheduling gates."""
+    fix = "check its Workload: kubectl get workloads" if by_kueue else "wait until its controller removes it"
+    return f"{plural(pods, 'pod')} blocked by scheduling gate {', '.join(gates)}", fix
+
+
+def unschedulable(pods: int, first: str, message: str) -> str:
+    """Pods without a node, with the scheduler's message on the first."""
+    return f"{plural(pods, 'pod')} unschedulable; {first}: {message}"
+
+
+def not_bound(claim: str, phase: str) -> str:
+    """A PersistentVolumeClaim that is missing or has no volume."""
+    return f"claim {claim} is {phase or 'not found'}"
+
+
+def volumes_not_ready(line: str) -> tuple[str, str]:
+    """Reason and fix for pods whose claims are not bound."""
+    return f"volumes not ready: {line}", "check the claim: kubectl describe pvc"
+
+
+_UNPLACED_FIXES: Final[Mapping[Verdict, str]] = {
+    "never": "request what the nodes have, or tolerate their taint",
+    "later": "wait, or add nodes",
+}
+
+
+def unplaced(why: str, verdict: Verdict) -> tuple[str, str]:
+    """Reason and fix for pods that the scheduler cannot place.
+
+    Args:
+        why: the message of the scheduler, or the result of the check of the nodes.
+        verdict: of that check.
+    """
+    return f"pods unschedulable: {why}", _UNPLACED_FIXES.get(verdict, "capacity is available; check scheduler events")
+
+
+UNPLACED: Final = ("pods unschedulable", "check the message of the scheduler")
+"""Reason and fix where the nodes are not readable."""
+
+
+def others_running(pods: int) -> str:
+    """Pods of the same object that run."""
+    return plural(pods, "other pod running", "other pods running")
+
+
+def not_pending(pods: int) -> str:
+    """An object whose pods run."""
+    return f"not pending: {plural(pods, 'pod running', 'pods running')}"
+
+
+def pods_unreadable(who: str) -> tuple[str, str]:
+    """Reason and fix where the user may not read pods."""
+    return "its pods are not readable by you", f"ask {who}"
 
 
 # Usage.

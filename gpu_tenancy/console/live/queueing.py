@@ -1,50 +1,66 @@
-"""Whether a ClusterQueue would admit some pods, from which flavors, and what has to be released first."""
+"""Whether a ClusterQueue has quota for some pods, from which flavors, and what has to be released first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from enum import IntEnum, auto
+from typing import Final
 
 from gpu_tenancy.console.live.amounts import ordered
 from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.placing import untolerated, wants
 from gpu_tenancy.console.live.pods import Manifest, called
-from gpu_tenancy.console.live.tree import ClusterQueue, Line, Tree
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import at, maps_at
+from gpu_tenancy.model.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 
-Leave = Literal["own", "borrowing", "reclaiming", "others", "own end", "never"]
-"""How the pods get quota: from the unused guarantee; by borrowing; by reclaiming what others borrowed; when others
-release theirs; when workloads of the same queue end; never."""
 
-ORDER: Final[tuple[Leave, ...]] = ("own", "borrowing", "reclaiming", "others", "own end", "never")
-"""The easiest first."""
+class Source(IntEnum):
+    """Where the quota for a request comes from, the easiest first."""
+
+    NOMINAL = auto()
+    """Unused nominal quota of the queue."""
+    BORROWED = auto()
+    """Unused quota of others."""
+    RECLAIMED = auto()
+    """Nominal quota that others borrow, and that Kueue reclaims by preemption."""
+    OTHERS = auto()
+    """Quota that other queues have to release."""
+    OWN_QUEUE = auto()
+    """Quota that workloads of the same queue have to release: it is at its limit."""
+    NEVER = auto()
+    """None: the request exceeds all that the queue can ever use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class QuotaRequest:
     """One resource of one flavor, as requested from a queue. Amounts are in base units.
 
     Attributes:
-        asked: requested by all pods that were judged so far together with these.
-        nominal: the queue's guarantee.
+        requested: by all pods that were judged so far together with these.
+        nominal: the queue's nominal quota.
         used: by the queue.
         available: what the queue could use now.
-        limit: what the queue could use if all others released theirs.
+        limit: what the queue could use if all others used nothing.
     """
 
     flavor: str
     resource: str
-    asked: int
+    requested: int
     nominal: int
     used: int
     available: int
     limit: int
-    leave: Leave
+    source: Source
 
     @property
-    def lacking(self) -> int:
+    def missing(self) -> int:
         """What must be released first; 0 for nothing."""
-        return max(0, self.asked - self.available)
+        return max(0, self.requested - self.available)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the queue would use more than its nominal quota."""
+        return self.used + self.requested > self.nominal
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,105 +81,115 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What a queue offers to one pod set.
+class Offer:
+    """The quota of a queue for one pod set.
 
     Attributes:
-        shares: of the flavors that it would use; empty where there is none.
+        requests: to the flavors that it would use; empty where there is none.
         refused: flavors that cannot be used.
     """
 
     pods: PodSet
-    shares: tuple[Share, ...]
+    requests: tuple[QuotaRequest, ...]
     refused: tuple[Refusal, ...]
 
     @property
-    def leave(self) -> Leave:
-        """The hardest condition of all its resources."""
-        if not self.shares:
-            return "never" if self.refused else "own"
-        return ORDER[max(ORDER.index(share.leave) for share in self.shares)]
+    def source(self) -> Source:
+        """The hardest of all its resources."""
+        if not self.requests:
+            return Source.NEVER if self.refused else Source.NOMINAL
+        return max(request.source for request in self.requests)
 
 
-VERDICTS: Final[Mapping[Leave, Verdict]] = {
-    "own": "now",
-    "borrowing": "now",
-    "reclaiming": "later",
-    "others": "later",
-    "own end": "later",
-    "never": "never",
+VERDICTS: Final[Mapping[Source, Verdict]] = {
+    Source.NOMINAL: "now",
+    Source.BORROWED: "now",
+    Source.RECLAIMED: "later",
+    Source.OTHERS: "later",
+    Source.OWN_QUEUE: "later",
+    Source.NEVER: "never",
 }
 
 
-def judge_queue(tree: Tree, queue: ClusterQueue, flavors: Sequence[Manifest], sets: Iterable[PodSet]) -> list[Taken]:
+def judge_queue(
+    quotas: Quotas, queue: ClusterQueue, flavors: Sequence[Manifest], sets: Iterable[PodSet]
+) -> list[Offer]:
     """What a queue offers to pod sets that start together."""
-    assumed: dict[Line, int] = {}
-    offers: list[Taken] = []
+    assumed: dict[FlavorResource, int] = {}
+    offers: list[Offer] = []
     by_name = {called(flavor): flavor for flavor in flavors}
     for pods in sets:
-        taken = _set(tree, queue, by_name, pods, assumed)
-        offers.append(taken)
-        for share in taken.shares:
-            assumed[share.flavor, share.resource] = share.asked
-    borrows = any(share.used + share.asked > share.nominal for taken in offers for share in taken.shares)
-    return [_without_reclaim(taken) for taken in offers] if borrows and not queue.forceful else offers
+        offer = _offer(quotas, queue, by_name, pods, assumed)
+        offers.append(offer)
+        for request in offer.requests:
+            assumed[request.flavor, request.resource] = request.requested
+    borrows = any(request.borrows for offer in offers for request in offer.requests)
+    return [_without_reclaim(offer) for offer in offers] if borrows and queue.preemption.borrow is None else offers
 
 
-def _without_reclaim(taken: Taken) -> Taken:
+def _without_reclaim(offer: Offer) -> Offer:
     """A workload that must borrow anything preempts nobody, not even for what it would not have to borrow."""
-    shares = (replace(share, leave="others") if share.leave == "reclaiming" else share for share in taken.shares)
-    return replace(taken, shares=tuple(shares))
+    requests = (
+        replace(request, source=Source.OTHERS) if request.source is Source.RECLAIMED else request
+        for request in offer.requests
+    )
+    return replace(offer, requests=tuple(requests))
 
 
-def _set(
-    tree: Tree, queue: ClusterQueue, flavors: Mapping[str, Manifest], pods: PodSet, assumed: Mapping[Line, int]
-) -> Taken:
+def _offer(
+    quotas: Quotas,
+    queue: ClusterQueue,
+    flavors: Mapping[str, Manifest],
+    pods: PodSet,
+    assumed: Mapping[FlavorResource, int],
+) -> Offer:
     wanted = {name: value for name, value in {**pods.total, "pods": pods.count}.items() if value}
-    shares: list[Share] = []
+    requests: list[QuotaRequest] = []
     refused: list[Refusal] = []
     covered: set[str] = set()
     for group in queue.groups:
-        covered |= set(group.resources)
-        asked = {name: wanted[name] for name in ordered(group.resources) if name in wanted}
+        covered |= group.covered
+        asked = {name: wanted[name] for name in ordered(group.covered) if name in wanted}
         if not asked:
             continue
-        choices: list[list[Share]] = []
+        choices: list[list[QuotaRequest]] = []
         for flavor in group.flavors:
-            if refusal := unfit(flavor, flavors.get(flavor), pods.spec):
+            if refusal := unfit(flavor.flavor, flavors.get(flavor.flavor), pods.spec):
                 refused.append(refusal)
                 continue
-            choices.append([_share(tree, queue, (flavor, name), value, assumed) for name, value in asked.items()])
+            lines = (((flavor.flavor, name), value) for name, value in asked.items())
+            choices.append([_request(quotas, queue, line, value + assumed.get(line, 0)) for line, value in lines])
         if not choices:
-            return Taken(pods, (), tuple(refused))
-        shares += min(choices, key=_hardness)
+            return Offer(pods, (), tuple(refused))
+        requests += min(choices, key=_hardness)
     uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
     refused += [Refusal(queue=queue.name, resource=name) for name in uncovered]
-    return Taken(pods, () if uncovered else tuple(shares), tuple(refused))
+    return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
 
 
-def _hardness(shares: Sequence[Share]) -> tuple[int, float]:
+def _hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
     """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
 
-    Of several flavors that are all too small, the one that could give the largest part explains most.
+    Of several flavors that are all too small, the one that could give the largest part explains best.
     """
-    hardest = max(0 if share.leave == "borrowing" else ORDER.index(share.leave) for share in shares)
-    return hardest, -min(share.limit / share.asked for share in shares) if hardest == ORDER.index("never") else 0
+    hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
+    part = min(request.limit / request.requested for request in requests)
+    return hardest, -part if hardest is Source.NEVER else 0
 
 
-def _share(tree: Tree, queue: ClusterQueue, line: Line, value: int, assumed: Mapping[Line, int]) -> Share:
-    asked = value + assumed.get(line, 0)
-    quota = queue.quotas.get(line)
-    nominal, used = quota.nominal if quota else 0, queue.used.get(line, 0)
-    available, limit = tree.available(queue.name, line), tree.limit(queue.name, line)
-    if asked > limit:
-        leave: Leave = "never"
-    elif asked <= available:
-        leave = "own" if used + asked <= nominal else "borrowing"
-    elif used + asked <= nominal:
-        leave = "reclaiming" if queue.reclaims else "others"
+def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requested: int) -> QuotaRequest:
+    name = queue.name
+    nominal, used = quotas.nominal(name, line), quotas.usage(name, line)
+    available, limit = quotas.available(name, line), quotas.potential_available(name, line)
+    if requested > limit:
+        source = Source.NEVER
+    elif requested <= available:
+        source = Source.NOMINAL if used + requested <= nominal else Source.BORROWED
+    elif used + requested <= nominal:
+        source = Source.OTHERS if queue.preemption.reclaim is Policy.NEVER else Source.RECLAIMED
     else:
-        leave = "own end" if used + asked > limit else "others"
-    return Share(*line, asked, nominal, used, available, limit, leave)
+        source = Source.OWN_QUEUE if used + requested > limit else Source.OTHERS
+    return QuotaRequest(*line, requested, nominal, used, available, limit, source)
 
 
 def unfit(name: str, flavor: Manifest | None, spec: Manifest) -> Refusal | None:

@@ -7,12 +7,19 @@ from enum import Enum, auto
 from functools import cached_property
 
 from gpu_tenancy.console.cluster.waiting import condition
+from gpu_tenancy.console.live.cluster_queues import (
+    ClusterQueue,
+    is_fair_sharing,
+    quotas_of,
+    read_cluster_queue,
+    read_cohort,
+)
 from gpu_tenancy.console.live.pods import Manifest, called, ended, home, requests, scheduler
 from gpu_tenancy.console.live.reading import State
 from gpu_tenancy.console.live.selecting import selects
-from gpu_tenancy.console.live.tree import ClusterQueue, Line, Tree
 from gpu_tenancy.console.live.workloads import Workload, waiting
 from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.model.kueue import FAIR, FlavorResource, Quotas, Tenancy
 
 
 class ClosedBy(Enum):
@@ -45,16 +52,34 @@ class Queues:
     state: State
 
     @cached_property
-    def tree(self) -> Tree:
-        """The cohort tree. Where Kueue reports no usage of a queue, pods on the flavors' nodes are counted instead."""
-        queues = [ClusterQueue.of(manifest) for manifest in self.state.of("ClusterQueue")]
-        queues = [queue if queue.counted else replace(queue, used=self._by_pods(queue.name)) for queue in queues]
-        return Tree(queues, self.state.of("Cohort"))
+    def cluster_queues(self) -> dict[str, ClusterQueue]:
+        """The ClusterQueues by name.
+
+        Where Kueue reports no usage of one, pods on the flavors' nodes are counted instead.
+        """
+        queues = (read_cluster_queue(manifest) for manifest in self.state.of("ClusterQueue"))
+        return {
+            queue.name: queue if queue.counted else replace(queue, usage=self._by_pods(queue.name)) for queue in queues
+        }
+
+    @cached_property
+    def tenancy(self) -> Tenancy:
+        """All ClusterQueues and Cohorts."""
+        return Tenancy(
+            tuple(queue.spec for queue in self.cluster_queues.values()),
+            tuple(read_cohort(cohort) for cohort in self.state.of("Cohort")),
+            FAIR if is_fair_sharing(self.state.of("ClusterQueue")) else None,
+        )
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Quota and usage of all ClusterQueues."""
+        return quotas_of(self.tenancy, self.cluster_queues.values())
 
     @cached_property
     def uncounted(self) -> bool:
         """Whether Kueue reports usage of no queue: its controller is not running."""
-        return bool(self.tree.queues) and not any(queue.counted for queue in self.tree.queues.values())
+        return bool(self.cluster_queues) and not any(queue.counted for queue in self.cluster_queues.values())
 
     @cached_property
     def homes(self) -> dict[str, dict[str, str]]:
@@ -136,8 +161,8 @@ class Queues:
     def _locals(self) -> dict[tuple[str, str], Manifest]:
         return {(home(local), called(local)): local for local in self.state.of("LocalQueue")}
 
-    def _by_pods(self, queue: str) -> dict[Line, int]:
-        used: dict[Line, int] = defaultdict(int)
+    def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
+        used: dict[FlavorResource, int] = defaultdict(int)
         nodes = self._flavored
         for namespace in self.users(queue):
             for pod in self.state.of("Pod", namespace):

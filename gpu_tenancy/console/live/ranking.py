@@ -5,10 +5,9 @@ from collections.abc import Hashable
 
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.snapshot import Snapshot
-from gpu_tenancy.console.live.tree import Line
 from gpu_tenancy.console.live.workloads import Workload
-from gpu_tenancy.model import admission
-from gpu_tenancy.model.admission import Admitted, Settled
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import Admitted, FlavorResource, Settled
 from gpu_tenancy.model.quantity import add
 
 
@@ -44,7 +43,7 @@ class _Pool:
     """Running workloads, from the view of one pending workload."""
 
     def __init__(self, queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> None:
-        self._cohorts = {name: queue.cohort for name, queue in queues.tree.queues.items()}
+        self._cohorts = {name: queue.spec.cohort for name, queue in queues.cluster_queues.items()}
         self._target = queues.queue_of(lacks)
         self._actors = {participant.workload.name: participant for participant in snapshot.participants}
         self._lacking = _lacking(queues, self._actors[lacks.label].workload)
@@ -57,10 +56,10 @@ class _Pool:
     def priority(self, each: Admitted) -> int:
         return self._actors[each.name].workload.priority
 
-    def enough(self, held: dict[Line, int]) -> bool:
+    def enough(self, held: dict[FlavorResource, int]) -> bool:
         return any(all(held.get(line, 0) >= much for line, much in each.items()) for each in self._lacking)
 
-    def touches(self, held: dict[Line, int]) -> bool:
+    def touches(self, held: dict[FlavorResource, int]) -> bool:
         return not self._wanted.isdisjoint(held)
 
     def distance(self, each: Admitted) -> int:
@@ -70,21 +69,21 @@ class _Pool:
         return 1 if cohort and self._cohorts[each.queue] == cohort else 2
 
 
-def _lacking(queues: Queues, workload: admission.Workload) -> list[dict[Line, int]]:
+def _lacking(queues: Queues, workload: kueue.Workload) -> list[dict[FlavorResource, int]]:
     """What is missing for a workload, for each flavor that lacks something."""
     asked = add(*({name: much * each.count for name, much in each.requests.items()} for each in workload.pod_sets))
     suits = frozenset[str]().union(*(each.flavors or () for each in workload.pod_sets))
-    short: dict[str, dict[Line, int]] = {}
-    for line in queues.tree.queues[workload.queue].quotas:
+    short: dict[str, dict[FlavorResource, int]] = {}
+    for line in queues.cluster_queues[workload.queue].spec.quotas:
         flavor, resource = line
-        more = asked.get(resource, 0) - queues.tree.available(workload.queue, line)
+        more = asked.get(resource, 0) - queues.quotas.available(workload.queue, line)
         if flavor in suits and asked.get(resource) and more > 0:
             short.setdefault(flavor, {})[line] = more
     return list(short.values())
 
 
-def _held(each: Admitted, workload: admission.Workload) -> dict[Line, int]:
-    held: Counter[Line] = Counter()
+def _held(each: Admitted, workload: kueue.Workload) -> dict[FlavorResource, int]:
+    held: Counter[FlavorResource] = Counter()
     for pods, flavors in zip(workload.pod_sets, each.flavors, strict=True):
         for resource, flavor in flavors.items():
             held[flavor, resource] += pods.requests.get(resource, 1 if resource == "pods" else 0) * pods.count

@@ -10,7 +10,6 @@ from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
 from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.live.api_messages import without_user
 from gpu_tenancy.console.live.pods import called, home, label
-from gpu_tenancy.console.summary import KUEUE
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
@@ -18,6 +17,7 @@ Kind = Literal[
     "WorkloadPriorityClass",
 ]  # fmt: skip
 
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"

@@ -14,7 +14,6 @@ from gpu_tenancy.console.live.target import Target, owners
 from gpu_tenancy.console.live.verdicts import Blocked, Why
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
-from gpu_tenancy.console.texts import plural
 
 _GATE: Final = "kueue.x-k8s.io/admission"
 
@@ -57,36 +56,32 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Blocked | None:
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
-        return Blocked(tuple(dict.fromkeys(stuck)), f"containers do not start: {stuck[0]}", "fix this error")
+        return Blocked(tuple(dict.fromkeys(stuck)), *narrative.not_started(stuck[0]))
     if without_node:
-        reason = f"{plural(len(without_node), 'pod')} not handled by any scheduler yet"
-        return Blocked((), reason, "check that the pod's scheduler is running")
+        return Blocked((), *narrative.not_scheduled_yet(len(without_node)))
     return None
 
 
 def _gated(pods: Sequence[Manifest]) -> Blocked:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
-    fix = "check its Workload: kubectl get workloads" if _GATE in gates else "wait until its controller removes it"
-    return Blocked((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
+    return Blocked((), *narrative.gated(len(pods), gates, by_kueue=_GATE in gates))
 
 
 def _unplaced(pods: Sequence[Manifest], state: State) -> Blocked:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
-    lines = [f"{plural(len(pods), 'pod')} unschedulable; {called(first)}: {message}"]
+    lines = [narrative.unschedulable(len(pods), called(first), message)]
     claims = _claims(first, state)
     spec = at(first, "spec")
     if claims:
-        return Blocked((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
+        return Blocked((*lines, *claims), *narrative.volumes_not_ready(claims[0]))
     if not state.knows("Node") or not isinstance(spec, dict):
         lines += [narrative.missing_text(missing) for missing in state.refused("Node")]
-        return Blocked(tuple(lines), "pods unschedulable", "check the message of the scheduler")
+        return Blocked(tuple(lines), *narrative.UNPLACED)
     nodes = spots(state.of("Node"), state.of("Pod"))
     answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
-    fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
-    fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
     why = message if answer.verdict == "now" else answer.lines[0]
-    return Blocked((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
+    return Blocked((*lines, *answer.lines), *narrative.unplaced(why, answer.verdict))
 
 
 def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
@@ -97,7 +92,7 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
     phases = {called(claim): text_at(claim, "status", "phase") for claim in claims}
     wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
     return tuple(
-        f"claim {name} is {phases.get(name) or 'not found'}" for name in wanted if name and phases.get(name) != "Bound"
+        narrative.not_bound(name, phases.get(name, "")) for name in wanted if name and phases.get(name) != "Bound"
     )
 
 
@@ -106,7 +101,7 @@ def _stuck(pod: Manifest) -> str:
     for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
         reason, message = (text_at(status, "state", "waiting", key) for key in ("reason", "message"))
         if reason and reason not in {"ContainerCreating", "PodInitializing"}:
-            return f"{text_at(status, 'name')}: {reason}{': ' + message if message else ''}"
+            return narrative.container_error(text_at(status, "name"), reason, message)
     return ""
 
 
@@ -115,25 +110,25 @@ def running(target: Target, state: State, lines: tuple[str, ...]) -> Why:
     rejected = rejected_pods(target, state)
     if rejected:
         quota = any(is_exceeded_quota(message) for message in rejected[:1])
-        fix = f"release quota or raise it: tenancy usage {home(target.manifest)}" if quota else "fix this error"
-        messages = (f"pod rejected: {message}" for message in rejected)
-        return Why(target.title, (*lines, *messages), "the API server rejects its pods", fix)
+        fix = narrative.release_quota(home(target.manifest)) if quota else narrative.FIX_THIS_ERROR
+        messages = (narrative.pod_rejected(message) for message in rejected)
+        return Why(target.title, (*lines, *messages), narrative.PODS_REJECTED, fix)
     blocked = blocked_pods(target.pods, state)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
     if blocked:
-        others = [plural(alive, "other pod running", "other pods running")] if alive else []
+        others = [narrative.others_running(alive)] if alive else []
         return Why(target.title, (*lines, *others, *blocked.lines), blocked.reason, blocked.fix)
     wanted = sum(template.count for template in target.demand.templates)
     if alive or not wanted:
-        reason = plural(alive, "pod running", "pods running") if alive else "no pods requested"
-        return Why(target.title, lines, f"not pending: {reason}", "", waits=False)
+        reason = narrative.not_pending(alive) if alive else narrative.NO_PODS_REQUESTED
+        return Why(target.title, lines, reason, "", waits=False)
     return Why(target.title, lines, *_no_pods(target, state))
 
 
 def _no_pods(target: Target, state: State) -> tuple[str, str]:
     """Why there are no pods, and the fix."""
     if "Pod" in state.missing:
-        return "its pods are not readable by you", f"ask {state.missing['Pod'].who}"
+        return narrative.pods_unreadable(state.missing["Pod"].who)
     if at(target.manifest, "spec", "suspend") is True:
-        return "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it"
-    return "no pods created yet", "check the events of its controller: kubectl describe"
+        return narrative.SUSPENDED
+    return narrative.NO_PODS_YET

@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,8 +16,9 @@ from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.live.answers import Answer, Verdict
 from gpu_tenancy.console.live.fit import Fitting
 from gpu_tenancy.console.live.unblock import Unblock
-from gpu_tenancy.console.live.usage import TeamBudget, Usage
+from gpu_tenancy.console.live.usage import Row, TeamBudget, Usage
 from gpu_tenancy.console.live.verdicts import Why
+from gpu_tenancy.console.terminal import Column, table
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "now": ("✓", "green"),
@@ -25,7 +26,7 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "never": ("✗", "red"),
     "unknown": ("?", "yellow"),
 }
-_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
+_COLUMNS: Final[tuple[Column, ...]] = (
     ("team", "left"),
     ("flavor", "left"),
     ("resource", "left"),
@@ -39,54 +40,42 @@ _COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
 )
 
 
-def usage(found: Usage) -> Group:
+def usage(usage: Usage) -> Group:
     """Output of `usage`: shares, quotas, a total, and notes on the numbers."""
-    parts: list[RenderableType] = [_shares(found)]
-    if found.budgets:
-        parts += [Text(""), _quotas(found.budgets)]
-    parts += [Text(""), Text(narrative.usage_total(found.total), style="bold")]
-    parts += [Text(note, style="dim") for note in narrative.usage_notes(found)]
+    parts: list[RenderableType] = [_shares(usage)]
+    if usage.budgets:
+        parts += [Text(""), _quotas(usage.budgets)]
+    parts += [Text(""), Text(narrative.usage_total(usage.total), style="bold")]
+    parts += [Text(note, style="dim") for note in narrative.usage_notes(usage)]
     return Group(*parts)
 
 
-def _shares(found: Usage) -> Table:
-    table = _table(_COLUMNS)
-    for row in found.rows:
+def _shares(usage: Usage) -> Table:
+    shares = table(_COLUMNS)
+    for row in usage.rows:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
         pending = f"{amount_text(row.resource, row.waiting)} in {row.workloads}" if row.waiting else "0"
         amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
-        table.add_row(narrative.row_title(row), row.flavor, row.resource, row.scheduler, *amounts, pending)
-    return table
+        shares.add_row(narrative.row_title(row), row.flavor, row.resource, row.scheduler, *amounts, pending)
+    return shares
 
 
-def _quotas(found: Sequence[TeamBudget]) -> Table:
-    table = _table(
+def _quotas(budgets: Sequence[TeamBudget]) -> Table:
+    quotas = table(
         (("namespace", "left"), ("quota", "left"), ("resource", "left"), ("used", "right"), ("limit", "right"))
     )
-    for each in found:
-        line = each.budget
-        table.add_row(
-            each.team,
-            line.quota,
-            line.resource,
-            *(amount_text(line.resource, value) for value in (line.used, line.hard)),
-        )
-    return table
+    for team_budget in budgets:
+        budget = team_budget.budget
+        amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))
+        quotas.add_row(team_budget.team, budget.quota, budget.resource, *amounts)
+    return quotas
 
 
-def _table(columns: Iterable[tuple[str, Literal["left", "right"]]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading, justify in columns:
-        # On a narrow terminal names wrap; a truncated number would be wrong.
-        table.add_column(heading, justify=justify, no_wrap=justify == "right", overflow="fold")
-    return table
-
-
-def fitting(found: Fitting) -> Group:
+def fitting(fitting: Fitting) -> Group:
     """Output of `fit` for one workload: the checks and the conclusion."""
-    heading = Text.assemble((found.title, "bold"), f": {found.asks}")
-    style = _MARKS[found.verdict][1]
-    return Group(heading, *(_answer(answer) for answer in found.answers), Text(found.conclusion, style=f"bold {style}"))
+    heading = Text.assemble((fitting.title, "bold"), f": {fitting.asks}")
+    conclusion = Text(fitting.conclusion, style=f"bold {_MARKS[fitting.verdict][1]}")
+    return Group(heading, *(_answer(answer) for answer in fitting.answers), conclusion)
 
 
 def _answer(answer: Answer) -> Text:
@@ -98,65 +87,75 @@ def _answer(answer: Answer) -> Text:
     return lines
 
 
-def why(found: Why) -> Group:
-    """Output of `why`: what was found, and reason and fix as the last line."""
-    style = "bold yellow" if found.waits else "bold green"
-    return Group(
-        Text(found.title, style="bold"), *(Text(line) for line in found.lines), Text(found.conclusion, style=style)
-    )
+def why(why: Why) -> Group:
+    """Output of `why`: the way from the queue to the nodes, and reason and fix as the last line."""
+    conclusion = Text(why.conclusion, style="bold yellow" if why.waits else "bold green")
+    return Group(Text(why.title, style="bold"), *(Text(line) for line in why.lines), conclusion)
 
 
-def data(found: Usage | Why | Sequence[Fitting]) -> str:
+def data(result: Usage | Why | Sequence[Fitting]) -> str:
     """A result as JSON for programs; amounts in base units."""
-    match found:
+    match result:
         case Usage():
-            plain: object = _usage(found)
+            plain: object = _usage(result)
         case Why():
-            plain = _why(found)
+            plain = _why(result)
         case _:
-            plain = [_fitting(fitting) for fitting in found]
+            plain = [_fitting(fitting) for fitting in result]
     return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
 
-def _usage(found: Usage) -> dict[str, Any]:
-    rows = [asdict(row) | {"team": narrative.row_title(row)} for row in found.rows]
-    for row in rows:
-        del row["part_of"]
+def _usage(usage: Usage) -> dict[str, Any]:
     return {
-        "rows": rows,
-        "budgets": [asdict(budget) for budget in found.budgets],
-        "total": narrative.usage_total(found.total),
-        "notes": list(narrative.usage_notes(found)),
+        "rows": [_row(row) for row in usage.rows],
+        "budgets": [asdict(budget) for budget in usage.budgets],
+        "total": narrative.usage_total(usage.total),
+        "notes": list(narrative.usage_notes(usage)),
     }
 
 
-def _why(found: Why) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
+    fields = asdict(row) | {"team": narrative.row_title(row), "pending": row.waiting}
+    return {key: value for key, value in fields.items() if key not in {"part_of", "waiting"}}
+
+
+def _why(why: Why) -> dict[str, Any]:
     return {
-        "title": found.title,
-        "words": found.lines,
-        "reason": found.reason,
-        "mend": found.fix,
-        "waits": found.waits,
-        "entry": _unblock(found.unblock) if found.unblock else None,
-        "conclusion": found.conclusion,
+        "title": why.title,
+        "lines": why.lines,
+        "reason": why.reason,
+        "fix": why.fix,
+        "pending": why.waits,
+        "unblock": _unblock(why.unblock) if why.unblock else None,
+        "conclusion": why.conclusion,
     }
 
 
 def _unblock(unblock: Unblock) -> dict[str, Any]:
-    fields = asdict(unblock) | {"left_out": "; ".join(unblock.left_out)}
-    del fields["behind"]
-    return fields
-
-
-def _fitting(found: Fitting) -> dict[str, Any]:
     return {
-        "title": found.title,
-        "asks": found.asks,
+        "admitted": unblock.admitted,
+        "preempted": unblock.gone,
+        "reason": unblock.why,
+        "ends": unblock.ends,
+        "together": unblock.together,
+        "ahead": unblock.ahead,
+        "admitted_instead": unblock.takers,
+        "tested": unblock.tried,
+        "tested_in_sequence": unblock.in_turn,
+        "running": unblock.running,
+        "not_simulated": "; ".join(unblock.left_out),
+    }
+
+
+def _fitting(fitting: Fitting) -> dict[str, Any]:
+    return {
+        "title": fitting.title,
+        "requests": fitting.asks,
         "answers": [
-            {"about": answer.about, "verdict": answer.verdict, "words": answer.lines} for answer in found.answers
+            {"check": answer.about, "verdict": answer.verdict, "lines": answer.lines} for answer in fitting.answers
         ],
-        "verdict": found.verdict,
-        "conclusion": found.conclusion,
+        "verdict": fitting.verdict,
+        "conclusion": fitting.conclusion,
     }
 
 

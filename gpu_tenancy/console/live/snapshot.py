@@ -7,7 +7,7 @@ and those that stop soon and do not come back.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 from typing import Final
@@ -18,11 +18,10 @@ from gpu_tenancy.console.live.pods import Manifest, called
 from gpu_tenancy.console.live.queueing import unfit
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import Kind, Missing
-from gpu_tenancy.console.live.tenancy import left_out, tenancy
-from gpu_tenancy.console.live.tree import Line
+from gpu_tenancy.console.live.uncovered import left_out
 from gpu_tenancy.console.live.workloads import PodSet, Workload
 from gpu_tenancy.console.offline.wire import text_at
-from gpu_tenancy.model import admission
+from gpu_tenancy.model import kueue
 
 _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
 """Kinds that must be readable in the whole cluster."""
@@ -76,7 +75,7 @@ class Participant:
         fixed: whether it cannot be preempted.
     """
 
-    workload: admission.Workload
+    workload: kueue.Workload
     flavors: tuple[Mapping[str, str], ...] | None = None
     since: int = 0
     leaving: bool = False
@@ -92,17 +91,17 @@ class Snapshot:
         left_out: what this tree uses and the simulation does not cover.
     """
 
-    tenancy: admission.Tenancy
+    tenancy: kueue.Tenancy
     participants: tuple[Participant, ...]
-    left_out: tuple[admission.Unmodelled, ...] = ()
+    left_out: tuple[kueue.Unmodelled, ...] = ()
 
-    def play(self) -> admission.Simulation:
+    def play(self) -> kueue.Simulation:
         """A simulation that starts from the snapshot.
 
         Raises:
             ValueError: the queues contradict themselves, which Kueue reports in their conditions.
         """
-        simulation = admission.Simulation(self.tenancy, amount=amount_text)
+        simulation = kueue.Simulation(self.tenancy, amount=amount_text)
         for participant in self.participants:
             workload, flavors = participant.workload, participant.flavors
             if flavors is None:
@@ -113,7 +112,7 @@ class Snapshot:
         return simulation
 
 
-def settled(queues: Queues, target: str) -> tuple[Snapshot, admission.Simulation] | NotSimulated:
+def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation] | NotSimulated:
     """The cohort tree of a ClusterQueue, and its simulation at rest."""
     snapshot = take_snapshot(queues, target)
     if isinstance(snapshot, NotSimulated):
@@ -129,7 +128,7 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
         return NotSimulated(SimulationGap.UNREADABLE, missing=unseen[0])
     if queues.uncounted:
         return NotSimulated(SimulationGap.NOT_RUNNING)
-    names, _ = queues.tree.related(target)
+    names, cohorts = (frozenset(related) for related in queues.quotas.related(target))
     workloads = sorted(
         (workload for workload in queues.workloads if queues.holder_of(workload) in names),
         key=lambda workload: (workload.since, workload.namespace, workload.name),
@@ -140,8 +139,17 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
     suits = Suits(queues)
     participants = (_participant(queues, workload, latest, suits) for workload in workloads)
     there = tuple(participant for participant in participants if participant is not None)
+    if unknown := next(
+        (queue.invalid for name, queue in queues.cluster_queues.items() if name in names and queue.invalid), ""
+    ):
+        return NotSimulated(SimulationGap.INVALID, unknown)
+    tree = replace(
+        queues.tenancy,
+        queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
+        cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
+    )
     try:
-        snapshot = Snapshot(tenancy(queues, target), there, left_out(queues, target, workloads))
+        snapshot = Snapshot(tree, there, left_out(queues, target, workloads))
         snapshot.play()
     except ValueError as error:
         return NotSimulated(SimulationGap.INVALID, str(error))
@@ -150,14 +158,14 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
 
 def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> NotSimulated | None:
     """Where Kueue reports another usage of a queue than its workloads hold: then not all of them are visible."""
-    held: dict[str, dict[Line, int]] = defaultdict(lambda: defaultdict(int))
+    held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
     for workload in workloads:
         for line, amount in workload.held.items():
             held[queues.holder_of(workload)][line] += amount
     for name in sorted(names):
-        queue = queues.tree.queues[name]
-        for line in queue.quotas:
-            counted, seen = queue.used.get(line, 0), held[name][line]
+        queue = queues.cluster_queues[name]
+        for line in queue.spec.quotas:
+            counted, seen = queue.usage.get(line, 0), held[name][line]
             if counted != seen:
                 return NotSimulated(
                     SimulationGap.MISMATCH, queue=name, flavor=line[0], resource=line[1], counted=counted, held=seen
@@ -168,7 +176,7 @@ def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload
 def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
     """A workload's part in the simulation; None where it has none."""
     name = queues.holder_of(workload)
-    queue = queues.tree.queues[name]
+    queue = queues.cluster_queues[name]
     if workload.stage == "waiting":
         if (
             workload.held_back
@@ -193,7 +201,7 @@ def _stopping(queues: Queues, workload: Workload) -> bool:
         return True
     policy, queue = (
         queues.stop_policy(workload.namespace, workload.queue),
-        queues.tree.queues[queues.holder_of(workload)],
+        queues.cluster_queues[queues.holder_of(workload)],
     )
     if workload.stage == "checked":  # A stopped queue admits no workload that only has quota.
         return bool(policy or queue.stop_policy)
@@ -214,17 +222,17 @@ class Suits:
         self._flavors: dict[str, Manifest] = {called(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
         self._known: dict[tuple[str, str], frozenset[str]] = {}
 
-    def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> admission.Workload:
+    def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
         """A workload for the simulation, which counts pods itself where the queue has a quota of pods."""
-        return admission.Workload(name, queue, tuple(self._set(queue, pods) for pods in sets), priority)
+        return kueue.Workload(name, queue, tuple(self._set(queue, pods) for pods in sets), priority)
 
-    def _set(self, queue: str, pods: PodSet) -> admission.PodSet:
+    def _set(self, queue: str, pods: PodSet) -> kueue.PodSet:
         asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
-        return admission.PodSet(asked, pods.count, self._of(queue, pods.spec), pods.name)
+        return kueue.PodSet(asked, pods.count, self._of(queue, pods.spec), pods.name)
 
     def _of(self, queue: str, spec: Manifest) -> frozenset[str]:
         key = queue, repr([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")])
         if key not in self._known:
-            names = {flavor for flavor, _ in self._queues.tree.queues[queue].quotas}
+            names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
             self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors.get(name), spec))
         return self._known[key]

@@ -14,8 +14,8 @@ from gpu_tenancy.console.live import ranking
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.snapshot import NotSimulated, settled
 from gpu_tenancy.console.live.workloads import Workload, ahead
-from gpu_tenancy.model import admission
-from gpu_tenancy.model.admission import Unmodelled
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import Unmodelled
 
 TRIES: Final = 64
 """Upper bound of ends that are tested alone, and of those that are tested in sequence."""
@@ -72,7 +72,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
     if workload.label not in pending:
         return Unblock(admitted=True, gone=_gone(start, workload.label), left_out=snapshot.left_out)
     before = [other for other in ahead(workload, queues.members.get(target, ())) if other.label in pending]
-    head = before[0] if before and queues.tree.queues[target].strict else None
+    head = before[0] if before and queues.cluster_queues[target].strict else None
     blocked = head or workload
     bound = max(_LEAST, min(TRIES, WORK // len(snapshot.participants)))
     search = _Search(simulation.fork(), workload.label, start, bound)
@@ -96,7 +96,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
     )
 
 
-def _gone(state: admission.Settled, name: str) -> tuple[str, ...]:
+def _gone(state: kueue.Settled, name: str) -> tuple[str, ...]:
     """Workloads that were preempted for one and not admitted again."""
     running = {workload.name for workload in state.admitted}
     evicted = (eviction.name for eviction in state.evicted if eviction.by == name)
@@ -106,9 +106,7 @@ def _gone(state: admission.Settled, name: str) -> tuple[str, ...]:
 class _Search:
     """Simulates ends of workloads, each from the same state."""
 
-    def __init__(
-        self, fork: Callable[[], admission.Simulation], name: str, start: admission.Settled, bound: int
-    ) -> None:
+    def __init__(self, fork: Callable[[], kueue.Simulation], name: str, start: kueue.Settled, bound: int) -> None:
         self._fork = fork
         self._name = name
         self._running = {workload.name for workload in start.admitted}
@@ -155,7 +153,7 @@ class _Search:
         return []
 
 
-def _after(simulation: admission.Simulation, name: str) -> frozenset[str]:
+def _after(simulation: kueue.Simulation, name: str) -> frozenset[str]:
     """Workloads that run after one has ended; none where the tree ends in a livelock."""
     simulation.finish(name)
     if simulation.rest():

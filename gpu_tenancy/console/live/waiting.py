@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
-from gpu_tenancy.console.live.diagnosis import by_arithmetic, by_simulation
-from gpu_tenancy.console.live.queueing import VERDICTS, Share, Taken, judge_queue
+from gpu_tenancy.console.live.cluster_queues import ClusterQueue
+from gpu_tenancy.console.live.diagnosis import diagnose
+from gpu_tenancy.console.live.queueing import VERDICTS, Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.running import running
 from gpu_tenancy.console.live.snapshot import NotSimulated
 from gpu_tenancy.console.live.target import Target
-from gpu_tenancy.console.live.tree import ClusterQueue
 from gpu_tenancy.console.live.unblock import Unblock, find_unblock
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.workloads import HeldBackBy, Workload, ahead
@@ -39,10 +39,10 @@ def queued(target: Target, queues: Queues, workload: Workload) -> Why:
 def _conditions(workload: Workload) -> Iterator[str]:
     """Conditions of the Workload that explain why it is not admitted."""
     for kind in ("QuotaReserved", "Evicted", "Admitted"):
-        found = condition(workload.manifest, kind)
-        blocks = text_at(found, "status") == ("True" if kind == "Evicted" else "False")
-        if found and blocks and text_at(found, "message"):
-            yield narrative.condition_text(kind, text_at(found, "reason"), text_at(found, "message"))
+        current = condition(workload.manifest, kind)
+        blocks = text_at(current, "status") == ("True" if kind == "Evicted" else "False")
+        if current and blocks and text_at(current, "message"):
+            yield narrative.condition_text(kind, text_at(current, "reason"), text_at(current, "message"))
 
 
 def _checked(target: Target, workload: Workload, lines: list[str]) -> Why:
@@ -67,48 +67,48 @@ def _pending(target: Target, queues: Queues, workload: Workload, lines: list[str
     lines.append(narrative.queue_position(labels, requested, complete=state.knows("Workload")))
     if not state.knows("ClusterQueue"):
         lines += [narrative.missing_text(missing) for missing in state.refused("ClusterQueue", "Workload")]
-        fix = f"ask {state.missing['ClusterQueue'].who}"
+        fix = narrative.ask(state.missing["ClusterQueue"])
         return Why(target.title, tuple(lines), narrative.QUOTA_UNREADABLE, fix)
-    queue = queues.tree.queues.get(name)
+    queue = queues.cluster_queues.get(name)
     if queue is None:
         reason = narrative.no_cluster_queue(workload.queue, name)
-        return Why(target.title, tuple(lines), reason, "create it, or set another clusterQueue in the LocalQueue")
+        return Why(target.title, tuple(lines), reason, narrative.CREATE_CLUSTER_QUEUE)
     if blocked := _not_considered(queues, queue, workload):
         return Why(target.title, tuple(lines), *blocked)
-    taken = judge_queue(queues.tree, queue, state.of("ResourceFlavor"), workload.sets)
+    offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
     if first and queue.strict:
         lines.append(narrative.STRICT_FIFO)
-    never = any(pod_set.leave == "never" for pod_set in taken)
-    simulated = None if never else find_unblock(queues, workload)
+    # What exceeds the queue's limit needs no simulation: no end of another workload changes that.
+    exceeds = any(offer.source is Source.NEVER for offer in offers)
+    simulated = None if exceeds else find_unblock(queues, workload)
     unblock = simulated if isinstance(simulated, Unblock) else None
-    lines += _quota_lines(queues, name, taken, unblock)
+    lines += _quota_lines(queues, name, offers, unblock)
     if unblock:
         lines += narrative.unblock_lines(unblock)
-        diagnosis = by_simulation(taken, unblock)
-    else:
-        lines += [narrative.not_simulated(simulated)] if isinstance(simulated, NotSimulated) else []
-        diagnosis = by_arithmetic(queues, queue, taken, first)
+    elif isinstance(simulated, NotSimulated):
+        lines.append(narrative.not_simulated(simulated))
+    diagnosis = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
     return Why(target.title, tuple(lines), *narrative.diagnosis_text(diagnosis), unblock=unblock)
 
 
-def _quota_lines(queues: Queues, name: str, taken: Sequence[Taken], unblock: Unblock | None) -> Iterator[str]:
+def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Unblock | None) -> Iterator[str]:
     """The quota of the queue, without when it fits where the simulation disagrees."""
-    shares = [share for pod_set in taken for share in pod_set.shares]
-    fits = all(VERDICTS[pod_set.leave] == "now" for pod_set in taken)
+    requests = [request for offer in offers for request in offer.requests]
+    fits = all(VERDICTS[offer.source] == "now" for offer in offers)
     agree = unblock is None or (unblock.admitted and not unblock.gone and fits)
-    text = narrative.share_text if agree else narrative.share_numbers
-    yield from dict.fromkeys(text(share) for share in _relevant(shares))
-    refused = (refusal for pod_set in taken if pod_set.leave == "never" for refusal in pod_set.refused)
+    text = narrative.request_text if agree else narrative.request_numbers
+    yield from dict.fromkeys(text(request) for request in _relevant(requests))
+    refused = (refusal for offer in offers if offer.source is Source.NEVER for refusal in offer.refused)
     yield from dict.fromkeys(narrative.refusal_text(refusal) for refusal in refused)
-    for share in shares:
-        borrowed = queues.tree.borrowers(name, (share.flavor, share.resource))
-        if share.leave in {"reclaiming", "others"} and borrowed:
-            yield narrative.borrowers(share, borrowed)
+    for request in requests:
+        borrowed = queues.quotas.borrowers(name, (request.flavor, request.resource))
+        if request.source in {Source.RECLAIMED, Source.OTHERS} and borrowed:
+            yield narrative.borrowers(request, borrowed)
 
 
-def _relevant(shares: list[Share]) -> list[Share]:
+def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
     """The resources that block the workload; all of them where none does."""
-    return [share for share in shares if share.leave not in {"own", "borrowing"}] or shares
+    return [request for request in requests if VERDICTS[request.source] != "now"] or requests
 
 
 def _not_considered(queues: Queues, queue: ClusterQueue, workload: Workload) -> tuple[str, str] | None:

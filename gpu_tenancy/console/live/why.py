@@ -51,52 +51,41 @@ def _unqueued(target: Target, queues: Queues) -> Why:
     if "Workload" in state.missing and not state.of("Workload", namespace):
         return running(target, state, (narrative.missing_text(state.missing["Workload"]),))
     if placed or blocked_pods(target.pods, state):
-        return running(target, state, ("no Workload: Kueue does not manage it",))
+        return running(target, state, (narrative.NOT_MANAGED,))
     if not target.queue:
-        label = f"{QUEUE_LABEL}={min(own) if own else '<a LocalQueue>'}"
-        return Why(target.title, (), "not queued: no queue label", f"add the label {label}")
+        return Why(target.title, (), *narrative.not_labelled(QUEUE_LABEL, own))
     if target.queue not in own:
-        reason = f"not queued: {narrative.no_local_queue(target.queue, namespace)}"
-        return Why(target.title, (), reason, narrative.known_queues(target.queue, own))
-    rejected = (f"pod rejected: {message}" for message in rejected_pods(target, state))
-    lines = (f"queue label: LocalQueue {target.queue} (ClusterQueue {own[target.queue]})", *rejected)
+        return Why(target.title, (), *narrative.not_queued(target.queue, namespace, own))
+    rejected = (narrative.pod_rejected(message) for message in rejected_pods(target, state))
+    lines = (narrative.queue_label(target.queue, own[target.queue]), *rejected)
     if queues.uncounted:
         return running(target, state, (*lines, narrative.KUEUE_NOT_RUNNING))
-    return Why(
-        target.title,
-        lines,
-        "not queued yet: Kueue has not created a Workload for it",
-        "check that the Kueue controller is running, and that it manages this kind and this namespace",
-    )
+    return Why(target.title, lines, *narrative.NOT_QUEUED_YET)
 
 
 def _gang(target: Target, state: State) -> Why:
     """Volcano schedules the object."""
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
-    lines = [f"gang in Volcano queue {name}: all pods start together"]
+    lines = [narrative.gang_place(name)]
     for group in target.groups:
-        phase = text_at(group, "status", "phase") or "no phase yet"
-        lines.append(f"PodGroup {called(group)}: {phase}, minMember {at(group, 'spec', 'minMember')}")
+        phase, members = text_at(group, "status", "phase"), at(group, "spec", "minMember")
+        lines.append(narrative.pod_group_text(called(group), phase, members))
         lines += messages(group)
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):
         return running(target, state, tuple(lines))
     pods = [(requests(template.spec), template.count) for template in target.demand.templates]
     queues = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
     if not target.groups and queues and not any(queue.counted for queue in queues):
-        lines.append("Volcano has not reported usage for any queue: its controller is not running")
+        lines.append(narrative.VOLCANO_NOT_RUNNING)
     answer = judge_gang(queues, name, pods)
     lines += answer.lines if state.knows("Queue") else [narrative.missing_text(state.missing["Queue"])]
     blocked = blocked_pods(target.pods, state)
     if answer.verdict == "never" and state.knows("Queue"):
-        reason = f"its queue can never admit it: {answer.lines[0]}"
-        return Why(target.title, tuple(lines), reason, "request less, or raise the capability of the queue")
+        return Why(target.title, tuple(lines), *narrative.gang_never(answer.lines[0]))
     if answer.verdict == "later" and state.knows("Queue"):
-        reason = f"its queue is at capacity: {answer.lines[0]}"
-        return Why(target.title, tuple(lines), reason, "wait until other gangs of the team end")
+        return Why(target.title, tuple(lines), *narrative.gang_later(answer.lines[0]))
     if blocked:
         return Why(target.title, (*lines, *blocked.lines), blocked.reason, blocked.fix)
-    if not target.groups:
-        reason = "Volcano has not created a PodGroup for it"
-        return Why(target.title, tuple(lines), reason, "check that the Volcano controller is running")
-    reason = "no capacity for all pods of the gang at the same time"
-    return Why(target.title, tuple(lines), reason, "wait for nodes; the gang starts as a whole")
+    return Why(
+        target.title, tuple(lines), *(narrative.NO_CAPACITY_FOR_GANG if target.groups else narrative.NO_POD_GROUP)
+    )

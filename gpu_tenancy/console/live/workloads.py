@@ -8,8 +8,8 @@ from typing import Final, Literal
 from gpu_tenancy.console.cluster.waiting import condition, is_true
 from gpu_tenancy.console.live.amounts import amounts
 from gpu_tenancy.console.live.pods import Manifest, called, home, requests
-from gpu_tenancy.console.live.tree import Line
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.model.kueue import FlavorResource
 from gpu_tenancy.model.quantity import add, times
 
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
@@ -106,9 +106,9 @@ class Workload:
         return add(*(pods.total for pods in self.sets))
 
     @property
-    def held(self) -> dict[Line, int]:
+    def held(self) -> dict[FlavorResource, int]:
         """Its reserved quota by flavor and resource; empty while it is pending."""
-        held: dict[Line, int] = {}
+        held: dict[FlavorResource, int] = {}
         for assigned in self.assigned:
             for resource, amount in assigned.pods.total.items():
                 line = (assigned.flavors[resource], resource)

@@ -21,11 +21,11 @@ class Questions:
     """The requests to a pack for one stack.
 
     Attributes:
-        each: one request per resource, in an order in which the engine could register them.
+        resources: one request per resource, in an order in which the engine could register them.
         stack: all resources in one request.
     """
 
-    each: tuple[wire.AnalyzeRequest, ...]
+    resources: tuple[wire.AnalyzeRequest, ...]
     stack: wire.AnalyzeStackRequest
 
 
@@ -101,13 +101,15 @@ def _wrapped(value: Json, path: Path) -> Json:
     return value
 
 
+def _needs(registration: Registration) -> tuple[str, ...]:
+    """URNs of the parent, the dependencies and the provider; empty texts where there is none."""
+    return registration.parent, *registration.dependencies, registration.provider.rpartition("::")[0]
+
+
 def _in_order(registrations: Sequence[Registration]) -> Iterator[Registration]:
     """What is needed before what needs it; in the order of URNs where the program says nothing."""
-    known = {each.urn: each for each in registrations}
-    needs = {
-        urn: sorted({each.parent, *each.dependencies, each.provider.rpartition("::")[0]} & known.keys() - {urn})
-        for urn, each in sorted(known.items())
-    }
+    known = {registration.urn: registration for registration in registrations}
+    needs = {urn: sorted({*_needs(registration)} & known.keys() - {urn}) for urn, registration in sorted(known.items())}
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError:

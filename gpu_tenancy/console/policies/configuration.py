@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.policies.schemas import wrong
+from gpu_tenancy.console.policies.schemas import violations
 from gpu_tenancy.model.problems import nearest
 
 LEVELS: Final[Mapping[str, int]] = {
@@ -40,17 +40,26 @@ def read_config(file: Path) -> dict[str, RuleConfig]:
     """
     if not file.is_file():
         raise ConsoleError(f"policy configuration {file} does not exist", "specify a JSON file")
-    text = file.read_text(encoding="utf-8")
-    if not text.strip():
-        return {}
     try:
-        given: Any = json.loads(text)
+        text = file.read_text(encoding="utf-8")
+        given: object = json.loads(text, parse_constant=_no_number) if text.strip() else {}
     except ValueError as error:
         raise ConsoleError(f"{file}: not valid JSON: {error}", "fix the JSON syntax") from error
     if not isinstance(given, dict):
         raise ConsoleError(f"{file}: not a JSON object", "use rule names as keys")
     rules = cast("dict[str, object]", given)
+    if not _are_strings(rules.get(_ENVIRONMENTS, [])):
+        raise ConsoleError(f"{file}: {_ENVIRONMENTS}: not a list of strings", "list names of Pulumi ESC environments")
     return {name: _rule(file, name, value) for name, value in rules.items() if name != _ENVIRONMENTS}
+
+
+def _no_number(text: str) -> object:
+    """Rejects NaN and Infinity, which Python reads as JSON and the Pulumi CLI does not."""
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _are_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
 
 
 def _rule(file: Path, name: str, given: object) -> RuleConfig:
@@ -61,8 +70,8 @@ def _rule(file: Path, name: str, given: object) -> RuleConfig:
             f"{file}: {name}: {given!r} is not a level or an object", "set a level, or an object with settings"
         )
     settings = dict(cast("dict[str, Any]", given))
-    level = settings.pop("enforcementLevel", None)
-    return RuleConfig(None if level is None else _level(file, name, level), settings)
+    level = _level(file, name, settings.pop("enforcementLevel")) if "enforcementLevel" in settings else None
+    return RuleConfig(level, settings)
 
 
 def _level(file: Path, name: str, given: object) -> int:
@@ -99,7 +108,7 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
             configs[name] = RuleConfig(level, {**configs[name].settings, **own.settings})
     for name, rule in rules.items():
         schema = {"type": "object", **MessageToDict(rule.configSchema)}
-        problems += [f"{name}.{problem}" for problem in wrong(schema, dict(configs[name].settings))]
+        problems += violations(schema, dict(configs[name].settings), name)
     if problems:
         raise ConsoleError(f"{where}: {'; '.join(problems)}", "fix the configuration")
     request = wire.ConfigureAnalyzerRequest()

@@ -82,7 +82,7 @@ class Session:
         remedied: dict[str, wire.AnalyzeRequest] = {}
         configs = self.config.policyConfig.values()
         remedies = any(config.enforcementLevel == wire.REMEDIATE for config in configs)
-        for request in asked.each:
+        for request in asked.resources:
             resource = request
             if remedies:
                 resource = self._remedied(request, findings)

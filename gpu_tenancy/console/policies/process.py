@@ -26,7 +26,7 @@ _LARGEST: Final = 400 * 1024 * 1024
 _NO_ENGINE: Final = "127.0.0.1:1"
 """The engine's address for the pack: packs in Python never call it."""
 _OUTCOMES: Final = "gpu-rules-outcomes"
-"""Trailing metadata in which this project's packs report the outcome of each diagnostic (policy/judge/server.py)."""
+"""Trailing metadata with the outcome of each diagnostic, from packs of this project (policy/rule_engine/server.py)."""
 _METADATA: Final = 16 * 1024 * 1024
 """Maximum size of trailing metadata in bytes: gRPC's default of 8 KiB is too small for the outcomes of large stacks."""
 

@@ -1,91 +1,111 @@
-"""Validates values by JSON schemas, as far as policies' settings use them."""
+"""Validates the settings of a policy as `pulumi preview` does, with messages of this project."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
-_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "integer": lambda value: (
-        not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
-    ),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "null": lambda value: value is None,
-}
+from jsonschema import Draft7Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
 _ROOT: Final = "value"
 """Place of a value that has no key."""
 
 
-def wrong(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]:
-    """The violations of a schema by a value, each with its place; empty if the value is valid.
+def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]:
+    """The violations of a schema by a value, in the order of their places; empty if the value is valid.
 
-    Supports types, bounds, lengths, patterns, enums, items, properties and `anyOf`, which the SDKs generate; the pack
-    itself checks any other keyword.
+    The Pulumi CLI validates with gojsonschema, whose default is a mix of drafts 4, 6 and 7, with formats:
+    `validatePolicyConfig` in pkg/resource/analyzer/config.go of pulumi/pulumi. Formats that need a further package,
+    such as `date-time` and `uri`, are not checked here.
+
+    Args:
+        schema: of the value, in draft 7. References to other documents are not read: a preview needs no network.
+        value: as read from JSON.
+        at: the place of the value, such as `image-registries.registries`.
+
+    Returns:
+        texts such as `few-jobs.most: -1 must be at least 0`. An invalid schema is also a violation.
     """
-    place = at or _ROOT
-    types = schema.get("type", [])
-    listed = [types] if isinstance(types, str) else list(types)
-    if listed and not any(_TYPES[name](value) for name in listed):
-        return [f"{place}: {value!r} must be of type {' or '.join(listed)}"]
-    problems: list[str] = []
-    if "enum" in schema and value not in schema["enum"]:
-        problems.append(f"{place}: {value!r} must be one of {', '.join(str(choice) for choice in schema['enum'])}")
-    if "const" in schema and value != schema["const"]:
-        problems.append(f"{place}: {value!r} must be {schema['const']!r}")
-    choices = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
-    if choices and all(wrong(choice, value, at) for choice in choices):
-        problems.append(f"{place}: {value!r} matches none of the allowed types")
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        problems += _number(schema, value, place)
-    elif isinstance(value, str):
-        problems += _text(schema, value, place)
-    elif isinstance(value, list):
-        problems += _items(schema, cast("list[Any]", value), at)
-    elif isinstance(value, dict):
-        problems += _properties(schema, cast("dict[str, Any]", value), at)
-    return problems
+    try:
+        Draft7Validator.check_schema(schema)
+        validator = Draft7Validator(schema, registry=Registry(), format_checker=Draft7Validator.FORMAT_CHECKER)
+        errors: list[ValidationError] = sorted(validator.iter_errors(value), key=_position)  # pyright: ignore[reportUnknownMemberType] - the stubs have an untyped overload
+        mistyped = {error.json_path for error in errors if error.validator == "type"}
+        shown = (error for error in errors if error.validator == "type" or error.json_path not in mistyped)
+        return list(dict.fromkeys(text for error in shown for text in _texts(error, at)))
+    except (SchemaError, Unresolvable, re.error) as error:
+        reason = error.message if isinstance(error, SchemaError) else str(error)
+        return [f"{at or _ROOT}: the policy's schema is invalid: {reason}; report it to the pack owner"]
 
 
-def _number(schema: Mapping[str, Any], value: float, place: str) -> Iterator[str]:
-    bounds: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
-        ("minimum", lambda number, bound: number >= bound, "at least"),
-        ("maximum", lambda number, bound: number <= bound, "at most"),
-        ("exclusiveMinimum", lambda number, bound: number > bound, "more than"),
-        ("exclusiveMaximum", lambda number, bound: number < bound, "less than"),
-    )
-    for key, satisfies, comparison in bounds:
-        if key in schema and not satisfies(value, schema[key]):
-            yield f"{place}: {value:g} must be {comparison} {schema[key]:g}"
+def _position(error: ValidationError) -> list[tuple[int, str]]:
+    """Sort key: places by their names, list items by their numbers."""
+    return [(part, "") if isinstance(part, int) else (0, part) for part in error.absolute_path]
 
 
-def _text(schema: Mapping[str, Any], value: str, place: str) -> Iterator[str]:
-    if len(value) < schema.get("minLength", 0) or len(value) > schema.get("maxLength", len(value)):
-        yield f"{place}: {value!r} is too short or too long"
-    if "pattern" in schema and not re.search(schema["pattern"], value):
-        yield f"{place}: {value!r} must match {schema['pattern']}"
+def _texts(error: ValidationError, at: str) -> Iterator[str]:
+    """The violation as text, one for each key that it is about."""
+    path = [*([at] if at else []), *(str(part) for part in error.absolute_path)]
+    if error.validator in _KEYS:
+        keys, problem = _KEYS[error.validator]
+        yield from (f"{'.'.join([*path, key])}: {problem}" for key in keys(error))
+    else:
+        yield f"{'.'.join(path) or _ROOT}: {_problem(error)}"
 
 
-def _items(schema: Mapping[str, Any], value: list[Any], at: str) -> Iterator[str]:
-    if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
-        yield f"{at or _ROOT}: {len(value)} items are too few or too many"
-    if isinstance(schema.get("items"), dict):
-        for index, item in enumerate(value):
-            yield from wrong(schema["items"], item, f"{at}.{index}" if at else str(index))
+_MUST: Final[Mapping[object, str]] = {
+    "const": "must be {!r}",
+    "exclusiveMaximum": "must be less than {:.15g}",
+    "exclusiveMinimum": "must be more than {:.15g}",
+    "format": "must match {}",
+    "maxItems": "must have at most {:.15g} items",
+    "maxLength": "must have at most {:.15g} characters",
+    "maximum": "must be at most {:.15g}",
+    "minItems": "must have at least {:.15g} items",
+    "minLength": "must have at least {:.15g} characters",
+    "minimum": "must be at least {:.15g}",
+    "pattern": "must match {}",
+}
+"""Texts of keywords with one value."""
 
 
-def _properties(schema: Mapping[str, Any], value: dict[str, Any], at: str) -> Iterator[str]:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    for key in schema.get("required", []):
-        if key not in value:
-            yield f"{f'{at}.{key}' if at else key}: required setting is missing"
-    for key, item in value.items():
-        place = f"{at}.{key}" if at else key
-        if key in known:
-            yield from wrong(known[key], item, place)
-        elif others is False:
-            yield f"{place}: unknown setting"
-        elif isinstance(others, dict):
-            yield from wrong(cast("dict[str, Any]", others), item, place)
+def _problem(error: ValidationError) -> str:
+    """The value and what it must be; the library's text for a rare keyword."""
+    value: Any = error.instance
+    expected: Any = error.validator_value
+    if error.validator in _MUST:
+        return f"{value!r} {_MUST[error.validator].format(expected)}"
+    match error.validator:
+        case "type":
+            types = expected if isinstance(expected, str) else " or ".join(expected)
+            return f"{value!r} must be of type {types}"
+        case "enum":
+            return f"{value!r} must be one of {', '.join(str(choice) for choice in expected)}"
+        case "anyOf" | "oneOf":
+            return f"{value!r} matches {'none' if error.context else 'more than one'} of the allowed types"
+        case _:
+            return error.message
+
+
+def _missing(error: ValidationError) -> list[str]:
+    required: Any = error.validator_value
+    value: Any = error.instance
+    return [key for key in required if key not in value]
+
+
+def _additional(error: ValidationError) -> list[str]:
+    """Keys that neither `properties` nor `patternProperties` allow."""
+    schema = cast("Mapping[str, Any]", error.schema)
+    patterns: list[str] = list(schema.get("patternProperties", ()))
+    known = schema.get("properties", {})
+    value: Any = error.instance
+    return [key for key in value if key not in known and not any(re.search(pattern, key) for pattern in patterns)]
+
+
+_KEYS: Final[Mapping[object, tuple[Callable[[ValidationError], list[str]], str]]] = {
+    "required": (_missing, "required setting is missing"),
+    "additionalProperties": (_additional, "unknown setting"),
+}
+"""Violations whose place is a key of the value, not the value."""

@@ -20,22 +20,22 @@ def write_report(result: Outcome, folder: Path) -> Path:
     return _write(page(_review(result.preview), result), folder)
 
 
-def write_forecast(found: Preview, folder: Path) -> Path:
+def write_forecast(preview: Preview, folder: Path) -> Path:
     """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
-    return _write(page(_review(found)), folder)
+    return _write(page(_review(preview)), folder)
 
 
-def _review(found: Preview) -> Review:
-    now = outlook(found.stack)
+def _review(preview: Preview) -> Review:
+    now = outlook(preview.stack)
     return Review(
-        stack=found.name,
-        resources=len(resources(found.rendered)),
+        stack=preview.name,
+        resources=len(resources(preview.rendered)),
         now=now,
         comparison=None,
         changes=(),
         rules=None,
         real=None,
-        price_note=price_note(found.stack),
+        price_note=price_note(preview.stack),
         where={},
         verdict=verdict(now, None, (), None),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.git import git
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.project import read_stack, stack_file
@@ -63,7 +64,7 @@ def base(ref: str, stack: str, project: Path, name: str) -> Base:
     Raises:
         ConsoleError: the folder is not in a git repository, the ref does not exist, or its program fails.
     """
-    commit = _git(project, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}", about=ref).strip()
+    commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
     with _checkout(project, ref) as folder:
         if not stack_file(folder, stack).is_file():
             return Base(ref, commit, None, None, (f"stack {stack} does not exist at {ref}; all resources are new",))
@@ -82,9 +83,9 @@ def base(ref: str, stack: str, project: Path, name: str) -> Base:
 @contextmanager
 def _checkout(project: Path, ref: str) -> Generator[Path]:
     """Temporary copy of the project's folder at a ref; the working tree stays unchanged."""
-    within = _git(project, "rev-parse", "--show-prefix", about=ref).strip().rstrip("/")
+    within = git(project, ref, "rev-parse", "--show-prefix").strip().rstrip("/")
     # In a subfolder, `git archive` would pack only files below it.
-    whole = _git(project, "rev-parse", "--show-toplevel", about=ref).strip()
+    whole = git(project, ref, "rev-parse", "--show-toplevel").strip()
     archive = subprocess.run(
         ["git", "-C", whole, "archive", "--format=tar", f"{ref}:{within}" if within else ref],
         check=False,
@@ -98,19 +99,6 @@ def _checkout(project: Path, ref: str) -> Generator[Path]:
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
             tar.extractall(folder)  # noqa: S202 - filtered by the line above
         yield Path(folder)
-
-
-def _git(project: Path, *arguments: str, about: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(project), *arguments], check=False, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise ConsoleError("git not found on PATH", "install git or omit --base") from error
-    if done.returncode:
-        reason = (done.stderr.strip() or "no output").splitlines()[-1]
-        raise ConsoleError(
-            f"git cannot resolve {about} ({reason})", "specify a branch, tag or commit that is fetched in this clone"
-        )
-    return done.stdout
 
 
 def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ...]:

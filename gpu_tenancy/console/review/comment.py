@@ -237,15 +237,15 @@ def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
 
 
 def _promises(review: Review) -> Iterator[str]:
-    most = {supply.flavor: supply.gpus.most for supply in review.now.supply}
+    capacity = {supply.flavor: supply.gpus.maximum for supply in review.now.supply}
     rows = [
         (
             f"**{text(team.name)}**",
             text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
-            f"`{text_bar(holding.guaranteed, holding.limit, most.get(holding.flavor, 0))}`",
+            f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
             str(holding.guaranteed),
             str(holding.limit),
-            str(most.get(holding.flavor, 0)),
+            str(capacity.get(holding.flavor, 0)),
             "yes" if holding.lends else "no",
         )
         for team in review.now.teams

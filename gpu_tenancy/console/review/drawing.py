@@ -96,7 +96,7 @@ class Drawing:
         self._outlook = outlook
         self._old = _old(before) if before else None
         self._used = used or {}
-        self._most = {supply.flavor: supply.gpus.most for supply in outlook.supply}
+        self._capacity = {supply.flavor: supply.gpus.maximum for supply in outlook.supply}
         self._hues = hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
@@ -110,7 +110,7 @@ class Drawing:
     @property
     def cut(self) -> tuple[str, ...]:
         """Flavors whose capacity exceeds the tree's chart."""
-        return tuple(name for name, most in self._most.items() if self.scale.beyond(name, most))
+        return tuple(name for name, capacity in self._capacity.items() if self.scale.beyond(name, capacity))
 
     def _branch(self, group: Group, depth: int) -> Branch:
         groups = tuple(self._branch(self._groups[name], depth + 1) for name in group.groups)
@@ -146,7 +146,7 @@ class Drawing:
         remark = f"uses the queue of {owner}" if owner else _remark(holding.scheduler, kept=kept)
         parts = [
             f"{name}, {holding.flavor}: {holding.guaranteed} guaranteed",
-            f"limit {holding.limit} of {self._most.get(holding.flavor, 0)}",
+            f"limit {holding.limit} of {self._capacity.get(holding.flavor, 0)}",
             remark,
             "" if used is None else f"{used} in use",
         ]
@@ -175,8 +175,8 @@ class Drawing:
         for flavor, (own, guaranteed, limit) in group.shares.items():
             if not own and limit is None:
                 continue
-            most = self._most.get(flavor, 0)
-            bound = f"no limit, capacity {most}" if limit is None else f"limit {limit} of {most}"
+            capacity = self._capacity.get(flavor, 0)
+            bound = f"no limit, capacity {capacity}" if limit is None else f"limit {limit} of {capacity}"
             yield Bar(
                 name=group.name,
                 flavor=flavor,
@@ -185,7 +185,7 @@ class Drawing:
                 used=None,
                 ring=guaranteed == 0,
                 kept=None,
-                numbers=_numbers(guaranteed, most if limit is None else limit),
+                numbers=_numbers(guaranteed, capacity if limit is None else limit),
                 was="",
                 remark="",
                 says=f"cohort {group.name}, {flavor}: {guaranteed} guaranteed, {own} of them for any of its teams;"
@@ -193,12 +193,12 @@ class Drawing:
             )
 
     def _lengths(self, flavor: str, guaranteed: int, limit: int | None) -> _Lengths:
-        most = self._most.get(flavor, 0)
+        capacity = self._capacity.get(flavor, 0)
         solid = self.scale.percent(flavor, guaranteed)
-        end = self.scale.percent(flavor, most if limit is None else limit)
+        end = self.scale.percent(flavor, capacity if limit is None else limit)
         return {
             "hue": self._hues.get(flavor, 0),
-            "rail": self.scale.percent(flavor, most),
+            "rail": self.scale.percent(flavor, capacity),
             "solid": solid,
             "hatch": (solid, round(max(0.0, end - solid), 2)),
             "tick": None if limit is None else end,
@@ -238,8 +238,8 @@ def _longest(outlook: StackOutlook) -> dict[str, int]:
     ]
     for flavor, gpus in (*held, *bounds):
         reach[flavor] = max(reach.get(flavor, 0), gpus)
-    most = {supply.flavor: supply.gpus.most for supply in outlook.supply}
+    capacity = {supply.flavor: supply.gpus.maximum for supply in outlook.supply}
     return {
-        flavor: most.get(flavor, 0) if gpus <= most.get(flavor, 0) <= CUT * gpus or not gpus else gpus
+        flavor: capacity.get(flavor, 0) if gpus <= capacity.get(flavor, 0) <= CUT * gpus or not gpus else gpus
         for flavor, gpus in reach.items()
     }

@@ -26,19 +26,19 @@ class Scale:
     """
 
     def __init__(self, longest: Mapping[str, int]) -> None:
-        self._longest = {name: most for name, most in longest.items() if most}
-        shortest, most = min(self._longest.values(), default=1), max(self._longest.values(), default=1)
-        self.common = shortest * SHORTEST >= most
-        self._most = most
+        self._longest = {name: gpus for name, gpus in longest.items() if gpus}
+        shortest, largest = min(self._longest.values(), default=1), max(self._longest.values(), default=1)
+        self.common = shortest * SHORTEST >= largest
+        self._largest = largest
 
     def beyond(self, flavor: str, gpus: int) -> bool:
         """Whether that many GPUs exceed the chart."""
-        return gpus > (self._most if self.common else self._longest.get(flavor, 1))
+        return gpus > (self._largest if self.common else self._longest.get(flavor, 1))
 
     def percent(self, flavor: str, gpus: int) -> float:
         """Horizontal position of that many GPUs, in percent."""
-        most = self._most if self.common else self._longest.get(flavor, 1)
-        return round(min(100.0, 100 * gpus / most), 2)
+        largest = self._largest if self.common else self._longest.get(flavor, 1)
+        return round(min(100.0, 100 * gpus / largest), 2)
 
 
 def hues(outlook: StackOutlook) -> dict[str, int]:
@@ -46,12 +46,12 @@ def hues(outlook: StackOutlook) -> dict[str, int]:
     return {supply.flavor: index % HUES for index, supply in enumerate(outlook.supply)}
 
 
-def text_bar(guaranteed: int, limit: int, most: int, width: int = TEXT_WIDTH) -> str:
+def text_bar(guaranteed: int, limit: int, capacity: int, width: int = TEXT_WIDTH) -> str:
     """A text bar: █ guaranteed, ▒ may borrow, · other capacity of the flavor.
 
     Each part above 0 has at least one character.
     """
-    whole = max(most, limit, 1)
+    whole = max(capacity, limit, 1)
     solid = _characters(guaranteed, whole, width)
     hatched = max(_characters(limit, whole, width) - solid, 1 if limit > guaranteed and solid < width else 0)
     return "█" * solid + "▒" * hatched + "·" * (width - solid - hatched)

@@ -37,7 +37,9 @@ class Tank:
 
 def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     """One chart for each flavor, in percent of its width."""
-    scale = Scale({supply.flavor: max(supply.gpus.most, supply.limits, supply.guaranteed) for supply in outlook.supply})
+    scale = Scale(
+        {supply.flavor: max(supply.gpus.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
+    )
     colours = hues(outlook)
     for supply in outlook.supply:
         remark = _remark(supply)
@@ -45,20 +47,20 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
         yield Tank(
             flavor=supply.flavor,
             hue=colours[supply.flavor],
-            sure=scale.percent(supply.flavor, supply.gpus.least),
-            rail=scale.percent(supply.flavor, supply.gpus.most),
+            sure=scale.percent(supply.flavor, supply.gpus.minimum),
+            rail=scale.percent(supply.flavor, supply.gpus.maximum),
             solid=scale.percent(supply.flavor, supply.guaranteed),
             tick=scale.percent(supply.flavor, supply.limits),
             numbers=f"{supply.guaranteed} of {span(supply.gpus)} · sum of limits {supply.limits}",
             remark=remark,
-            over=supply.guaranteed > supply.gpus.most,
+            over=supply.guaranteed > supply.gpus.maximum,
             says=f"{supply.flavor}: {numbers}; {remark}" if remark else f"{supply.flavor}: {numbers}",
         )
 
 
 def _remark(supply: Supply) -> str:
-    if supply.guaranteed > supply.gpus.most:
-        return f"guarantees exceed capacity by {supply.guaranteed - supply.gpus.most}"
-    if supply.guaranteed > supply.gpus.least:
-        return f"{supply.guaranteed - supply.gpus.least} guaranteed GPUs depend on autoscaling"
+    if supply.guaranteed > supply.gpus.maximum:
+        return f"guarantees exceed capacity by {supply.guaranteed - supply.gpus.maximum}"
+    if supply.guaranteed > supply.gpus.minimum:
+        return f"{supply.guaranteed - supply.gpus.minimum} guaranteed GPUs depend on autoscaling"
     return ""

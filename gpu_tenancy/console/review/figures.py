@@ -148,7 +148,7 @@ def differences(tables: Iterable[Table]) -> Iterator[Difference]:
 
 def span(amount: Span) -> str:
     """A range, or one number where both ends are equal."""
-    return str(amount.least) if amount.least == amount.most else f"{amount.least}{DASH}{amount.most}"
+    return str(amount.minimum) if amount.minimum == amount.maximum else f"{amount.minimum}{DASH}{amount.maximum}"
 
 
 def share(part: int, whole: int) -> str:
@@ -199,13 +199,13 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     """GPUs and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
-    most = sum(supply.gpus.most for supply in now.supply)
+    capacity = sum(supply.gpus.maximum for supply in now.supply)
     return (
-        _guaranteed(now, before, most),
+        _guaranteed(now, before, capacity),
         Figure(
             "limits",
             f"{_sum(now, 'limits'):,}",
-            f"of {most:,}",
+            f"of {capacity:,}",
             "GPUs, sum of all limits",
             _moved(before and _sum(before, "limits"), _sum(now, "limits")),
         ),
@@ -214,10 +214,10 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     )
 
 
-def _guaranteed(now: StackOutlook, before: StackOutlook | None, most: int) -> Figure:
+def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -> Figure:
     amount = _sum(now, "guaranteed")
-    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.most]
-    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.least]
+    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.maximum]
+    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.minimum]
     note = (
         f"GPUs; capacity exceeded: {', '.join(over)}"
         if over
@@ -227,7 +227,12 @@ def _guaranteed(now: StackOutlook, before: StackOutlook | None, most: int) -> Fi
     )
     tone: Tone = "bad" if over else "good"
     return Figure(
-        "guaranteed", f"{amount:,}", f"of {most:,}", note, _moved(before and _sum(before, "guaranteed"), amount), tone
+        "guaranteed",
+        f"{amount:,}",
+        f"of {capacity:,}",
+        note,
+        _moved(before and _sum(before, "guaranteed"), amount),
+        tone,
     )
 
 

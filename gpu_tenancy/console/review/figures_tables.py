@@ -120,20 +120,20 @@ def _supply(outlook: StackOutlook) -> Table:
 
 
 def _flavor(supply: Supply) -> Row:
-    least, most = supply.gpus.least, supply.gpus.most
-    over = supply.guaranteed > most
+    minimum, maximum = supply.gpus.minimum, supply.gpus.maximum
+    over = supply.guaranteed > maximum
     return row(
         supply.flavor,
         supply.product or DASH,
         supply.resource,
         span(supply.gpus),
         Cell(str(supply.guaranteed), tone="bad" if over else None),
-        share(supply.guaranteed, least),
-        Cell(share(supply.guaranteed, most), tone="bad" if over else None),
-        max(0, most - supply.guaranteed),
+        share(supply.guaranteed, minimum),
+        Cell(share(supply.guaranteed, maximum), tone="bad" if over else None),
+        max(0, maximum - supply.guaranteed),
         supply.limits,
-        share(supply.limits, least),
-        share(supply.limits, most),
+        share(supply.limits, minimum),
+        share(supply.limits, maximum),
         _hour(supply.price),
     )
 
@@ -146,7 +146,7 @@ def _pools(outlook: StackOutlook) -> Table:
             pool.machine or "custom",
             pool.capacity,
             span(pool.nodes),
-            span(Span(pool.nodes.least * pool.gpus, pool.nodes.most * pool.gpus)) if pool.gpus else DASH,
+            span(Span(pool.nodes.minimum * pool.gpus, pool.nodes.maximum * pool.gpus)) if pool.gpus else DASH,
             _hour(pool.node_price),
             _month(pool.floor),
             _month(pool.ceiling),

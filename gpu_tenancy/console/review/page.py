@@ -43,7 +43,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
     used = None
     if outcome:
         holdings = outcome.summary.holdings
-        used = {(holding.team, holding.flavor, holding.queue): holding.used for holding in holdings}
+        used = {(holding.team, holding.flavor, holding.scheduler): holding.used for holding in holdings}
     drawing = Drawing(review.now, review.comparison.before if review.comparison else None, used)
     all_ = tables(review)
     search = len(review.now.teams) > SEARCH
@@ -133,7 +133,7 @@ def _running(outcome: Outcome) -> tuple[Figures, ...]:
         row(
             holding.team,
             holding.flavor,
-            holding.queue,
+            holding.scheduler,
             holding.guaranteed,
             holding.limit,
             holding.used,

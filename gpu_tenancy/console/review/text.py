@@ -6,11 +6,11 @@ from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Review, RuleLine, Rules, Tone
 from gpu_tenancy.console.review.verdict import policy_counts
+from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.model.outlook import StackOutlook
 
 _TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}
@@ -21,6 +21,16 @@ _MARKS: Final = {
     "update": "[yellow]~[/yellow]",
 }
 _FIELDS: Final = 6
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("scheduler", "left"),
+    ("guaranteed", "right"),
+    ("everyone busy", "right"),
+    ("alone", "right"),
+    ("limit", "right"),
+    ("reclaims", "left"),
+)
 
 
 def show_verdict(console: Console, review: Review) -> None:
@@ -83,13 +93,7 @@ def _mark(line: RuleLine) -> str:
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
     """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title="GPUs per team")
-    table.title_justify = "left"
-    for heading in ("team", "flavor", "scheduler"):
-        table.add_column(heading)
-    for heading in ("guaranteed", "everyone busy", "alone", "limit"):
-        table.add_column(heading, justify="right")
-    table.add_column("reclaims")
+    listed = table(_COLUMNS, title="GPUs per team")
     old = {
         (team.name, holding.flavor, holding.scheduler): holding
         for team in (before.teams if before else ())
@@ -98,18 +102,18 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
     for team in now.teams:
         for holding in team.holdings:
             was = old.get((team.name, holding.flavor, holding.scheduler))
-            least, most = holding.busy.least, holding.busy.most
-            table.add_row(
+            minimum, maximum = holding.busy.minimum, holding.busy.maximum
+            listed.add_row(
                 team.name,
                 holding.flavor,
                 holding.scheduler,
                 _with(holding.guaranteed, was.guaranteed if was else None, compared=before is not None),
-                f"{least}" if least == most else f"{least} to {most}",
+                f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}",
                 str(holding.alone),
                 _with(holding.limit, was.limit if was else None, compared=before is not None),
                 holding.back,
             )
-    return table
+    return listed
 
 
 def _with(now: int, before: int | None, *, compared: bool) -> str:

@@ -42,7 +42,7 @@ def verdict(
     rest = [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.mandatory:
         return Verdict("bad", BLOCKED, (policies, guarantees, *losses, *rest))
-    if any(supply.guaranteed > supply.gpus.most for supply in now.supply):
+    if any(supply.guaranteed > supply.gpus.maximum for supply in now.supply):
         return Verdict("bad", BLOCKED, (guarantees, policies, *losses, *rest))
     if losses:
         return Verdict("notice", REVIEW, (*losses, policies, guarantees, *rest))
@@ -74,17 +74,17 @@ def finding_counts(rules: Rules) -> Iterator[str]:
 
 
 def _guarantees(now: StackOutlook) -> str:
-    over = [supply for supply in now.supply if supply.guaranteed > supply.gpus.most]
+    over = [supply for supply in now.supply if supply.guaranteed > supply.gpus.maximum]
     if over:
         flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.most} available)"
+            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.maximum} available)"
             for supply in over
         )
         return f"Guarantees exceed capacity: {', '.join(flavors)}"
-    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.gpus.least]
+    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.gpus.minimum]
     if autoscaled:
         flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.least} always available)"
+            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.minimum} always available)"
             for supply in autoscaled
         )
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"

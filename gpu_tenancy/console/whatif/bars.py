@@ -81,16 +81,16 @@ class Picture:
 
 def colours(played: Played) -> dict[str, str]:
     """A colour for each team; with more teams than colours, for those that use the most GPUs."""
-    most: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
+    peak: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
     for moment in played.moments:
         now = Counter[str]()
         for each in moment.running:
             now[each.team] += each.gpus
-        most |= {team: max(most[team], gpus) for team, gpus in now.items()}
+        peak |= {team: max(peak[team], gpus) for team, gpus in now.items()}
     teams = [each.team for each in played.held if each.flavor in played.flavors]
-    ranked = sorted(dict.fromkeys(teams), key=lambda team: -most[team])[:HUES]
-    shown = [team for team in most if team in ranked]
-    return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in most}
+    ranked = sorted(dict.fromkeys(teams), key=lambda team: -peak[team])[:HUES]
+    shown = [team for team in peak if team in ranked]
+    return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in peak}
 
 
 def pictures(played: Played) -> Iterator[Picture]:
@@ -99,10 +99,12 @@ def pictures(played: Played) -> Iterator[Picture]:
     for flavor in played.flavors:
         held = {each.team: each for each in played.held if each.flavor == flavor}
         drawer = _Drawer(played.tree, flavor, held, hues)
-        used, most = sum(each.runs for each in held.values()), supply(played.tree, flavor)
+        used, capacity = sum(each.runs for each in held.values()), supply(played.tree, flavor)
         gangs = drawer.gangs
-        numbers = f"{used} of {most} GPUs in use" + (f" · {gangs} more reserved for gangs (Volcano)" if gangs else "")
-        parts = tuple(drawer.parts(most))
+        numbers = f"{used} of {capacity} GPUs in use" + (
+            f" · {gangs} more reserved for gangs (Volcano)" if gangs else ""
+        )
+        parts = tuple(drawer.parts(capacity))
         says = f"{flavor}: {numbers}; " + ", ".join(each.says for each in parts)
         yield Picture(flavor, parts, numbers, says, drawer.branch(played.tree.root, 0), drawer.cut)
 
@@ -125,7 +127,7 @@ class _Drawer:
         found = self._tree.flavors[self._flavor]
         return found.gangs.get(found.resource or "", 0)
 
-    def parts(self, most: int) -> Iterator[Part]:
+    def parts(self, capacity: int) -> Iterator[Part]:
         """All GPUs of the flavor, by team."""
         found = [
             each
@@ -133,7 +135,7 @@ class _Drawer:
             for each in ((held.team, "own", held.own), (held.team, "borrowed", held.borrowed))
         ]
         found += [("nobody", "free", self._free), ("Volcano gangs", "gangs", self.gangs)]
-        whole, at = max(1, most + self.gangs), 0
+        whole, at = max(1, capacity + self.gangs), 0
         for who, kind, gpus in found:
             if gpus > 0:
                 texts = {
@@ -163,9 +165,9 @@ class _Drawer:
         """Guarantee and limit of a group; for the root, GPUs without a guarantee."""
         resource = self._tree.flavors[self._flavor].resource or ""
         if depth:
-            most = self._tree.most(cohort, self._flavor, resource)
+            limit = self._tree.cohort_limit(cohort, self._flavor, resource)
             return f"guaranteed {self._tree.guaranteed(cohort, self._flavor, resource)}" + (
-                "" if most is None else f", limit {most}"
+                "" if limit is None else f", limit {limit}"
             )
         nobody = self._most - sum(each.guaranteed for each in self._held.values())
         return f"{nobody} GPUs not guaranteed to any team" if nobody > 0 else "all GPUs guaranteed to teams"

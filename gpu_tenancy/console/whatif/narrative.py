@@ -114,14 +114,14 @@ def headline(played: Played) -> str:
     """The state at the end, in one line."""
     if played.restless:
         return "Some queues end in a livelock"
-    runs, most = (
+    runs, capacity = (
         sum(_used(played, name) for name in played.flavors),
         sum(_most(played, name) for name in played.flavors),
     )
     jobs, teams = len(played.last.waiting), len({job.team for job in played.last.waiting})
     pending = plural(jobs, "job") if played.story else plural(teams, "team")
     state = f"{pending} {'pending' if played.story else 'with pending jobs'}" if jobs else "no jobs pending"
-    return f"{'At the end: ' if played.story else ''}{runs} of {most} GPUs in use, {state}"
+    return f"{'At the end: ' if played.story else ''}{runs} of {capacity} GPUs in use, {state}"
 
 
 def sentences(played: Played) -> Iterator[str]:

@@ -8,12 +8,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.console.texts import plural
 from gpu_tenancy.console.whatif.narrative import Played, Turn, livelock, turns
 from gpu_tenancy.model.whatif import GaveWay, Held, Running, Waiting, meaning, supply
 
 _WIDTH: Final = 40
 _NAMED: Final = 8
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("guaranteed", "right"),
+    ("limit", "right"),
+    ("used", "right"),
+    ("pending", "right"),
+    ("", "left"),
+)
 
 
 def show(console: Console, played: Played) -> None:
@@ -34,17 +44,12 @@ def show(console: Console, played: Played) -> None:
 
 
 def _table(played: Played) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("team", "flavor"):
-        table.add_column(heading)
-    for heading in ("guaranteed", "limit", "used", "pending"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
+    listed = table(_COLUMNS)
     largest = max((supply(played.tree, name) for name in played.tree.flavors), default=1) or 1
     for each in played.held:
         numbers = (each.guaranteed, each.limit, each.runs, each.waits)
-        table.add_row(each.team, each.flavor, *map(str, numbers), _bar(each, largest))
-    return table
+        listed.add_row(each.team, each.flavor, *map(str, numbers), _bar(each, largest))
+    return listed
 
 
 def _bar(held: Held, largest: int) -> str:

@@ -51,9 +51,9 @@ def _teams(played: Played) -> Table:
 def _supply(played: Played) -> Table:
     rows: list[Row] = []
     for name in played.flavors:
-        used, most = sum(each.runs for each in played.held if each.flavor == name), supply(played.tree, name)
+        used, capacity = sum(each.runs for each in played.held if each.flavor == name), supply(played.tree, name)
         flavor = played.tree.flavors[name]
-        rows.append(row(name, most, used, most - used, flavor.gangs.get(flavor.resource or "", 0)))
+        rows.append(row(name, capacity, used, capacity - used, flavor.gangs.get(flavor.resource or "", 0)))
     heads = columns("flavor", "GPUs of the queues#", "in use#", "free#", "reserved for Volcano#")
     return Table("flavors", "GPUs by flavor", heads, tuple(rows))
 

@@ -175,10 +175,10 @@ def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
 
 
 def _area(played: Played, flavor: str) -> Area:
-    hues, most = colours(played), supply(played.tree, flavor)
+    hues, capacity = colours(played), supply(played.tree, flavor)
     count, blocks = len(played.moments), list[Block]()
     sums: list[tuple[float, float, int]] = []
-    tall = max(1, most, *(sum(_gpus(each, flavor).values()) for each in played.moments))
+    tall = max(1, capacity, *(sum(_gpus(each, flavor).values()) for each in played.moments))
     for at, moment in enumerate(played.moments):
         left, right, bottom = round(100 * at / count, 2), round(100 * (at + 1) / count, 2), float(ABOVE + AREA)
         for who, colour, gpus in _stack(played, moment, flavor, hues):
@@ -189,7 +189,7 @@ def _area(played: Played, flavor: str) -> Area:
             blocks.append(Block(left, round(right - left, 2), bottom, height, colour, shown, says))
         sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_gpus(moment, flavor).values())))
     says = ", ".join(f"step {at + 1} {total}" for at, (_, _, total) in enumerate(sums))
-    return Area(flavor, most, tuple(blocks), tuple(sums), f"{flavor} GPUs in use, of {most}: {says}.")
+    return Area(flavor, capacity, tuple(blocks), tuple(sums), f"{flavor} GPUs in use, of {capacity}: {says}.")
 
 
 def _stack(played: Played, moment: Moment, flavor: str, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:

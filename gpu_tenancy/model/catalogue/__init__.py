@@ -1,6 +1,6 @@
-"""Facts about machines and GPUs, from the tables beside this module.
+"""Machine types, GPUs and prices, from the tables in this folder.
 
-Raises `pydantic.ValidationError` at the first look where a table is malformed; a test reads them whole.
+The first read of a malformed table raises `pydantic.ValidationError`; a test reads all tables.
 """
 
 import datetime as dt
@@ -25,24 +25,24 @@ PRODUCT_LABELS: Final[Mapping[str, str]] = {
     "amd.com": "amd.com/gpu.product-name",
     "gpu.intel.com": "gpu.intel.com/product",
 }
-"""Node label with a GPU's model, by the domain of the resource name, and who writes it: GPU feature discovery
-(https://github.com/NVIDIA/k8s-device-plugin), AMD's node labeller (https://github.com/ROCm/k8s-device-plugin), Intel's
-NFD rules, for Flex 140 and 170 and Max 1100 and 1550 alone
+"""Node label with the GPU model, by the domain of the resource name. The labels are set by GPU feature discovery
+(https://github.com/NVIDIA/k8s-device-plugin), AMD's node labeller (https://github.com/ROCm/k8s-device-plugin), and
+Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 (https://intel.github.io/intel-device-plugins-for-kubernetes/0.35/cmd/gpu_plugin/labels.html)."""
 
 
 class Gpu(Row):
-    """One model of GPU.
+    """A GPU model.
 
     Attributes:
         product: value of the node label that `PRODUCT_LABELS` names.
         memory: bytes.
-        resource: the extended resource that its device plugin offers.
-        architecture: its generation, such as `hopper`.
-        mig: partitions that one GPU holds, by MIG profile; empty where it cannot be cut.
-        source: where it was read.
-        date: of the source, or when it was read where the source has none.
-        checked: how sure the row is.
+        resource: the extended resource that its device plugin advertises.
+        architecture: GPU generation, such as `hopper`.
+        mig: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
+        source: URL of the facts.
+        date: of the source, or when it was read if the source has no date.
+        checked: whether the row was read at its source, or written from memory.
     """
 
     product: str
@@ -56,12 +56,12 @@ class Gpu(Row):
 
 
 class Network(Row):
-    """A machine's network.
+    """The network of a machine type.
 
     Attributes:
-        gbps: gigabits per second of the machine.
-        fabric: by which GPUs of different machines reach each other past the CPUs; None where there is none.
-        interfaces: how many of that fabric the machine has.
+        gbps: bandwidth of the machine in Gbit/s.
+        fabric: network for direct traffic between GPUs of different machines; None without one.
+        interfaces: number of the fabric's interfaces.
     """
 
     gbps: Annotated[float, Field(gt=0)]
@@ -78,10 +78,10 @@ class Network(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a machine costs in an hour, in the currency of its cloud's `price_table`; None where it is not known.
+    """Price of a machine per hour, in the currency of its cloud's `price_table`; None if it is unknown.
 
     Attributes:
-        region: where, if not in the region of the table.
+        region: of these prices; None for the region of the table.
     """
 
     on_demand: float | None = None
@@ -90,7 +90,7 @@ class Price:
 
 
 class PriceTable(Row):
-    """What all prices of a cloud's table have in common.
+    """Region, currency and source of all prices of a cloud.
 
     Attributes:
         date: of the source.
@@ -104,19 +104,19 @@ class PriceTable(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine type.
+    """A machine type of a cloud, or of the stack's own `machines`.
 
     Attributes:
-        name: as a stack writes it.
-        cloud: whose it is; empty for a row of a stack's own.
-        type: the cloud's name for it; left out, the name.
-        cpu: millicores of the machine, as Kubernetes counts them.
-        memory: bytes of the machine, as the cloud sells them.
-        gpu: key of the GPU table; None for a machine without.
-        gpus: GPUs of the machine.
-        architecture: of its CPU.
-        accelerator: GKE's name for its GPUs.
-        network: None where it is not known.
+        name: name in stacks.
+        cloud: key of the cloud; empty for a machine type of the stack.
+        type: name of the machine type in the cloud; default: `name`.
+        cpu: CPUs in millicores.
+        memory: nominal memory in bytes.
+        gpu: key in the GPU table; None without GPUs.
+        gpus: number of GPUs.
+        architecture: of the CPU.
+        accelerator: accelerator type of its GPUs on GKE.
+        network: None if it is unknown.
     """
 
     name: str
@@ -174,10 +174,10 @@ class _MachineRow(Row):
 
 
 class CloudTable(Row):
-    """One cloud's file.
+    """The file of one cloud in `machines/`.
 
     Attributes:
-        checked: how sure its machines are, but for those that say it themselves.
+        checked: default for machine types that do not set it.
     """
 
     source: Url
@@ -193,13 +193,13 @@ _HERE: Final = Path(__file__).parent
 
 @cache
 def cloud_tables() -> Mapping[str, CloudTable]:
-    """Each cloud's file, by the cloud's name under `cluster.cloud`."""
+    """The file of each cloud, by the value of `cluster.cloud`."""
     return {path.stem: CloudTable.model_validate(read_table(path)) for path in sorted(_HERE.glob("machines/*.yaml"))}
 
 
 @cache
 def gpus() -> Mapping[str, Gpu]:
-    """GPUs by their name in stacks, such as `h100-80gb`."""
+    """GPU models by their name in stacks, such as `h100-80gb`."""
     return {name: Gpu.model_validate(row) for name, row in read_table(_HERE / "gpus.yaml").items()}
 
 
@@ -211,12 +211,12 @@ def machines() -> Mapping[tuple[str, str], Machine]:
 
 
 def find_machine(name: str, cloud: str | None = None) -> Machine | None:
-    """The machine type of that name in a cloud, or in any: names do not repeat between them."""
+    """A machine type by name, in one cloud or in all: no two clouds share a name. None if it is unknown."""
     return next((row for (of, known), row in machines().items() if known == name and cloud in {None, of}), None)
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """The GPU by its name in stacks or by its product label."""
+    """A GPU model by its name in stacks or by its product label; None if it is unknown."""
     return gpus().get(name) or next((gpu for gpu in gpus().values() if gpu.product == name), None)
 
 
@@ -230,10 +230,10 @@ _GIB: Final = 2**30
 
 
 def allocatable(machine: Machine) -> tuple[int, int]:
-    """Millicores and bytes of a machine that pods can have, rounded down to whole cpus and GiB.
+    """Allocatable millicores and bytes of a machine, rounded down to whole CPUs and GiB.
 
-    By its cloud's rules, `reserved` in its file; a machine of no cloud by the most cautious of all. What system pods
-    ask for is not taken off.
+    The rules are `reserved` in the file of the machine's cloud. A machine without a cloud gets the lowest value of all
+    clouds. Requests of system pods are not subtracted.
     """
     tables = cloud_tables()
     rules = [tables[machine.cloud]] if machine.cloud in tables else tables.values()

@@ -1,9 +1,9 @@
-"""The values that a chart supports, from the tables beside this module; Helm ignores others silently.
+"""The values that a Helm chart supports, from the tables in this folder; Helm ignores unknown values silently.
 
-`described` makes a chart's entry of its `values.yaml`; tests hold the two together. The keys of a chart within a chart
-are checked too, each against the version that the chart around it pins. Not checked is what a chart takes whole: below
-a free key anything may stand. A stack that names another version of a chart is held to the keys of the catalogue's.
-Raises `pydantic.ValidationError`, or `KeyError` for a contained chart without a row, where a table is malformed.
+`described` generates the row of a chart from its `values.yaml`; a test compares the two. The keys of subcharts are
+checked too, against the version that the parent chart pins. Keys below a free key are not checked. If a stack sets
+another version of a chart, the keys of the catalogue's version apply.
+A malformed table raises `pydantic.ValidationError`, or `KeyError` if a subchart has no row.
 """
 
 import datetime as dt
@@ -19,10 +19,10 @@ from gpu_tenancy.model.problems import listed
 from gpu_tenancy.model.tables import read_table
 
 Keys: TypeAlias = tuple[str, ...]
-"""A place in a chart's values."""
+"""Path of a key in a chart's values."""
 
 FREE: Final = "*"
-"""Behind a key of the table: anything may stand below it."""
+"""Suffix of a key in the table: any keys are allowed below it."""
 _FREE_MAPS: Final = frozenset(
     {
         "additionalLabels",
@@ -40,22 +40,22 @@ _FREE_MAPS: Final = frozenset(
         "selector",
     }
 )
-"""Maps of Kubernetes' own, in which a chart's defaults are examples of keys and not all of them."""
+"""Maps that Kubernetes defines: the keys in a chart's defaults are examples, not a complete list."""
 _Sections: TypeAlias = dict[Keys, dict[str, bool]]
-"""Keys of each section, and whether anything may stand below them."""
+"""Keys of each section, and whether any keys are allowed below them."""
 
 
 class ChartValues(BaseModel):
-    """The values that one chart takes.
+    """The values that one chart supports.
 
     Attributes:
-        source: the `values.yaml` that they were read in.
-        date: when it was read.
-        version: of the chart; None where the table is not compared with the file.
-        sha256: of the file's bytes, in hexadecimal; None as well.
-        contains: charts within the chart, by their rows in the table of those: each has the section of its name.
-        keys: keys of each section, by its dotted path (`.` for the outermost), separated by blanks.
-        also: keys that are no less the chart's, but of which its `values.yaml` has no default.
+        source: URL of its `values.yaml`.
+        date: when the file was read.
+        version: of the chart; None if the table is not compared with the file.
+        sha256: of the file, in hexadecimal; None like `version`.
+        contains: subcharts, by their rows in `contained_values.yaml`; each has the section of its name.
+        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level).
+        also: further keys that the chart supports without a default in its `values.yaml`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -69,7 +69,7 @@ class ChartValues(BaseModel):
     also: Mapping[str, str] = {}
 
     def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
-        """Places that the chart does not have, each with a fix, such as the nearest key."""
+        """Paths of unknown keys, each with a fix, such as the nearest key."""
         sections: _Sections = {}
         self._gather(sections, ())
         yield from _unknown(sections, values, ())
@@ -99,7 +99,7 @@ def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Ite
                 yield here, "set one value: the chart has no keys below it"
         elif key not in below:
             yield here, _hint(key, sorted({*known, *below}))
-        elif value is not None:  # null takes a section out, as Helm's own rule is.
+        elif value is not None:  # In Helm, null removes a section.
             yield here, "set keys below it: it is a section of the chart's values"
 
 
@@ -119,13 +119,13 @@ def _hint(key: str, known: list[str]) -> str:
 
 
 def described(values: Mapping[str, Any]) -> dict[str, str]:
-    """The table's `keys` for a chart with these default values."""
-    found: dict[str, str] = {}
-    _describe(values, (), found)
-    return found
+    """The `keys` of a chart's row, generated from its default values."""
+    keys: dict[str, str] = {}
+    _describe(values, (), keys)
+    return keys
 
 
-def _describe(values: Mapping[str, Any], place: Keys, found: dict[str, str]) -> None:
+def _describe(values: Mapping[str, Any], place: Keys, keys: dict[str, str]) -> None:
     ends: list[str] = []
     deeper: list[str] = []
     for key, value in values.items():
@@ -135,20 +135,20 @@ def _describe(values: Mapping[str, Any], place: Keys, found: dict[str, str]) -> 
         else:
             ends.append(f"{key}{FREE}" if is_map or value is None else key)
     if ends:
-        found[".".join(place) or "."] = " ".join(ends)
+        keys[".".join(place) or "."] = " ".join(ends)
     for key in deeper:
-        _describe(values[key], (*place, key), found)
+        _describe(values[key], (*place, key), keys)
 
 
 @cache
 def chart_values() -> Mapping[str, ChartValues]:
-    """What each chart takes, by the name of its row in the table of releases."""
+    """The supported values of each chart, by its row in `releases.yaml`."""
     return _rows("chart_values.yaml")
 
 
 @cache
 def contained_values() -> Mapping[str, ChartValues]:
-    """What each chart within another takes, by its name, which is that of its section."""
+    """The supported values of each subchart, by its name, which is also the name of its section."""
     return _rows("contained_values.yaml")
 
 

@@ -1,6 +1,6 @@
-"""What each cloud can do with a node pool, from the table beside this module.
+"""What each cloud supports in a node pool, from `clouds.yaml`.
 
-Raises `pydantic.ValidationError` at the first look where the table is malformed.
+The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
 import re
@@ -21,23 +21,23 @@ class _Row(BaseModel):
 
 
 class Form(_Row):
-    """How a name is written in a cloud."""
+    """The form of a name in a cloud: a regular expression, and the same rule in words (`write`)."""
 
     pattern: str
     write: str
 
     def fits(self, text: str) -> bool:
-        """Whether a text is written so."""
+        """Whether a name has this form."""
         return re.fullmatch(self.pattern, text) is not None
 
 
 class ByQueue(_Row):
-    """Nodes that come only for a workload that Kueue announces.
+    """Queued provisioning: nodes are created only for a ProvisioningRequest of Kueue.
 
     Attributes:
-        provisioning_class: the autoscaler's class of such requests.
-        node_selector: node labels of what came for a request, by the detail of its answer that holds their value.
-        source: where it was read.
+        provisioning_class: `provisioningClassName` of the requests.
+        node_selector: labels of the created nodes, by the detail of the request's status that has their value.
+        source: URL of the documentation.
     """
 
     provisioning_class: str
@@ -46,18 +46,18 @@ class ByQueue(_Row):
 
 
 class CapacityRule(_Row):
-    """One way to buy machines in one cloud.
+    """The requirements of one capacity type in one cloud.
 
     Attributes:
-        refused: why there is no such thing; None where there is.
+        refused: why the cloud does not have it; None if it does.
         instead: what to use then.
-        reservation: how a reservation is named; None where there is none.
-        zones: how many zones such a pool has; None for any.
-        min: what `nodes.min` must be; None for anything.
-        longest: seconds a node may live at most; None where nothing bounds it.
-        machines_without: beginnings of the names of machines that cannot be had so.
-        taints: those that the cloud itself puts on such nodes, as `key=value:effect`.
-        by_queue: how Kueue asks for such nodes; None where pods alone bring them.
+        reservation: form of the reservation's name; None if no reservation is needed.
+        zones: required number of zones; None for any number.
+        min: required value of `nodes.min`; None for any value.
+        longest: maximum lifetime of a node in seconds; None without a maximum.
+        machines_without: prefixes of machine types that do not have this capacity type.
+        taints: taints that the cloud itself adds to these nodes, as `key=value:effect`.
+        by_queue: how Kueue requests these nodes; None if the autoscaler creates them for pods.
     """
 
     refused: str | None = None
@@ -72,14 +72,15 @@ class CapacityRule(_Row):
 
 
 class SharingRule(_Row):
-    """How one GPU serves several pods under one driver mode.
+    """How several pods share one GPU in one driver mode, by MIG or by time-slicing.
 
     Attributes:
-        by: who cuts the GPU: the cloud, by an input of the pool, or the GPU Operator, by a label.
-        whole: whether a partition is still asked for by the GPU's own resource name.
-        least_memory: whether, of as many slices, there is only the profile with the least memory.
-        grows: whether an autoscaler can add such nodes.
-        labels: labels that such nodes carry, with `{profile}` and `{turns}` to be filled in.
+        by: who configures it: the cloud, by an input of the pool, or the GPU Operator, by a node label.
+        whole: whether pods request a partition by the resource name of a whole GPU.
+        least_memory: whether, of the profiles with the same number of slices, only the one with the least memory is
+            supported.
+        grows: whether the autoscaler can add such nodes.
+        labels: labels of these nodes; `{profile}` and `{turns}` are placeholders.
     """
 
     by: Literal["cloud", "operator"]
@@ -90,15 +91,15 @@ class SharingRule(_Row):
 
 
 class DriverMode(_Row):
-    """Who brings driver, container toolkit and device plugin: the pool's half and the operator's half of one choice.
+    """Who installs driver, container toolkit and device plugin: settings of the pool and matching Helm values.
 
     Attributes:
-        means: in a sentence.
+        means: who installs what, for messages.
         operator: values of the GPU Operator's chart.
         labels: labels of the pool's nodes.
-        mig: how partitions are made; None where they cannot be.
-        time_slicing: how turns are made; None where they cannot be.
-        source: where it was read.
+        mig: how MIG is configured; None if it is not supported.
+        time_slicing: how time-slicing is configured; None if it is not supported.
+        source: URL of the documentation.
     """
 
     means: str
@@ -110,20 +111,21 @@ class DriverMode(_Row):
 
 
 class CloudRules(_Row):
-    """What one cloud can do with a node pool.
+    """What one cloud supports in a node pool.
 
     Attributes:
-        title: its Kubernetes service.
-        package: the Python package that speaks to it; None where Kubernetes' own does.
-        capacity: by kind.
-        compact: kinds of capacity whose nodes can stand close to each other.
-        compact_zones: how many zones such a pool may have; empty for any number.
-        disk_key: whether each pool's disks may have a key of their own.
-        own_labels: domains of labels and taints that are the cloud's alone.
-        empty_labels: whether a label may have no value.
-        names_gpus: whether the cloud is told the GPU by a name of its own, beside the machine.
-        fabrics: networks between GPUs that can be set up here.
-        drivers: driver modes by name, the usual one first.
+        title: name of its Kubernetes service, for messages.
+        package: the Pulumi provider; None if only the Kubernetes provider is needed.
+        pool_name: form of the names of pools.
+        capacity: requirements by capacity type.
+        compact: capacity types that support compact placement.
+        compact_zones: allowed numbers of zones of a compact pool; empty for any number.
+        disk_key: whether each pool can have its own key for disks.
+        own_labels: domains of labels and taints that only the cloud may set.
+        empty_labels: whether a label can have an empty value.
+        names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
+        fabrics: supported networks between GPUs.
+        drivers: driver modes by name, the default first.
     """
 
     title: str
@@ -142,17 +144,17 @@ class CloudRules(_Row):
 
 @cache
 def clouds() -> Mapping[str, CloudRules]:
-    """Every cloud's rules, by the word under `cluster.cloud`."""
+    """The rules of each cloud, by the value of `cluster.cloud`."""
     rows: Mapping[str, Any] = read_table(Path(__file__).with_name("clouds.yaml"))
     return {name: CloudRules.model_validate(row, strict=False) for name, row in rows.items()}
 
 
 def rules_of(service: str) -> CloudRules:
-    """A service's rules; of one that nobody knows, those of a cluster that exists (`model.checks.nodes` says so)."""
+    """The rules of a Kubernetes service; those of an existing cluster if it is unknown (`model.checks.nodes` warns)."""
     return clouds().get(service) or clouds()["existing"]
 
 
 def driver_mode(cloud: str, name: str | None) -> DriverMode | None:
-    """A cloud's driver mode; left out, its usual one. None where it has none of that name."""
+    """A driver mode of a cloud by name; the default mode for None. None if the cloud does not have it."""
     modes = rules_of(cloud).drivers
     return modes.get(name or next(iter(modes)))

@@ -1,6 +1,6 @@
-"""Helm charts that this program installs, from the table beside this module.
+"""Helm charts that this program installs, from `releases.yaml`.
 
-Raises `pydantic.ValidationError` at the first look where the table is malformed.
+The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
 import datetime as dt
@@ -19,17 +19,18 @@ _OCI: Final = "oci://"
 
 
 class Chart(BaseModel):
-    """One Helm chart at one version.
+    """A Helm chart, pinned to one version.
 
     Attributes:
-        chart: its name in the repository, or the whole `oci://` reference.
-        repository: of an HTTP repository; None for an OCI reference, which holds its registry.
-        version: one release, never a range.
-        namespace: where it is installed; None where the caller says.
-        privileged: whether its pods reach into the node: devices, drivers, the node's own metrics.
-        definitions: who keeps its definitions when the release goes: Helm does with those of a chart's `crds` folder
-            (`helm`) and those that a value of ours marks (`value`); others are templates and go (`nobody`).
-        source: where the version was read.
+        chart: name in the repository, or the complete `oci://` reference.
+        repository: URL of an HTTP repository; None for an OCI reference.
+        version: one version, never a range.
+        namespace: where it is installed; None if the caller decides.
+        privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
+        definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
+            folder (`helm`); a value that this program sets (`value`); or nothing, because they are templates
+            (`nobody`).
+        source: URL where the version was read.
         date: of the source.
     """
 
@@ -54,6 +55,6 @@ class Chart(BaseModel):
 
 @cache
 def charts() -> Mapping[str, Chart]:
-    """Every chart by the name of its release."""
+    """All charts by the name of their release."""
     rows: Mapping[str, Any] = read_table(Path(__file__).with_name("releases.yaml"))
     return {name: Chart.model_validate(row) for name, row in rows.items()}

@@ -1,4 +1,4 @@
-"""What pods cannot have of a cloud's machines: rules of each cloud, beside its machines."""
+"""CPU and memory of machines that are not allocatable to pods: the rules of each cloud."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Row(BaseModel):
-    """A part of a table. Closed (an unknown key is an error), frozen, keys in camelCase."""
+    """A part of a YAML table: frozen, with keys in camelCase; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
 
@@ -58,14 +58,15 @@ class _Unseen(Row):
 
 
 class Reserved(Row):
-    """What pods cannot have of a cloud's machines.
+    """CPU and memory of a cloud's machines that are not allocatable.
 
     Attributes:
-        cpu: shares that the kubelet keeps, each up to an amount of the machine's.
-        memory: what it keeps: in such steps, or by the pods that a node may have (`few` on machines `below` so many
-            cpus), `most` of the machine at the most.
-        eviction: bytes below which it evicts.
-        unseen: share of the memory sold that hypervisor, firmware and kernel take before the kubelet counts.
+        cpu: shares of the CPU that the kubelet reserves, each up to an amount.
+        memory: memory that the kubelet reserves: by such steps, or by the maximum number of pods (`few` on machines
+            with fewer than `below` CPUs), at most the share `most` of the machine.
+        eviction: the kubelet's eviction threshold in bytes.
+        unseen: share of the nominal memory that hypervisor, firmware and kernel use, so that the kubelet does not see
+            it.
     """
 
     source: Url
@@ -76,7 +77,7 @@ class Reserved(Row):
     unseen: _Unseen
 
     def left(self, cpu: int, memory: int) -> tuple[float, float]:
-        """Millicores and bytes of a machine that pods can have."""
+        """Allocatable millicores and bytes of a machine, not rounded."""
         seen = memory * (1 - self.unseen.share)
         return (
             cpu - _stepped(cpu, self.cpu),

@@ -84,12 +84,12 @@ def _datasets(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         fix = f"raise it to {claims} or more"
         yield Problem(("teams", name, "objects", "persistentvolumeclaims"), rule, fix, value, about)
     for key, dataset in mounted.items():
-        least, most = team.claims.min or 0, team.claims.max or dataset.size
-        if not least <= dataset.size <= most:
+        minimum, maximum = team.claims.min or 0, team.claims.max or dataset.size
+        if not minimum <= dataset.size <= maximum:
             yield Problem(
                 ("datasets", key, "size"),
                 f"is outside the range of claim sizes in team {name}"
-                f" ({format_amount('storage', least)} to {format_amount('storage', most)})",
+                f" ({format_amount('storage', minimum)} to {format_amount('storage', maximum)})",
                 f"change it, or change teams.{name}.claims",
                 format_amount("storage", dataset.size),
                 about=(("teams", name, "claims"),),

@@ -111,10 +111,10 @@ def _profile(name: str, pool: Pool, gpu: str, rule_of: SharingRule | None) -> It
         rule = f"partitions do not match {gpu}, which has {known.mig[mig.profile]} partitions of {mig.profile}"
         yield Problem((*place, "partitions"), rule, "remove it", str(mig.partitions))
     slices = mig.profile.partition("g.")[0]
-    least = next(profile for profile in known.mig if profile.partition("g.")[0] == slices)
-    if rule_of and rule_of.least_memory and least != mig.profile:
-        rule = f"is not supported by the cloud for {gpu}: its only profile with {slices}g is {least}"
-        yield Problem((*place, "profile"), rule, f"set {least}, or set driver: operator", mig.profile)
+    smallest = next(profile for profile in known.mig if profile.partition("g.")[0] == slices)
+    if rule_of and rule_of.least_memory and smallest != mig.profile:
+        rule = f"is not supported by the cloud for {gpu}: its only profile with {slices}g is {smallest}"
+        yield Problem((*place, "profile"), rule, f"set {smallest}, or set driver: operator", mig.profile)
 
 
 def _trust(tree: Tree, flavor: Flavor) -> Iterator[Problem]:

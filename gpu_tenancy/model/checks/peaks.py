@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size, pods_of
-from gpu_tenancy.model.plan.shares import Tree, reachable
+from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import format_amount
 from gpu_tenancy.model.spec.workloads import Server
@@ -53,7 +54,7 @@ def _beyond(tree: Tree, owner: str, servers: list[_Running]) -> Iterator[Problem
     # GPUs first: their CPU and memory are derived from them.
     for resource in reversed(dict.fromkeys(resource for server in servers for resource in server.size.amounts)):
         peak, limit = sum(server.peak(resource) for server in servers), of_team.get(resource, 0)
-        reach = min(limit, reachable(tree, owner, flavor, resource))
+        reach = min(limit, potential_available(tree, owner, flavor.name, resource))
         if peak > reach:
             yield _problem(owner, servers, resource, (peak, limit, reach))
             return

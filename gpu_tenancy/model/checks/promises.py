@@ -12,9 +12,9 @@ def promise_problems(tree: Tree) -> Iterator[Problem]:
     """Guarantees that exceed the supply, or that `fairness: even` cannot enforce."""
     for flavor in tree.flavors.values():
         # GPUs first: if they are overcommitted, so are the CPU and memory that are derived from them.
-        for resource in sorted(flavor.most, key=lambda resource: resource != flavor.resource):
+        for resource in sorted(flavor.capacity, key=lambda resource: resource != flavor.resource):
             problems = list(_root(tree, flavor, resource))
-            for group in tree.said:
+            for group in tree.stated:
                 problems += _group(tree, group, flavor, resource)
             yield from problems
             if problems and resource == flavor.resource:
@@ -24,7 +24,7 @@ def promise_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
-    supply = flavor.most[resource]
+    supply = flavor.capacity[resource]
     gangs = flavor.gangs.get(resource, 0)
     if gangs > supply:
         yield _too_much_for_gangs(tree, flavor, resource)
@@ -37,7 +37,7 @@ def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
     excessive = {team: amount for team, amount in teams.items() if amount > supply - gangs}
     for team in excessive:
         yield _too_much_for_one(tree, team, flavor, resource)
-    if not excessive and tree.own(tree.root, flavor.name, resource) < 0:
+    if not excessive and tree.cohort_nominal(tree.root, flavor.name, resource) < 0:
         yield _too_much_together(tree, flavor, resource)
 
 
@@ -54,13 +54,13 @@ def _supply(flavor: Flavor, resource: str, *, less_gangs: bool = True) -> str:
     gangs = flavor.gangs.get(resource, 0) if less_gangs else 0
     parts = " + ".join(_nodes(pool, resource) for pool in flavor.pools)
     less = f", minus {format_amount(resource, gangs)} for Volcano gangs" if gangs else ""
-    supply = format_amount(resource, flavor.most[resource] - gangs)
+    supply = format_amount(resource, flavor.capacity[resource] - gangs)
     return f"{supply} {_what(flavor, resource)} of the pools ({parts}{less})"
 
 
 def _nodes(pool: PoolSupply, resource: str) -> str:
     amount = format_amount(resource, pool.node.get(resource, 0))
-    return f"1 node with {amount}" if pool.most == 1 else f"{pool.most} nodes with {amount} each"
+    return f"1 node with {amount}" if pool.max_nodes == 1 else f"{pool.max_nodes} nodes with {amount} each"
 
 
 def _key(tree: Tree, team: str, flavor: Flavor, resource: str) -> Path:
@@ -124,13 +124,13 @@ def _by_name(amounts: Mapping[str, int], resource: str) -> str:
 
 def _group_key(tree: Tree, group: str, flavor: str, resource: str) -> Path:
     cohort = tree.stack.cohorts[group]
-    if resource in {CPU, MEMORY} and tree.is_said(group, flavor, resource):
+    if resource in {CPU, MEMORY} and tree.is_stated(group, flavor, resource):
         return ("cohorts", group, "quota", flavor, resource)
     return ("cohorts", group, "gpus" if flavor in cohort.gpus else "quota", flavor)
 
 
 def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Problem]:
-    own = tree.own(group, flavor.name, resource)
+    own = tree.cohort_nominal(group, flavor.name, resource)
     if own < 0:
         promised = tree.children_guaranteed(group, flavor.name, resource)
         total = sum(promised.values())
@@ -142,7 +142,7 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
             format_amount(resource, total + own),
             about=(("cohorts",), ("teams",)),
         )
-    limit = tree.most(group, flavor.name, resource)
+    limit = tree.cohort_limit(group, flavor.name, resource)
     guaranteed = tree.guaranteed(group, flavor.name, resource)
     if limit is not None and limit < guaranteed and own >= 0:
         yield Problem(
@@ -157,7 +157,7 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
 def _even(tree: Tree) -> Iterator[Problem]:
     """In one flat cohort, Kueue does not enforce limits of nested cohorts, so they must have no effect."""
     for group in cohorts_downwards(tree):
-        for flavor, shares in tree.said.get(group, {}).items():
+        for flavor, shares in tree.stated.get(group, {}).items():
             for resource, share in shares.items():
                 yield from _binding(tree, (group, flavor, resource), share.limit)
 
@@ -174,11 +174,9 @@ def _binding(tree: Tree, node: tuple[str, str, str], limit: int | None) -> Itera
         )
         value = format_amount(resource, limit)
         yield Problem((*_group_key(tree, group, flavor, resource), "limit"), rule, fix, value, about)
-    if tree.is_said(group, flavor, resource) and tree.own(group, flavor, resource) > 0:
-        rule = (
-            f"exceeds its children's guarantees by {format_amount(resource, tree.own(group, flavor, resource))} {what},"
-            " which all teams could borrow with fairness: even"
-        )
+    if tree.is_stated(group, flavor, resource) and tree.cohort_nominal(group, flavor, resource) > 0:
+        beyond = format_amount(resource, tree.cohort_nominal(group, flavor, resource))
+        rule = f"exceeds its children's guarantees by {beyond} {what}, which all teams could borrow with fairness: even"
         value = format_amount(resource, tree.guaranteed(group, flavor, resource))
         yield Problem((*_group_key(tree, group, flavor, resource), "guaranteed"), rule, fix, value, about)
 

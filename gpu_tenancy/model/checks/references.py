@@ -145,7 +145,7 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     for flavor, gang in team.gangs.items():
         place = (*path, "gangs", flavor)
         yield from _flavor(tree, flavor, place)
-        if flavor in tree.flavors and tree.flavors[flavor].resource is None and gang.most:
+        if flavor in tree.flavors and tree.flavors[flavor].resource is None and gang.effective_limit:
             fix = "remove guaranteed and limit, and set cpu and memory"
             yield Problem(place, f"sets GPUs of flavor {flavor}, which has none", fix, about=_pools(tree, flavor))
     for kind in ("serving", "training"):

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from gpu_tenancy.model.plan.latency import metric_name, monitor
 from gpu_tenancy.model.plan.pods import PodSize, choices, flavor_of, is_gang, limits, pod_size, pods_of
-from gpu_tenancy.model.plan.shares import Tree, reachable
+from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.spec.teams import Team
@@ -136,11 +137,11 @@ def _container(tree: Tree, path: Path, size: PodSize) -> Iterator[Problem]:
     containers = tree.stack.teams[str(path[1])].containers
     for resource, amount in size.amounts.items():
         key = resource if resource in {CPU, MEMORY} else "gpu"
-        most, least = getattr(containers.max, key), getattr(containers.min, key, None)
-        if most is not None and amount > most:
-            bound = ("exceeds", "max", most)
-        elif least is not None and amount < least:
-            bound = ("is less than", "min", least)
+        maximum, minimum = getattr(containers.max, key), getattr(containers.min, key, None)
+        if maximum is not None and amount > maximum:
+            bound = ("exceeds", "max", maximum)
+        elif minimum is not None and amount < minimum:
+            bound = ("is less than", "min", minimum)
         else:
             continue
         yield Problem(
@@ -157,7 +158,7 @@ def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator
     team, gang = str(path[1]), is_gang(job)
     for resource, amount in reversed(size.amounts.items()):  # GPUs first: their CPU and memory are derived from them.
         limit = limits(tree, team, size.flavor, gang=gang).get(resource, 0)
-        reach = limit if gang else min(limit, reachable(tree, team, size.flavor, resource))
+        reach = limit if gang else min(limit, potential_available(tree, team, size.flavor.name, resource))
         if reach < amount * pods_of(job) <= limit:
             yield Problem(
                 (*path, "tasks" if job.tasks else "workers"),

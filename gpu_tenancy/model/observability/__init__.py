@@ -18,8 +18,8 @@ class ObservabilityPlan:
     """Dashboards and alerts of one environment.
 
     Attributes:
-        dashboards: file name and JSON of each; none without GPUs.
-        rules: groups of a PrometheusRule, as monitoring.coreos.com/v1 takes them.
+        dashboards: file name and JSON of each; empty without GPUs.
+        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without GPUs.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
@@ -30,8 +30,8 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
     """The dashboards and alerts of a stack.
 
     Args:
-        tree: for the flavors' resources, and the teams.
-        servers: the servers of all teams, with their targets.
+        tree: has the resources of the flavors, and the teams.
+        servers: the servers of all teams, with their latency targets.
     """
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
     if not resources:

@@ -1,4 +1,4 @@
-"""Alerts on quota and on machines, as groups of a PrometheusRule."""
+"""Alerts on GPU nodes and on quotas, as groups of a PrometheusRule."""
 
 from typing import Literal, TypedDict
 
@@ -19,14 +19,14 @@ Rule = TypedDict("Rule", {"alert": str, "expr": str, "for": str, "labels": _Labe
 
 
 class Group(TypedDict):
-    """Rules that are evaluated together."""
+    """A group of rules, which Prometheus evaluates in sequence."""
 
     name: str
     rules: list[Rule]
 
 
 def groups(on: Expressions) -> tuple[Group, ...]:
-    """All alerts: on machines, and on the teams' quotas."""
+    """All alerts: one group for GPU nodes, one for the teams."""
     return ({"name": "gpu-tenancy-fleet", "rules": _fleet(on)}, {"name": "gpu-tenancy-teams", "rules": _teams(on)})
 
 

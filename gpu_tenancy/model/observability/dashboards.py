@@ -1,7 +1,7 @@
-"""Grafana's dashboards as data: panels in rows of a grid of 24, each with its expressions.
+"""Grafana dashboards as JSON: panels on a grid of 24 columns, and template variables.
 
-The model of the JSON: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
-Everything is in a fixed order under fixed ids, so the same stack gives the same text.
+The JSON model: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
+Order and ids are fixed, so the same stack gives the same text.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any, Final
 from gpu_tenancy.model.observability.panels import SOURCE, Panel, to_data
 
 _SCHEMA: Final = 42
-"""Grafana 13.2's (`defaultDashboard.schemaVersion` of `@grafana/schema` 13.2.2 on npm, read 2026-11-21), which
-kube-prometheus-stack brings. What 41 and 42 changed, `time_options` and `hideFrom`, no page of ours has
+"""Of Grafana 13.2, which kube-prometheus-stack installs (`defaultDashboard.schemaVersion` of `@grafana/schema` 13.2.2
+on npm, read 2026-11-21). Versions 41 and 42 changed `time_options` and `hideFrom`, which these dashboards do not use
 (apps/dashboard/pkg/migration/schemaversion in grafana/grafana)."""
 _COLUMNS: Final = 24
 _TAG: Final = "gpu-tenancy"
@@ -21,11 +21,11 @@ _TAG: Final = "gpu-tenancy"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a reader may choose, one or several.
+    """A template variable with one or several selected values.
 
     Attributes:
-        values: to choose from, all of which `All` stands for; empty where `query` finds them.
-        query: `label_values(…)` of the data source; `All` stands for whatever there is.
+        values: the options; empty if `query` returns them. `All` selects them all.
+        query: `label_values(…)` of the data source; `All` then matches any value.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One page. Its `uid` stays, whatever its title: links to it hold."""
+    """One dashboard. Its `uid` must not change, because links contain it."""
 
     uid: str
     title: str
@@ -45,7 +45,7 @@ class Dashboard:
 
 
 def to_json(dashboard: Dashboard) -> str:
-    """The text that Grafana's sidecar loads."""
+    """The JSON that Grafana's sidecar loads from a ConfigMap."""
     data: dict[str, Any] = {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -59,14 +59,14 @@ def to_json(dashboard: Dashboard) -> str:
         "timezone": "",
         "annotations": {"list": []},
         "links": [_to_the_others()],
-        "templating": {"list": [_data_source(), *(_variable(each) for each in dashboard.variables)]},
+        "templating": {"list": [_data_source(), *(_variable(variable) for variable in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
     return json.dumps(data, indent=1) + "\n"
 
 
 def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
-    """The panels from left to right, a new row where one has no room or another height."""
+    """The panels from left to right; a panel that does not fit, or has another height, starts a new row."""
     x, y, height = 0, 0, 0
     for number, panel in enumerate(panels, start=1):
         wide, high = panel.size
@@ -77,7 +77,7 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
 
 
 def _to_the_others() -> dict[str, Any]:
-    """A link to each page of the same tag, at the same time and with the same choice."""
+    """A link to each dashboard with the same tag, which keeps the time range and the variables."""
     return {
         "type": "dashboards",
         "title": "GPU pages",
@@ -108,5 +108,5 @@ def _variable(variable: Variable) -> dict[str, Any]:
     if variable.values:
         return {**shown, "type": "custom", "query": ",".join(variable.values)}
     query = {"query": variable.query, "refId": variable.name}
-    found = {"datasource": SOURCE, "query": query, "refresh": 2, "sort": 1}
-    return {**shown, "type": "query", "allValue": ".*", **found}
+    from_query = {"datasource": SOURCE, "query": query, "refresh": 2, "sort": 1}
+    return {**shown, "type": "query", "allValue": ".*", **from_query}

@@ -1,6 +1,6 @@
-"""The metrics that expressions may name, from the table beside this module.
+"""The metrics that expressions may use, from `metrics.yaml`.
 
-Raises `pydantic.ValidationError` at the first look where the table is malformed.
+The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
 import datetime as dt
@@ -15,13 +15,14 @@ from gpu_tenancy.model.tables import read_table
 
 
 class Metric(BaseModel):
-    """One metric.
+    """A Prometheus metric and its labels.
 
     Attributes:
-        origin: the program that serves it.
-        labels: that it has, as Prometheus stores them.
-        source: where name and labels were read, and `date` when.
-        scrape: where it was read what a scrape makes of labels that its target has too; None where there is none such.
+        origin: the program that exports it.
+        labels: label names as Prometheus stores them.
+        source: URL where name and labels were read, on `date`.
+        scrape: URL of the scrape configuration that renames labels which conflict with the target's; None without
+            such labels.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -35,6 +36,6 @@ class Metric(BaseModel):
 
 @cache
 def metrics() -> Mapping[str, Metric]:
-    """Every metric by its name."""
+    """All metrics by name."""
     rows: Mapping[str, Any] = read_table(Path(__file__).with_name("metrics.yaml"))
     return {name: Metric.model_validate(row) for name, row in rows.items()}

@@ -1,4 +1,4 @@
-"""What operators look at, of machines and jobs: Cluster, Nodes, Training jobs."""
+"""Dashboards on machines and jobs: GPU cluster, GPU nodes, Training jobs."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _NAMED: Final = "{{namespace}}/{{job_name}}"
 
 
 def cluster(on: Expressions) -> Dashboard:
-    """The fleet at a glance."""
+    """The dashboard of the whole cluster: nodes, GPUs, utilisation and jobs."""
     allocated = f"sum({on.held()}) or vector(0)"
     return Dashboard(
         "gpu-tenancy-cluster",
@@ -68,7 +68,7 @@ def _jobs_by_state(on: Expressions) -> tuple[Target, ...]:
 
 
 def nodes(on: Expressions) -> Dashboard:
-    """The same by node."""
+    """The dashboard of GPU nodes: health, XIDs, allocation and utilisation of each."""
     allocated = f"sum by (node) ({on.held(_NODE)})"
     return Dashboard(
         "gpu-tenancy-nodes",
@@ -93,7 +93,7 @@ def _of_each_node(on: Expressions, allocated: str) -> tuple[Target, ...]:
     capacity = on.capacity(_NODE)
     pods = f'kube_pod_info{{{on.in_teams}, created_by_kind="Job"{_NODE}}}'
     running = 'kube_pod_status_phase{phase="Running"} == 1'
-    used, free = (f"({on.by_node(f'DCGM_FI_DEV_FB_{each}', 'sum', _NODE)})" for each in ("USED", "FREE"))
+    used, free = (f"({on.by_node(f'DCGM_FI_DEV_FB_{state}', 'sum', _NODE)})" for state in ("USED", "FREE"))
     return (
         Target(
             f"0 * ({on.unhealthy(_NODE)}) + 1 or 0 * {capacity}",
@@ -113,7 +113,7 @@ def _of_each_node(on: Expressions, allocated: str) -> tuple[Target, ...]:
 
 
 def training(on: Expressions) -> Dashboard:
-    """Each job: does it run, on what, does it use it."""
+    """The dashboard of training jobs: state, GPUs and utilisation of each."""
     team = ', namespace=~"$team"'
     gpus = _of_jobs(on.by_job(f"({on.held(team)})", "sum"))
     util = _of_jobs(on.by_job(on.of_pods("DCGM_FI_DEV_GPU_UTIL", ', exported_namespace=~"$team"'), "avg"))
@@ -168,7 +168,7 @@ def _marked(condition: str) -> str:
 
 
 def _state() -> str:
-    """A job's state as the number of its word."""
+    """The state of a job as a number of `_STATES`."""
     by, active = "max by (namespace, job_name)", f"kube_job_status_active{{{_JOB}}}"
     return (
         f"4 * {by} ({_marked('failed')}) or {by} ({_marked('status_suspended')}) or"
@@ -178,6 +178,6 @@ def _state() -> str:
 
 
 def _of_jobs(by_job: str) -> str:
-    """The same under kube-state-metrics' own label for a Job's name, and of the chosen jobs alone."""
+    """The expression with the Job's name in the label that kube-state-metrics uses, for the selected jobs only."""
     named = f'label_replace({by_job}, "job_name", "$1", "created_by_name", "($job)")'
     return f"max by (namespace, job_name) ({named}) and on (namespace, job_name) kube_job_created{{{_JOB}}}"

@@ -1,7 +1,7 @@
-"""Pictures of a dashboard as Grafana takes them: numbers, graphs, tables, and the words and rows between them.
+"""Panels of a dashboard in Grafana's JSON model: numbers, graphs, tables, texts and rows.
 
-Keys and values are those of `@grafana/schema` 13.2.2 on npm (dist/types/raw), against whose types the pages were
-compiled on 2026-11-21. What a picture leaves out, Grafana fills in: a number without thresholds turns red at 80.
+Keys and values are those of `@grafana/schema` 13.2.2 on npm (dist/types/raw); the dashboards were compiled against its
+types on 2026-11-21. Grafana fills in what a panel omits: a number without thresholds turns red at 80.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from typing import Any, Final, Literal
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 Colours = tuple[tuple[float | None, str], ...]
-"""Which colour begins at which value; the first has none to begin at."""
+"""Thresholds: the value from which each color applies; None for the first."""
 PLAIN: Final[Colours] = ((None, "text"),)
 ALARM: Final[Colours] = ((None, "green"), (1, "red"))
-"""Of what should not be there at all."""
+"""Thresholds of a value that should be 0."""
 
 _WIDTHS: Final = {"node": 300, "job_name": 260}
 _WIDTH: Final = 180
-"""Of a column of names, in pixels: a table gives its columns the same width otherwise, and cuts names off."""
+"""Width of a column of names, in pixels: by default all columns are equally wide, and names are truncated."""
 _LEAST: Final = 90
-"""Of the other columns, which are 150 wide otherwise, so that ten of them run out of the page."""
+"""Minimum width of the other columns; the default of 150 is too wide for a table of ten columns."""
 _DASHES: Final = {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 8]}}
 
 
@@ -28,11 +28,11 @@ class Target:
     """One expression of a panel.
 
     Attributes:
-        legend: of its series (`{{label}}` stands for a label), or the title of its column in a table.
-        bound: whether the line is a promise or a limit, and not what happens: it is dashed.
-        unit: of a column; the panel's where it has none.
-        colours: of a column's values.
-        words: what a column says in place of a number.
+        legend: of its series (`{{label}}` is a placeholder), or the title of its column in a table.
+        bound: whether the line is a guarantee or a limit, not a measured value; it is dashed.
+        unit: of its column; default: the unit of the panel.
+        colours: thresholds of its column.
+        words: texts that a column shows instead of numbers.
     """
 
     expr: str
@@ -45,15 +45,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture.
+    """One panel.
 
     Attributes:
-        unit: Grafana's name: `short`, `percent`, `mbytes` (of 2^20), `s`.
-        help: what the picture means, where its title does not say it; what it says, if it is of kind `text`.
-        empty: what is shown where there is nothing. Not for tables with empty cells, each of which would say it.
-        labels: that identify a table's rows, each with the title of its column; without one it is not shown.
-        size: columns (of 24) and rows of the grid.
-        repeat: the variable for each of whose values there is one such picture.
+        unit: Grafana's name of the unit: `short`, `percent`, `mbytes` (of 2^20), `s`.
+        help: description, if the title is not enough; the content of a panel of kind `text`.
+        empty: text without data. Not for tables with empty cells, because each of them would show it.
+        labels: labels that identify the rows of a table, with the titles of their columns; hidden without a title.
+        size: width in columns (of 24) and height in rows of the grid.
+        repeat: variable; the panel is repeated for each of its values.
     """
 
     title: str
@@ -69,30 +69,36 @@ class Panel:
 
 
 def stat(title: str, expr: str, unit: str = "short", *, colours: Colours = PLAIN, explained: str = "") -> Panel:
-    """One number of now."""
+    """A panel with the current value of an expression."""
     return Panel(title, (Target(expr, title),), "stat", unit, explained, colours=colours, size=(4, 4))
 
 
 def graph(  # noqa: PLR0913 - a picture's own parts
     title: str, expr: str, legend: str, unit: str = "short", *, explained: str = "", empty: str = ""
 ) -> Panel:
-    """One expression over time."""
+    """A panel with the values of an expression over time."""
     return Panel(title, (Target(expr, legend),), "timeseries", unit, explained, empty)
 
 
 def row(title: str) -> Panel:
-    """A heading."""
+    """A row with a title, above the panels that follow it."""
     return Panel(title, kind="row", size=(24, 1))
 
 
 def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    """A panel's JSON, under this id and at this place."""
-    found: dict[str, Any] = {"id": number, "type": panel.kind, "title": panel.title, "gridPos": place}
+    """The JSON of a panel.
+
+    Args:
+        panel: the panel.
+        number: its id in the dashboard.
+        place: its `gridPos`.
+    """
+    data: dict[str, Any] = {"id": number, "type": panel.kind, "title": panel.title, "gridPos": place}
     if panel.kind == "row":
-        return {**found, "collapsed": False, "panels": []}
+        return {**data, "collapsed": False, "panels": []}
     if panel.kind == "text":
-        return {**found, "options": {"mode": "markdown", "content": panel.help}}
-    found |= {
+        return {**data, "options": {"mode": "markdown", "content": panel.help}}
+    data |= {
         "description": panel.help,
         "datasource": SOURCE,
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
@@ -100,14 +106,14 @@ def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "targets": [_target(panel, letter, target) for letter, target in _lettered(panel)],
     }
     if panel.kind == "table":
-        found["transformations"] = _one_table(panel)
+        data["transformations"] = _one_table(panel)
     if panel.repeat:
-        found |= {"repeat": panel.repeat, "repeatDirection": "h", "maxPerRow": 24 // panel.size[0]}
-    return found
+        data |= {"repeat": panel.repeat, "repeatDirection": "h", "maxPerRow": 24 // panel.size[0]}
+    return data
 
 
 def _lettered(panel: Panel) -> list[tuple[str, Target]]:
-    """A panel has fewer than 27 targets."""
+    """The targets with their `refId`; a panel has at most 26 targets."""
     return [(chr(ord("A") + position), target) for position, target in enumerate(panel.targets)]
 
 
@@ -125,20 +131,20 @@ def _target(panel: Panel, letter: str, target: Target) -> dict[str, Any]:
 
 
 def _defaults(panel: Panel) -> dict[str, Any]:
-    found: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
     if panel.unit == "percent":
-        found["max"] = 100
+        defaults["max"] = 100
     if panel.empty:
-        found["noValue"] = panel.empty
+        defaults["noValue"] = panel.empty
     if panel.kind == "table":
-        found["custom"] = {"minWidth": _LEAST}
+        defaults["custom"] = {"minWidth": _LEAST}
     if panel.kind != "timeseries":
-        return found | {"color": {"mode": "thresholds"}, "thresholds": _thresholds(panel.colours)}
-    counted = panel.unit == "short"  # What is counted goes up and down in steps, and there is no half of it.
+        return defaults | {"color": {"mode": "thresholds"}, "thresholds": _thresholds(panel.colours)}
+    counted = panel.unit == "short"  # Counts are integers that change in steps.
     if counted:
-        found["decimals"] = 0
+        defaults["decimals"] = 0
     drawn = {"lineInterpolation": "stepAfter" if counted else "linear", "fillOpacity": 0 if _of_many(panel) else 8}
-    return found | {"color": {"mode": "palette-classic"}, "custom": drawn}
+    return defaults | {"color": {"mode": "palette-classic"}, "custom": drawn}
 
 
 def _thresholds(colours: Colours) -> dict[str, Any]:
@@ -148,7 +154,7 @@ def _thresholds(colours: Colours) -> dict[str, Any]:
 def _overrides(panel: Panel) -> list[dict[str, Any]]:
     if panel.kind == "table":
         names = [_name_column(label, title) for label, title in panel.labels if title]
-        return names + [each for target in panel.targets if (each := _column(target))["properties"]]
+        return names + [column for target in panel.targets if (column := _column(target))["properties"]]
     return [
         {
             "matcher": {"id": "byFrameRefID", "options": letter},
@@ -204,12 +210,12 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _of_many(panel: Panel) -> bool:
-    """Whether a graph has many lines, which a list below it would cut off."""
+    """Whether a graph has many lines, so that a legend below it would be truncated."""
     return not panel.repeat and any("{{" in target.legend for target in panel.targets)
 
 
 def _one_table(panel: Panel) -> list[dict[str, Any]]:
-    """Rows of the same labels become one; the columns are those of the labels, then the targets'."""
+    """Merges rows with the same labels; the columns are the labels, then the targets."""
     values = [f"Value #{letter}" if len(panel.targets) > 1 else "Value" for letter, _ in _lettered(panel)]
     names = [label for label, title in panel.labels if title] + values
     titles = [title for _, title in panel.labels if title] + [target.legend for target in panel.targets]

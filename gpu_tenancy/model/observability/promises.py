@@ -1,4 +1,4 @@
-"""What operators and teams look at, of promises: Quota, Serving."""
+"""Dashboards on guarantees and targets: GPU quota, Model servers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ _LOAN: Final = ((None, "text"), (1, "blue"))
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, as its page needs it.
+    """A server on the dashboard of model servers.
 
     Attributes:
-        latency: its metric and the target in seconds; None where it has none.
-        per_pod: PromQL of the latency of each pod; None where the metric itself is that.
-        scaled: whether an autoscaler has it.
+        latency: the latency metric and its target in seconds; None without a target.
+        per_pod: PromQL of the latency of each pod; None if the metric has it.
+        scaled: whether an autoscaler sets its replicas.
     """
 
     team: str
@@ -34,7 +34,7 @@ class Service:
 
 
 def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
-    """Who is promised what, who has it, who borrows, who waits and why."""
+    """The dashboard of quotas: guarantee, usage, borrowing and pending workloads of each team."""
     kind = ("resource", "Resource" if len(on.resources) > 1 else "")
     high = 3 + len(on.teams)
     evicted = f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{_OF_QUEUES}[1h])) > 0"
@@ -110,14 +110,14 @@ _EVICTED = (
 
 
 def _shares(on: Expressions) -> tuple[Target, ...]:
-    nominal, used, most = on.nominal(_QUEUE), on.used(_QUEUE), on.most(_QUEUE)
+    nominal, used, limit = on.nominal(_QUEUE), on.used(_QUEUE), on.limit(_QUEUE)
     return (
         Target(nominal, "Guaranteed"),
-        Target(most, "Limit"),
+        Target(limit, "Limit"),
         Target(used, "In use"),
         Target(f"clamp_min({used} - {nominal}, 0)", "Borrowed", colours=_LOAN),
         Target(f"clamp_min({nominal} - {used}, 0)", "Idle"),
-        Target(f"{most} - {used}", "Room", colours=_ROOM),
+        Target(f"{limit} - {used}", "Room", colours=_ROOM),
     )
 
 
@@ -146,7 +146,7 @@ def _lines(on: Expressions) -> tuple[Target, ...]:
     return (
         Target(on.used(_QUEUE), f"{model} in use"),
         Target(on.nominal(_QUEUE), f"{model} guaranteed", bound=True),
-        Target(f"{on.most(_QUEUE)} < +Inf", f"{model} limit", bound=True),
+        Target(f"{on.limit(_QUEUE)} < +Inf", f"{model} limit", bound=True),
     )
 
 
@@ -169,7 +169,7 @@ def _gangs(on: Expressions) -> Panel:
 
 
 def serving(on: Expressions, services: Sequence[Service]) -> Dashboard:
-    """Each server: replicas, latency against its target, GPUs."""
+    """The dashboard of servers: replicas, latency against its target, and GPUs of each."""
     errors = "sum by (exported_namespace, scaledObject) (increase(keda_scaler_detail_errors_total[1h])) > 0"
     table = Panel(
         "Autoscalers",
@@ -190,7 +190,7 @@ def serving(on: Expressions, services: Sequence[Service]) -> Dashboard:
     return Dashboard(
         "gpu-tenancy-serving",
         "Model servers",
-        (table, failing, *(panel for each in services for panel in _of_server(on, each))),
+        (table, failing, *(panel for service in services for panel in _of_server(on, service))),
     )
 
 
@@ -231,6 +231,6 @@ def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
 
 def _latency(latency: tuple[str, float], per_pod: str, picked: str) -> Panel:
     metric, target = latency
-    each = per_pod or f"{metric}{{{picked}}}"
-    lines = (Target(f"max({each})", "slowest pod, p99"), Target(f"vector({target:g})", "target", bound=True))
+    of_pods = per_pod or f"{metric}{{{picked}}}"
+    lines = (Target(f"max({of_pods})", "slowest pod, p99"), Target(f"vector({target:g})", "target", bound=True))
     return Panel("Latency", lines, unit="s", empty="Nothing serves its latency.")

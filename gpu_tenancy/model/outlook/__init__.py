@@ -116,7 +116,7 @@ class Serving:
     @property
     def peak(self) -> int:
         """GPUs of all its pods at once, including the surge of a rollout."""
-        return self.gpus * (self.replicas.most + self.surge)
+        return self.gpus * (self.replicas.maximum + self.surge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def _group(tree: Tree, name: str, flavors: dict[str, Flavor]) -> Group:
     shares: dict[str, tuple[int, int, int | None]] = {}
     for flavor_name, flavor in flavors.items():
         resource = flavor.resource or ""
-        own = tree.own(name, flavor_name, resource)
+        own = tree.cohort_nominal(name, flavor_name, resource)
         if name == tree.root:
             supply = tree.supply(flavor_name).get(resource, 0)
             shares[flavor_name] = (own, supply, supply)
@@ -206,7 +206,7 @@ def _group(tree: Tree, name: str, flavors: dict[str, Flavor]) -> Group:
             shares[flavor_name] = (
                 own,
                 tree.guaranteed(name, flavor_name, resource),
-                tree.most(name, flavor_name, resource),
+                tree.cohort_limit(name, flavor_name, resource),
             )
     return Group(name, tree.parents[name], tuple(groups), tuple(teams), shares)
 
@@ -226,8 +226,8 @@ def _supply(tree: Tree, flavor: Flavor, teams: tuple[TeamOutlook, ...], price: f
         resource=resource,
         product=flavor.product or "",
         gpus=Span(
-            sum(pool.least * pool.gpus_per_node for pool in flavor.pools),
-            sum(pool.most * pool.gpus_per_node for pool in flavor.pools),
+            sum(pool.min_nodes * pool.gpus_per_node for pool in flavor.pools),
+            sum(pool.max_nodes * pool.gpus_per_node for pool in flavor.pools),
         ),
         guaranteed=guaranteed + gangs,
         limits=sum(holding.limit for holding in held),
@@ -245,7 +245,7 @@ def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
             flavor=pools[name].flavor,
             resource=pools[name].resource or "",
             gpus=pools[name].gpus_per_node,
-            nodes=Span(pools[name].least, pools[name].most),
+            nodes=Span(pools[name].min_nodes, pools[name].max_nodes),
             capacity=pools[name].capacity,
             node_price=costs[name].node,
             floor=costs[name].floor,

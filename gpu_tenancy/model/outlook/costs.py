@@ -36,7 +36,7 @@ def gpu_prices(flavors: Mapping[str, Flavor], pools: Iterable[PoolCost]) -> dict
     for name, flavor in flavors.items():
         if flavor.resource is None:
             continue
-        parts = [(costs[pool.name].node, pool.most, pool.gpus_per_node) for pool in flavor.pools if pool.most]
+        parts = [(costs[pool.name].node, pool.max_nodes, pool.gpus_per_node) for pool in flavor.pools if pool.max_nodes]
         gpus = sum(nodes * gpus_per_node for _, nodes, gpus_per_node in parts)
         if not gpus or any(price is None for price, _, _ in parts):
             prices[name] = None

@@ -45,15 +45,15 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
         for resource, share in shares.items():
             path, because = _origin(spec, queue, flavor, resource)
             field = f"{name} {resource}"
-            limit = share.most
-            guaranteed, most = format_amount(resource, share.guaranteed), format_amount(resource, limit)
+            limit = share.effective_limit
+            guaranteed, limit_text = format_amount(resource, share.guaranteed), format_amount(resource, limit)
             borrowed = format_amount(resource, limit - share.guaranteed)
             yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", guaranteed, because(limit=False), path)
             yield Reason(
                 f"ClusterQueue {queue}",
                 f"{field} borrowingLimit",
                 borrowed,
-                f"limit {most} minus guaranteed {guaranteed}; {because(limit=True)}",
+                f"limit {limit_text} minus guaranteed {guaranteed}; {because(limit=True)}",
                 path,
             )
             if not tree.lends(queue):
@@ -78,7 +78,7 @@ class _Because:
         if self._per_gpu is None or self._gpus is None:
             return self._rule
         flavor, resource = self._per_gpu
-        gpus = self._gpus.most if limit else self._gpus.guaranteed
+        gpus = self._gpus.effective_limit if limit else self._gpus.guaranteed
         part = format_amount(resource, flavor.per_gpu[resource])
         return f"{gpus} GPUs, {part} per GPU: allocatable of the node divided by its GPUs"
 
@@ -105,7 +105,7 @@ def _gangs(tree: Tree, team: str) -> Iterator[Reason]:
     for name, amounts in gangs_of(tree.stack.teams[team], tree.flavors).items():
         for resource, amount in amounts.items():
             gang = tree.stack.teams[team].gangs[name]
-            own = getattr(gang, resource) if resource in {CPU, MEMORY} else gang.most
+            own = getattr(gang, resource) if resource in {CPU, MEMORY} else gang.effective_limit
             because = "set in the stack" if own is not None else "in proportion to its GPUs"
             yield Reason(
                 f"Volcano Queue {team}-{name}",

@@ -6,7 +6,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
-from gpu_tenancy.model.plan.shares import Share, Tree, reachable
+from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.shares import Share, Tree
 from gpu_tenancy.model.plan.supply import Flavor
 
 
@@ -14,8 +15,8 @@ from gpu_tenancy.model.plan.supply import Flavor
 class Span:
     """Minimum and maximum of an amount, such as GPUs or nodes."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,16 @@ class Outlook:
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
         share = _share(self._tree, queue, self._flavor)
-        own = Span(share.guaranteed, share.most)
-        sure = most = _supply(self._tree, self._flavor)
+        own = Span(share.guaranteed, share.effective_limit)
+        minimum = maximum = _supply(self._tree, self._flavor)
         way = [*reversed(self._above(self._tree.cohort_of(queue))), None]
         for cohort, inside in pairwise(way):
             assert cohort is not None  # noqa: S101 - only the last is
             part = own if inside is None else self._group(inside)
             together = self._together(cohort)
-            sure = max(part.least, min(part.most, sure - (together.most - part.most)))
-            most = max(part.least, min(part.most, most - (together.least - part.least)))
-        return Span(sure, most)
+            minimum = max(part.minimum, min(part.maximum, minimum - (together.maximum - part.maximum)))
+            maximum = max(part.minimum, min(part.maximum, maximum - (together.minimum - part.minimum)))
+        return Span(minimum, maximum)
 
     def _above(self, cohort: str | None) -> list[str]:
         return [] if cohort is None else [cohort, *self._above(self._tree.parents.get(cohort))]
@@ -86,10 +87,10 @@ class Outlook:
         """Guarantee of a cohort as far as its queues can use it, and the most that they can use together."""
         if name not in self._groups:
             resource = self._flavor.resource or ""
-            bound = self._tree.most(name, self._flavor.name, resource)
-            together = self._together(name).most
-            most = together if bound is None else min(bound, together)
-            self._groups[name] = Span(min(self._tree.guaranteed(name, self._flavor.name, resource), most), most)
+            bound = self._tree.cohort_limit(name, self._flavor.name, resource)
+            together = self._together(name).maximum
+            maximum = together if bound is None else min(bound, together)
+            self._groups[name] = Span(min(self._tree.guaranteed(name, self._flavor.name, resource), maximum), maximum)
         return self._groups[name]
 
     def _together(self, cohort: str) -> Span:
@@ -99,8 +100,8 @@ class Outlook:
             shares = [_share(self._tree, team, self._flavor) for team in teams]
             below = [self._group(group) for group in groups]
             self._sums[cohort] = Span(
-                sum(share.guaranteed for share in shares) + sum(group.least for group in below),
-                sum(share.most for share in shares) + sum(group.most for group in below),
+                sum(share.guaranteed for share in shares) + sum(group.minimum for group in below),
+                sum(share.effective_limit for share in shares) + sum(group.maximum for group in below),
             )
         return self._sums[cohort]
 
@@ -125,17 +126,25 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator
             resource=flavor.resource,
             scheduler="Kueue",
             guaranteed=share.guaranteed,
-            limit=share.most,
+            limit=share.effective_limit,
             busy=outlooks[name].busy(queue),
-            alone=min(share.most, reachable(tree, queue, flavor, flavor.resource)),
+            alone=potential_available(tree, queue, name, flavor.resource),
             lends=lends,
             back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:
-            span = Span(gang.guaranteed, gang.most)
+            span = Span(gang.guaranteed, gang.effective_limit)
             yield Holding(
-                name, resource, "Volcano", span.least, span.most, span, span.most, lends=False, back="never lent"
+                name,
+                resource,
+                "Volcano",
+                span.minimum,
+                span.maximum,
+                span,
+                span.maximum,
+                lends=False,
+                back="never lent",
             )
 
 
@@ -144,15 +153,15 @@ def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
     shares = {queue: _share(tree, queue, flavor) for queue in tree.queue_owners}
     have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
     left = Fraction(_supply(tree, flavor)) - sum(have.values())
-    open_ = {queue for queue, share in shares.items() if share.most > share.guaranteed}
+    open_ = {queue for queue, share in shares.items() if share.effective_limit > share.guaranteed}
     while left > 0 and open_:
         weights = sum(Fraction(str(tree.stack.teams[queue].weight)) for queue in open_)
         if not weights:
             break
         part = {queue: left * Fraction(str(tree.stack.teams[queue].weight)) / weights for queue in open_}
-        full = {queue for queue in open_ if have[queue] + part[queue] >= shares[queue].most}
+        full = {queue for queue in open_ if have[queue] + part[queue] >= shares[queue].effective_limit}
         for queue in full or open_:
-            taken = min(part[queue], shares[queue].most - have[queue])
+            taken = min(part[queue], shares[queue].effective_limit - have[queue])
             have[queue] += taken
             left -= taken
         open_ -= full

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gpu_tenancy.model.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
+from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
-from gpu_tenancy.model.plan.fleet import Fleet, fleet
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
-    CohortQueue,
     GangQueue,
     ProvisioningCheck,
     ResourceFlavor,
@@ -54,7 +54,7 @@ class QueuesPlan:
 
     flavors: tuple[ResourceFlavor, ...]
     checks: tuple[ProvisioningCheck, ...]
-    cohorts: tuple[CohortQueue, ...]
+    cohorts: tuple[Cohort, ...]
     cluster_queues: tuple[ClusterQueue, ...]
     gang_queues: tuple[GangQueue, ...]
 
@@ -64,7 +64,7 @@ class Plan:
     """The plan of one environment.
 
     Attributes:
-        fleet: the cluster and its node pools.
+        cluster: the cluster and its node pools.
         operators: the releases to install, in order.
         observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
@@ -72,7 +72,7 @@ class Plan:
     """
 
     environment: str
-    fleet: Fleet
+    cluster: ClusterPlan
     operators: tuple[ReleasePlan, ...]
     observability: ObservabilityPlan | None
     monitoring: str
@@ -96,7 +96,7 @@ def plan(stack: Stack) -> Plan:
     watched = here or operator_of(stack, "prometheus").install == "installed"
     return Plan(
         environment=stack.environment,
-        fleet=fleet(stack),
+        cluster=cluster_plan(stack),
         operators=installed,
         observability=observability(tree, tuple(server for team in teams for server in team.servers))
         if watched

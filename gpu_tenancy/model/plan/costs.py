@@ -29,18 +29,18 @@ class PoolCost:
 
     pool: str
     node: float | None
-    least: int
-    most: int
+    min_nodes: int
+    max_nodes: int
 
     @property
     def floor(self) -> float | None:
         """Cost of the minimum number of nodes; 0 for none, even without a price."""
-        return _times(self.node, self.least)
+        return _times(self.node, self.min_nodes)
 
     @property
     def ceiling(self) -> float | None:
         """Cost of the maximum number of nodes, all the time."""
-        return _times(self.node, self.most)
+        return _times(self.node, self.max_nodes)
 
 
 def _times(price: float | None, nodes: int) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.catalogue.releases import charts
-from gpu_tenancy.model.plan.fleet import PROTECTED
+from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.gpus import gpu_resource
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
@@ -67,7 +67,7 @@ class GuardsPlan:
         trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
         taints: keys of the taints of GPU nodes.
         names: prefixes of GPU resources.
-        most: maximum of each GPU resource on any node of the stack.
+        max_per_node: maximum of each GPU resource on any node of the stack.
         teams: bounds by namespace.
         gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs requires.
     """
@@ -80,7 +80,7 @@ class GuardsPlan:
     trainer: str | None
     taints: tuple[str, ...]
     names: tuple[str, ...]
-    most: Mapping[str, int]
+    max_per_node: Mapping[str, int]
     teams: Mapping[str, Bounds]
     gpu_defaults: tuple[str, ...]
 
@@ -89,12 +89,12 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     """The guards of a stack, for its teams' namespaces."""
     stack = tree.stack
     by_default = "deny" if stack.environment == PROTECTED else "warn"
-    most: dict[str, int] = {}
+    maximum: dict[str, int] = {}
     for flavor in tree.flavors.values():
         if flavor.resource:
-            most[flavor.resource] = max(most.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
+            maximum[flavor.resource] = max(maximum.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
     operators = {row.namespace for row in charts().values() if row.namespace}
-    own = (resource for resource in most if not resource.startswith(_VENDORS))
+    own = (resource for resource in maximum if not resource.startswith(_VENDORS))
     return GuardsPlan(
         action=stack.guards.action or by_default,
         label=TEAM_LABEL,
@@ -104,7 +104,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         trainer=next(_accounts_of(stack, "trainer", "kubeflow-trainer"), None),
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
-        most=dict(sorted(most.items())),
+        max_per_node=dict(sorted(maximum.items())),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         gpu_defaults=tuple(sorted(namespace.name for namespace in namespaces if namespace.limits.gives_gpus)),
     )

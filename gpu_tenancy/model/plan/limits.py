@@ -27,15 +27,15 @@ def ratios(team: Team) -> dict[str, Fraction]:
         if requests and limits and limits >= requests:
             # Quantities have at most three decimals here; rounding down is safe.
             maximum[resource] = Fraction(limits * 1000 // requests, 1000)
-            least, most = getattr(team.containers.min, resource), getattr(team.containers.max, resource)
-            if least and most and maximum[resource] >= Fraction(most, least):
+            lowest, highest = getattr(team.containers.min, resource), getattr(team.containers.max, resource)
+            if lowest and highest and maximum[resource] >= Fraction(highest, lowest):
                 del maximum[resource]  # min and max imply it already, and the API server rejects a larger ratio.
     return maximum
 
 
 def container_defaults(team: Team) -> Defaults:
     """The stack's defaults; limits that are not set are within the budget's ratio."""
-    containers, most = team.containers, ratios(team)
+    containers, ratio_of = team.containers, ratios(team)
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     for resource in (CPU, MEMORY):
@@ -44,7 +44,7 @@ def container_defaults(team: Team) -> Defaults:
         at_least, at_most = getattr(containers.min, resource) or 0, getattr(containers.max, resource)
         fallback = min([_DEFAULT_REQUEST[resource], *(bound for bound in (default, at_most) if bound)])
         request = default_request or max(at_least, fallback)
-        ceilings = [int(request * most[resource])] if resource in most else []
+        ceilings = [int(request * ratio_of[resource])] if resource in ratio_of else []
         stated = "default" in containers.model_fields_set and default is not None
         ceilings += [at_most] if at_most else []
         limits[resource] = default if stated and default else max(request, min([default or 2 * request, *ceilings]))

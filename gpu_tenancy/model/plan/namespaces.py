@@ -149,10 +149,10 @@ def gpu_resources(tree: Tree) -> list[str]:
 
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
-    most = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
+    admissible = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
-    gpus = {f"requests.{resource}": most.get(resource, 0) for resource in gpu_resources(tree)}
-    compute = _compute(team, most)
+    gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
+    compute = _compute(team, admissible)
     objects = _objects(team)
     if not team.compute.priorities:
         return (ResourceQuota("budget", compute | gpus | objects),)
@@ -165,12 +165,12 @@ def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     )
 
 
-def _compute(team: Team, most: Amounts) -> dict[str, int]:
+def _compute(team: Team, admissible: Amounts) -> dict[str, int]:
     """CPU and memory of the stack; default requests: everything that the queues can admit."""
     hard: dict[str, int] = {}
     for resource in (CPU, MEMORY):
         requests, limits = getattr(team.compute.requests, resource), getattr(team.compute.limits, resource)
-        hard[f"requests.{resource}"] = most.get(resource, 0) if requests is None else requests
+        hard[f"requests.{resource}"] = admissible.get(resource, 0) if requests is None else requests
         if limits is not None:
             hard[f"limits.{resource}"] = limits
     return hard
@@ -184,18 +184,18 @@ def _objects(team: Team) -> dict[str, int]:
 def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     defaults, bounds = container_defaults(team), team.containers
     shares = tree.team_shares.get(tree.queue_of(name), {})
-    most = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
+    maximum = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
     # Without a maximum GPUs stay out of it: a node is bound enough, and a maximum needs a default of 0, which Kueue
     # 0.19 takes for the request of a job that states its GPUs as limits alone
     # (https://github.com/kubernetes-sigs/kueue/issues/15020).
     own = dict.fromkeys(tree.flavors[flavor].resource for flavor in (*shares, *team.gangs))
-    most |= {gpu: bounds.max.gpu for gpu in own if gpu and bounds.max.gpu is not None}
+    maximum |= {gpu: bounds.max.gpu for gpu in own if gpu and bounds.max.gpu is not None}
     none = dict.fromkeys(gpu_resources(tree), 0) if bounds.max.gpu is not None else {}
     return LimitRange(
         default=dict(defaults.limits) | none,
         default_request=dict(defaults.requests) | none,
         min={r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.min, r)) is not None},
-        max=most,
+        max=maximum,
         ratio=ratios(team),
         claim_min=team.claims.min,
         claim_max=team.claims.max,

@@ -85,9 +85,9 @@ def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str
         request = owner.containers.default_request
         return {CPU: request.cpu or _CPU, MEMORY: request.memory or _GIB}
     machine = {resource: part * workload.gpus * 9 // 10 for resource, part in flavor.per_gpu.items()}
-    most = limits(tree, team, flavor, gang=is_gang(workload))
-    gpus = most.get(flavor.resource, 0)
-    return {r: min(part, most[r] * workload.gpus // gpus) if gpus else part for r, part in machine.items()}
+    of_team = limits(tree, team, flavor, gang=is_gang(workload))
+    gpus = of_team.get(flavor.resource, 0)
+    return {r: min(part, of_team[r] * workload.gpus // gpus) if gpus else part for r, part in machine.items()}
 
 
 def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, int]:

@@ -3,13 +3,26 @@
 Each class rejects what the API server, Kueue or Volcano would reject, or accept but never act on.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
 
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import (
+    FAIR,
+    BorrowWithinCohort,
+    Cohort,
+    FlavorQuotas,
+    Policy,
+    Quota,
+    Quotas,
+    ResourceGroup,
+    without_cycles,
+)
 from gpu_tenancy.model.plan.shares import NodeShares, Tree, cohorts_downwards
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
-from gpu_tenancy.model.spec.teams import Gang, Preemption
+from gpu_tenancy.model.spec.teams import Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,72 +56,59 @@ class ProvisioningCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceLine:
-    """The quota of one resource of one flavor, in the resource's base unit; None: unlimited."""
-
-    resource: str
-    nominal: int
-    borrowing: int | None = None
-    lending: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.lending is not None and self.lending > self.nominal:
-            exceeds = f"lendingLimit {self.lending} exceeds nominalQuota {self.nominal}"
-            msg = f"{self.resource}: {exceeds}, which Kueue rejects; lower lendingLimit"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True, slots=True)
-class FlavorQuota:
-    """A flavor's quotas in a queue or cohort, in the order of the covered resources."""
-
-    flavor: str
-    lines: tuple[ResourceLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CohortQueue:
-    """A Kueue Cohort. Raises `ValueError` for a root with a borrowingLimit, which has no parent to borrow from."""
-
-    name: str
-    parent: str | None
-    quotas: tuple[FlavorQuota, ...]
-    weight: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.parent is None and any(line.borrowing is not None for quota in self.quotas for line in quota.lines):
-            msg = f"Cohort {self.name}: Kueue rejects a borrowingLimit for a root cohort; remove it"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A team's ClusterQueue: its quota by flavor, and its preemption policy.
+    """A team's ClusterQueue.
 
     Attributes:
+        spec: quota, preemption and weight.
         namespaces: whose workloads it accepts.
         checks: provisioning checks, for some of its flavors.
-        weight: the team's weight under fair sharing; None without fair sharing.
     """
 
-    name: str
-    cohort: str | None
+    spec: kueue.ClusterQueue
     namespaces: tuple[str, ...]
-    quotas: tuple[FlavorQuota, ...]
-    preemption: Preemption
-    weight: float | None = None
-    strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     checks: tuple[ProvisioningCheck, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.cohort is None and any(line.borrowing is not None for quota in self.quotas for line in quota.lines):
+        if self.spec.cohort is None and _borrows(self.spec):
             msg = f"ClusterQueue {self.name}: Kueue rejects a borrowingLimit without a cohort; set cohort"
             raise ValueError(msg)
-        if self.cohort is None and self.preemption.reclaim_within_cohort != "Never":
+        if self.spec.cohort is None and self.spec.preemption.reclaim is not Policy.NEVER:
             msg = f"ClusterQueue {self.name}: reclaimWithinCohort needs a cohort; set it to Never"
             raise ValueError(msg)
         if not self.namespaces:
             msg = f"ClusterQueue {self.name}: no namespace can use it; set one or more namespaces"
+            raise ValueError(msg)
+        _refuse_lending_more(f"ClusterQueue {self.name}", self.spec)
+
+    @property
+    def name(self) -> str:
+        """Its name, that of the team."""
+        return self.spec.name
+
+
+def checked_cohort(cohort: Cohort) -> Cohort:
+    """A Cohort that Kueue accepts.
+
+    Raises:
+        ValueError: a root with a borrowingLimit, which has no parent to borrow from.
+    """
+    if cohort.parent is None and _borrows(cohort):
+        msg = f"Cohort {cohort.name}: Kueue rejects a borrowingLimit for a root cohort; remove it"
+        raise ValueError(msg)
+    _refuse_lending_more(f"Cohort {cohort.name}", cohort)
+    return cohort
+
+
+def _borrows(owner: kueue.ClusterQueue | Cohort) -> bool:
+    return any(quota.borrowing_limit is not None for quota in owner.quotas.values())
+
+
+def _refuse_lending_more(title: str, owner: kueue.ClusterQueue | Cohort) -> None:
+    for (flavor, resource), quota in owner.quotas.items():
+        if quota.lending_limit is not None and quota.lending_limit > quota.nominal:
+            exceeds = f"lendingLimit {quota.lending_limit} exceeds nominalQuota {quota.nominal}"
+            msg = f"{title}: {flavor} {resource}: {exceeds}, which Kueue rejects; lower lendingLimit"
             raise ValueError(msg)
 
 
@@ -152,97 +152,130 @@ def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
     )
 
 
-def cohorts(tree: Tree) -> tuple[CohortQueue, ...]:
+def cohorts(tree: Tree) -> tuple[Cohort, ...]:
     """The cohorts, each after its parent; with `fairness: even` only the root."""
-    names = cohorts_downwards(tree) if tree.stack.fairness == "hierarchical" else [tree.root]
-    return tuple(_cohort(tree, name) for name in names)
+    return tuple(checked_cohort(_cohort(tree, name)) for name in _cohort_names(tree))
 
 
-def _cohort(tree: Tree, name: str) -> CohortQueue:
-    lines = {
+def _cohort_names(tree: Tree) -> Iterable[str]:
+    return cohorts_downwards(tree) if tree.stack.fairness == "hierarchical" else [tree.root]
+
+
+def _cohort(tree: Tree, name: str) -> Cohort:
+    quotas = {
         flavor: {
-            resource: ResourceLine(resource, _own(tree, name, flavor, resource), _above(tree, name, flavor, resource))
-            for resource in most
+            resource: Quota(_nominal(tree, name, flavor, resource), _borrowing_limit(tree, name, flavor, resource))
+            for resource in supply.capacity
         }
-        for flavor, found in tree.flavors.items()
-        if (most := found.most)
+        for flavor, supply in tree.flavors.items()
+        if supply.capacity
     }
     if name != tree.root:
-        lines = {
+        quotas = {
             flavor: by_resource
-            for flavor, by_resource in lines.items()
-            if any(line.nominal or line.borrowing is not None for line in by_resource.values())
+            for flavor, by_resource in quotas.items()
+            if any(quota.nominal or quota.borrowing_limit is not None for quota in by_resource.values())
         }
     spec = tree.stack.cohorts.get(name)
     weight = spec.weight if spec and spec.weight != 1 else None
-    return CohortQueue(name, tree.parents[name], _quotas(lines), weight)
+    return Cohort(name, tree.parents[name], _groups(quotas), weight)
 
 
-def _own(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+def _nominal(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
     if tree.stack.fairness == "hierarchical":
-        return tree.own(cohort, flavor, resource)
+        return tree.cohort_nominal(cohort, flavor, resource)
     # One flat cohort: cohorts must not have quota of their own there, so the root has all that teams do not have.
     teams = (shares.get(flavor, {}).get(resource) for shares in tree.team_shares.values())
     return tree.supply(flavor)[resource] - sum(share.guaranteed for share in teams if share)
 
 
-def _above(tree: Tree, cohort: str, flavor: str, resource: str) -> int | None:
-    most = None if cohort == tree.root else tree.most(cohort, flavor, resource)
-    return None if most is None else most - tree.guaranteed(cohort, flavor, resource)
+def _borrowing_limit(tree: Tree, cohort: str, flavor: str, resource: str) -> int | None:
+    limit = None if cohort == tree.root else tree.cohort_limit(cohort, flavor, resource)
+    return None if limit is None else limit - tree.guaranteed(cohort, flavor, resource)
 
 
-def _quotas(lines: dict[str, dict[str, ResourceLine]]) -> tuple[FlavorQuota, ...]:
-    """Every flavor with every resource, in the same order, as Kueue requires."""
-    covered = list(dict.fromkeys([CPU, MEMORY, *(resource for of_flavor in lines.values() for resource in of_flavor)]))
-    bounded = any(line.borrowing is not None for of_flavor in lines.values() for line in of_flavor.values())
-    return tuple(
-        FlavorQuota(flavor, tuple(of_flavor.get(name) or _none_of(name, bounded=bounded) for name in covered))
-        for flavor, of_flavor in lines.items()
+def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, ...]:
+    """One group for all flavors, so that a pod gets its CPU, memory and GPUs from the same flavor.
+
+    Every flavor has every resource, in the same order, as Kueue requires.
+    """
+    covered = dict.fromkeys([CPU, MEMORY, *(resource for by_resource in quotas.values() for resource in by_resource)])
+    bounded = any(
+        quota.borrowing_limit is not None for by_resource in quotas.values() for quota in by_resource.values()
     )
-
-
-def _none_of(resource: str, *, bounded: bool) -> ResourceLine:
-    return ResourceLine(resource, 0, 0 if bounded else None)
+    none = Quota(0, 0 if bounded else None)
+    flavors = tuple(
+        FlavorQuotas(flavor, {resource: by_resource.get(resource, none) for resource in covered})
+        for flavor, by_resource in quotas.items()
+    )
+    return (ResourceGroup(flavors),) if flavors else ()
 
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
     """A ClusterQueue for each team that does not use another team's."""
-    return tuple(_cluster_queue(tree, name) for name in tree.queue_owners)
-
-
-def _cluster_queue(tree: Tree, name: str) -> ClusterQueue:
-    team = tree.stack.teams[name]
-    even = tree.stack.fairness == "even"
-    return ClusterQueue(
-        name=name,
-        cohort=tree.root if even else tree.cohort_of(name),
-        namespaces=tuple(sorted(tree.users[name])),
-        quotas=_quotas(_lines(tree.team_shares[name], lends=tree.lends(name))),
-        preemption=team.preemption,
-        weight=team.weight if even else None,
-        checks=tuple(check for check in provisioning_checks(tree) if check.flavor in tree.team_shares[name]),
+    checks = provisioning_checks(tree)
+    return tuple(
+        ClusterQueue(
+            _spec(tree, name),
+            tuple(sorted(tree.users[name])),
+            tuple(check for check in checks if check.flavor in tree.team_shares[name]),
+        )
+        for name in tree.queue_owners
     )
 
 
-def _lines(shares: NodeShares, *, lends: bool) -> dict[str, dict[str, ResourceLine]]:
+def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
+    team = tree.stack.teams[name]
+    even = tree.stack.fairness == "even"
+    return kueue.ClusterQueue(
+        name=name,
+        groups=_groups(_quotas(tree.team_shares[name], lends=tree.lends(name))),
+        cohort=tree.root if even else tree.cohort_of(name),
+        preemption=kueue.Preemption(
+            within=Policy(team.preemption.within_cluster_queue),
+            reclaim=Policy(team.preemption.reclaim_within_cohort),
+            borrow=BorrowWithinCohort() if team.preemption.borrow_within_cohort == "LowerPriority" else None,
+        ),
+        weight=team.weight if even else None,
+    )
+
+
+def _quotas(shares: NodeShares, *, lends: bool) -> dict[str, dict[str, Quota]]:
     return {
         flavor: {
-            resource: ResourceLine(
-                resource,
-                share.guaranteed,
-                (share.limit or 0) - share.guaranteed,
-                None if lends else 0,
-            )
+            resource: Quota(share.guaranteed, (share.limit or 0) - share.guaranteed, None if lends else 0)
             for resource, share in of_flavor.items()
         }
         for flavor, of_flavor in shares.items()
     }
 
 
+def tenancy(tree: Tree) -> kueue.Tenancy:
+    """All ClusterQueues and Cohorts of a stack, for Kueue's arithmetic and its simulation."""
+    return kueue.Tenancy(
+        tuple(_spec(tree, name) for name in tree.queue_owners),
+        tuple(_cohort(tree, name) for name in _cohort_names(tree)),
+        FAIR if tree.stack.fairness == "even" else None,
+    )
+
+
+@lru_cache(maxsize=4)
+def _unused_quotas(tree: Tree) -> Quotas:
+    return Quotas(without_cycles(tenancy(tree)))
+
+
+def potential_available(tree: Tree, team: str, flavor: str, resource: str) -> int:
+    """What a team's queue could use if all others used nothing; 0 where its queue does not exist."""
+    queue = tree.queue_of(team)
+    return _unused_quotas(tree).potential_available(queue, (flavor, resource)) if queue in tree.team_shares else 0
+
+
 def _part_of(flavor: Flavor, gang: Gang) -> dict[str, int]:
     """The guaranteed part of a gang's amounts: GPUs, with CPU and memory in proportion."""
-    most = gang_amounts(flavor, gang)
-    return {resource: amount * gang.guaranteed // max(1, gang.most) for resource, amount in most.items()}
+    capability = gang_amounts(flavor, gang)
+    return {
+        resource: amount * gang.guaranteed // max(1, gang.effective_limit) for resource, amount in capability.items()
+    }
 
 
 def gang_queues(tree: Tree) -> tuple[GangQueue, ...]:

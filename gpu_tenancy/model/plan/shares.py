@@ -27,7 +27,7 @@ class Share:
     limit: int | None = None
 
     @property
-    def most(self) -> int:
+    def effective_limit(self) -> int:
         """The limit of a team, whose default is its guarantee."""
         return self.guaranteed if self.limit is None else self.limit
 
@@ -39,7 +39,7 @@ NodeShares: TypeAlias = Mapping[str, FlavorShares]
 """Shares by flavor and resource."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tree:
     """The cohort tree with all shares.
 
@@ -91,7 +91,7 @@ class Tree:
         return {name: self._team(self.stack.teams[name]) for name in self.queue_owners}
 
     @cached_property
-    def said(self) -> dict[str, NodeShares]:
+    def stated(self) -> dict[str, NodeShares]:
         """The stack's shares of each cohort below the root, with the GPUs' share of CPU and memory."""
         return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
 
@@ -103,7 +103,7 @@ class Tree:
     def supply(self, flavor: str) -> dict[str, int]:
         """The supply of a flavor for Kueue: the maximum of its pools, minus the quota of Volcano's gangs."""
         found = self.flavors[flavor]
-        return {resource: most - found.gangs.get(resource, 0) for resource, most in found.most.items()}
+        return {resource: amount - found.gangs.get(resource, 0) for resource, amount in found.capacity.items()}
 
     def children(self, cohort: str) -> tuple[list[str], list[str]]:
         """The child cohorts and the teams of a cohort."""
@@ -123,16 +123,6 @@ class Tree:
             found.setdefault(self.cohort_of(name), []).append(name)
         return found
 
-    @cached_property
-    def never_lent(self) -> dict[tuple[str, str], int]:
-        """Sum of the guarantees of all teams that never lend, by flavor and resource."""
-        kept: dict[tuple[str, str], int] = {}
-        for name in self.queue_owners:
-            for flavor, shares in self.team_shares[name].items() if not self.lends(name) else ():
-                for resource, share in shares.items():
-                    kept[flavor, resource] = kept.get((flavor, resource), 0) + share.guaranteed
-        return kept
-
     def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
         """The guarantees of a cohort's children, without those of 0."""
         groups, teams = self.children(cohort)
@@ -145,26 +135,26 @@ class Tree:
     def guaranteed(self, group: str, flavor: str, resource: str) -> int:
         """The guarantee of a cohort: as set in the stack, or the sum of its children's."""
         children = sum(self.children_guaranteed(group, flavor, resource).values())
-        own = _of(self.said.get(group, {}), flavor, resource).guaranteed
-        return own if self.is_said(group, flavor, resource) else max(own, children)
+        own = _of(self.stated.get(group, {}), flavor, resource).guaranteed
+        return own if self.is_stated(group, flavor, resource) else max(own, children)
 
-    def is_said(self, group: str, flavor: str, resource: str) -> bool:
+    def is_stated(self, group: str, flavor: str, resource: str) -> bool:
         """Whether the stack sets the amount, in contrast to the GPUs' share of the machine."""
         cohort = self.stack.cohorts[group]
         if resource not in {CPU, MEMORY}:
             return flavor in cohort.gpus or bool(_gpu_keys(cohort, flavor))
         return flavor in cohort.quota and getattr(cohort.quota[flavor], resource) is not None
 
-    def own(self, cohort: str, flavor: str, resource: str) -> int:
+    def cohort_nominal(self, cohort: str, flavor: str, resource: str) -> int:
         """A cohort's own quota: its guarantee (the root: the supply) minus its children's. Negative is an error."""
         children = sum(self.children_guaranteed(cohort, flavor, resource).values())
         if cohort == self.root:
             return self.supply(flavor).get(resource, 0) - children
         return self.guaranteed(cohort, flavor, resource) - children
 
-    def most(self, group: str, flavor: str, resource: str) -> int | None:
+    def cohort_limit(self, group: str, flavor: str, resource: str) -> int | None:
         """The limit of a cohort; None: unlimited."""
-        return _of(self.said.get(group, {}), flavor, resource).limit
+        return _of(self.stated.get(group, {}), flavor, resource).limit
 
     def _said(self, shares: Shares) -> NodeShares:
         """Shares as set in the stack, in the flavors' order; default for CPU and memory: the GPUs' share."""
@@ -187,12 +177,12 @@ class Tree:
     def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
         """CPU flavors: the default is no guarantee, and a limit of the supply and the remaining budget."""
         shares: dict[str, Share] = {}
-        for resource, most in flavor.most.items():
+        for resource, capacity in flavor.capacity.items():
             if resource in said:
                 shares[resource] = said[resource]
                 continue
             room = left.get(resource)
-            limit = most if room is None else max(0, min(most, room))
+            limit = capacity if room is None else max(0, min(capacity, room))
             if room is not None:
                 left[resource] = room - limit
             shares[resource] = Share(0, limit)
@@ -228,7 +218,7 @@ def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
 
 def _closed(share: Share) -> Share:
     """A share with its default limit, the guarantee."""
-    return Share(share.guaranteed, share.most)
+    return Share(share.guaranteed, share.effective_limit)
 
 
 def _budget_left(team: Team, said: NodeShares, known: Mapping[str, Flavor]) -> dict[str, int | None]:
@@ -247,35 +237,6 @@ def admitted(shares: NodeShares, gangs: Mapping[str, Amounts]) -> dict[str, int]
     """Maximum that a team's queues can admit at once, by resource: all limits plus all gangs."""
     limits = [{resource: share.limit or 0 for resource, share in each.items()} for each in shares.values()]
     return add(*limits, *gangs.values())
-
-
-def reachable(tree: Tree, team: str, flavor: Flavor, resource: str) -> int:
-    """The maximum that a team's queue can get, besides its limit: without what others never lend, in cohorts' limits.
-
-    What a team of the same cohort never lends counts against the cohort's limit, and is not available to others.
-    """
-    queue = tree.queue_of(team)
-    own = _kept(tree, queue, flavor.name, resource) if queue in tree.team_shares else 0
-    bounds = [tree.supply(flavor.name).get(resource, 0) - tree.never_lent.get((flavor.name, resource), 0) + own]
-    cohort = tree.cohort_of(queue) if tree.stack.fairness == "hierarchical" and queue in tree.stack.teams else None
-    while cohort is not None and cohort in tree.said:
-        most = tree.most(cohort, flavor.name, resource)
-        if most is not None:
-            bounds.append(most - _kept_within(tree, cohort, flavor.name, resource) + own)
-        cohort = tree.parents.get(cohort)
-    return min(bounds)
-
-
-def _kept(tree: Tree, team: str, flavor: str, resource: str) -> int:
-    """The part of a team's guarantee that others can never borrow."""
-    return 0 if tree.lends(team) else _of(tree.team_shares[team], flavor, resource).guaranteed
-
-
-def _kept_within(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
-    """The sum of that part for all teams below a cohort."""
-    groups, teams = tree.children(cohort)
-    below = sum(_kept_within(tree, group, flavor, resource) for group in groups)
-    return below + sum(_kept(tree, team, flavor, resource) for team in teams)
 
 
 def cohorts_downwards(tree: Tree) -> Iterator[str]:

@@ -51,8 +51,8 @@ class PoolSupply:
         labels: node labels that pods can select nodes by.
         capacity: the kind of capacity, such as `spot`.
         provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
-        least: minimum number of nodes.
-        most: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
+        min_nodes: minimum number of nodes.
+        max_nodes: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
     """
 
     name: str
@@ -64,8 +64,8 @@ class PoolSupply:
     taints: tuple[NodeTaint, ...]
     capacity: str
     provisioning: Provisioning | None
-    least: int
-    most: int
+    min_nodes: int
+    max_nodes: int
 
     @property
     def node_labels(self) -> dict[str, str]:
@@ -100,9 +100,9 @@ class Flavor:
     gangs: Amounts = field(default_factory=dict[str, int])
 
     @property
-    def most(self) -> dict[str, int]:
+    def capacity(self) -> dict[str, int]:
         """Maximum supply of its pools, by resource."""
-        return add(*(times(pool.node, pool.most) for pool in self.pools))
+        return add(*(times(pool.node, pool.max_nodes) for pool in self.pools))
 
     @property
     def node(self) -> dict[str, int]:
@@ -161,8 +161,8 @@ def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
         taints=of_gpu + of_stack + of_cloud,
         capacity=pool.capacity.kind,
         provisioning=_provisioning(pool, rule.by_queue),
-        least=pool.nodes.min,
-        most=pool.nodes.max if stack.cluster.grows else pool.nodes.min,
+        min_nodes=pool.nodes.min,
+        max_nodes=pool.nodes.max if stack.cluster.grows else pool.nodes.min,
     )
 
 
@@ -182,7 +182,9 @@ def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
     """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or the GPUs' share of the node."""
     given = {CPU: gang.cpu, MEMORY: gang.memory}
-    return flavor.with_gpus(gang.most) | {resource: amount for resource, amount in given.items() if amount is not None}
+    return flavor.with_gpus(gang.effective_limit) | {
+        resource: amount for resource, amount in given.items() if amount is not None
+    }
 
 
 def flavors(stack: Stack) -> dict[str, Flavor]:

@@ -53,8 +53,8 @@ class Scaling:
         ValueError: no target, a metric without a unit, or a query without a target.
     """
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     cpu: int | None
     latency: tuple[str, float] | None
     query: Query | None = None
@@ -235,8 +235,8 @@ def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
     metric, seconds = metric_name(tree.stack.metrics), target(server)
     latency = (metric, seconds) if metric and seconds else None
     return Scaling(
-        least=server.replicas.min,
-        most=server.replicas.max,
+        minimum=server.replicas.min,
+        maximum=server.replicas.max,
         cpu=server.scale_on.cpu if server.scale_on else 70,
         latency=latency,
         query=query(tree.stack, team, name) if latency else None,

@@ -69,8 +69,8 @@ class Containers(Section):
                 for name in ("min", "default_request", "default", "max")
                 if (amount := getattr(getattr(self, name), resource)) is not None
             ]
-            for (lower, least), (upper, most) in pairwise(ladder):
-                if least > most:
+            for (lower, lower_amount), (upper, upper_amount) in pairwise(ladder):
+                if lower_amount > upper_amount:
                     raise refuse(
                         f"{_yaml(lower)}.{resource} is greater than {_yaml(upper)}.{resource}",
                         f"lower {_yaml(lower)} or raise {_yaml(upper)} (defaults: cpu 1 to 2, memory 4Gi to 8Gi)",
@@ -123,7 +123,7 @@ class Gang(Gpus):
     """Memory of all its gangs; default: the GPUs' share of the machine."""
 
     @property
-    def most(self) -> int:
+    def effective_limit(self) -> int:
         """Maximum number of GPUs of all its gangs."""
         return self.guaranteed if self.limit is None else self.limit
 

@@ -6,7 +6,7 @@ The simulation of Kueue gets the queues as they will be deployed, without the GP
 from gpu_tenancy.model.whatif.holdings import Held, holdings, supply
 from gpu_tenancy.model.whatif.reasons import meaning
 from gpu_tenancy.model.whatif.scenes import Scene, alone, busy, unmodelled_of
-from gpu_tenancy.model.whatif.stage import GaveWay, Moment, Running, Waiting, play, tenancy_of
+from gpu_tenancy.model.whatif.stage import GaveWay, Moment, Running, Waiting, play
 from gpu_tenancy.model.whatif.story import Story, StoryError, read_story
 
 __all__ = [
@@ -25,6 +25,5 @@ __all__ = [
     "play",
     "read_story",
     "supply",
-    "tenancy_of",
     "unmodelled_of",
 ]

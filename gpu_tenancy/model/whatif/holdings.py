@@ -49,7 +49,9 @@ def holdings(tree: Tree, moment: Moment) -> tuple[Held, ...]:
             share = shares.get(name, {}).get(flavor.resource) if flavor.resource else None
             if flavor.resource and (share or key in runs or key in waits):
                 promised = share or Share()
-                found.append(Held(team, name, promised.guaranteed, promised.most, runs.get(key, 0), waits.get(key, 0)))
+                found.append(
+                    Held(team, name, promised.guaranteed, promised.effective_limit, runs.get(key, 0), waits.get(key, 0))
+                )
     return tuple(found)
 
 

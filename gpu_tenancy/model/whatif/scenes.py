@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_tenancy.model.admission import PodSet, Step, Unmodelled, Workload
+from gpu_tenancy.model.kueue import PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif.stage import Moment, play

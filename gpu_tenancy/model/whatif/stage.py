@@ -3,28 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpu_tenancy.model.admission import (
-    FAIR,
-    BorrowWithinCohort,
-    ClusterQueue,
-    Cohort,
-    FlavorQuotas,
+from gpu_tenancy.model.kueue import (
     PodSet,
-    Policy,
-    Preemption,
-    Quota,
-    ResourceGroup,
     Settled,
     Step,
-    Strategy,
-    Tenancy,
     Workload,
     run,
 )
-from gpu_tenancy.model.plan import queues as planned
+from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import format_amount
-from gpu_tenancy.model.spec import teams as spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +76,6 @@ class Moment:
         return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
 
 
-def tenancy_of(tree: Tree) -> Tenancy:
-    """The queues of a stack, as `gpu_tenancy.model.plan.queues` decides them."""
-    return Tenancy(
-        queues=tuple(_queue(each) for each in planned.cluster_queues(tree)),
-        cohorts=tuple(
-            Cohort(each.name, each.parent, _groups(each.quotas), each.weight or 1.0) for each in planned.cohorts(tree)
-        ),
-        fair_sharing=FAIR if tree.stack.fairness == "even" else None,
-    )
-
-
-def _queue(queue: planned.ClusterQueue) -> ClusterQueue:
-    return ClusterQueue(
-        name=queue.name,
-        groups=_groups(queue.quotas),
-        cohort=queue.cohort,
-        strategy=Strategy(queue.strategy),
-        preemption=_preemption(queue.preemption),
-        weight=1.0 if queue.weight is None else queue.weight,
-    )
-
-
-def _groups(quotas: Iterable[planned.FlavorQuota]) -> tuple[ResourceGroup, ...]:
-    flavors = tuple(
-        FlavorQuotas(
-            each.flavor, {line.resource: Quota(line.nominal, line.borrowing, line.lending) for line in each.lines}
-        )
-        for each in quotas
-    )
-    return (ResourceGroup(flavors),) if flavors else ()
-
-
-def _preemption(preemption: spec.Preemption) -> Preemption:
-    return Preemption(
-        within=Policy(preemption.within_cluster_queue),
-        reclaim=Policy(preemption.reclaim_within_cohort),
-        borrow=BorrowWithinCohort() if preemption.borrow_within_cohort == "LowerPriority" else None,
-    )
-
-
 def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     """Simulates steps, each with a label.
 
@@ -135,7 +83,7 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
         ValueError: the steps contradict themselves, or a queue does not exist.
     """
     labelled = list(steps)
-    states = run(tenancy_of(tree), (step for _, step in labelled), format_amount)
+    states = run(tenancy(tree), (step for _, step in labelled), format_amount)
     known: dict[str, Workload] = {}
     found: list[Moment] = []
     for (label, step), state in zip(labelled, states, strict=True):

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from gpu_tenancy.model.admission import PodSet, Step, Workload
+from gpu_tenancy.model.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem, dotted, nearest

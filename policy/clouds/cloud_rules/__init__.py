@@ -4,7 +4,7 @@ from typing import Final
 
 from cloud_rules import access, buying, gpu_pools, hardening, keeping, sizes
 from cloud_rules.tags import exemptions
-from judge import Pack
+from rule_engine import Pack
 
 PACK: Final = Pack(
     name="gpu-clouds",

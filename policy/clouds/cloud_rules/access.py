@@ -1,4 +1,4 @@
-"""Rules for who reaches a cluster, and as whom its pods reach the cloud."""
+"""Rules for access to API servers, and for cloud identities of pods."""
 
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -8,11 +8,23 @@ from pydantic import Field
 
 from cloud_rules.pools import Cluster
 from cloud_rules.subjects import CLUSTERS
-from judge import ADVICE, AnyRule, CannotTellError, Resource, Rule, Settings, Severity, Stack, Subject, View, typed
+from rule_engine import (
+    ADVICE,
+    AnyRule,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    Stack,
+    Subject,
+    UnknownValueError,
+    View,
+    typed,
+)
 
 
 class EndpointSettings(Settings):
-    """How much of the internet an allow-list may hold."""
+    """Maximum size of networks in an allow-list."""
 
     prefix: int = Field(
         8,
@@ -29,17 +41,17 @@ def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
     if endpoint.networks is None:
         yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
-    for each in endpoint.networks:
-        if _wide(each, settings.prefix):
-            yield f"the API server accepts {each.text()}, which is too wide for an allow-list; set {endpoint.write}"
+    for network in endpoint.networks:
+        if _is_wide(network, settings.prefix):
+            yield f"the API server accepts {network.text()}, which is too wide for an allow-list; set {endpoint.write}"
 
 
-def _wide(view: View, prefix: int) -> bool:
+def _is_wide(view: View, prefix: int) -> bool:
     try:
-        found = ip_network(view.text(), strict=False)
+        network = ip_network(view.text(), strict=False)
     except ValueError as error:
-        raise CannotTellError(view.path, "is not a network") from error
-    return found.prefixlen < prefix * (1 if found.version == 4 else 4)  # noqa: PLR2004 - as in IPv4
+        raise UnknownValueError(view.path, "is not a network") from error
+    return network.prefixlen < prefix * (1 if network.version == 4 else 4)  # noqa: PLR2004 - as in IPv4
 
 
 PRIVATE_ENDPOINT: Final = Rule(
@@ -77,22 +89,24 @@ WORKLOAD_IDENTITY: Final = Rule(
 )
 
 _ADDON: Final = "aws:eks/addon:Addon"
-_SIGNS: Final = (
+_IDENTITY_TYPES: Final = (
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
     _ADDON,
 )
-_IDENTITIES: Final[Subject[Resource]] = Subject("EKS pod identities", typed(*_SIGNS), lambda each: [each])
+_IDENTITIES: Final[Subject[Resource]] = Subject(
+    "EKS pod identities", typed(*_IDENTITY_TYPES), lambda resource: [resource]
+)
 
 
-def _is_sign(resource: Resource) -> bool:
+def _gives_identity(resource: Resource) -> bool:
     return resource.type != _ADDON or resource.props.text("addonName") == "eks-pod-identity-agent"
 
 
 def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:
     if cluster.cloud != "aws" or cluster.own_nodes:
         return
-    if stack.first(_IDENTITIES, _is_sign) is None:
+    if stack.first(_IDENTITIES, _gives_identity) is None:
         yield (
             "the stack has neither the add-on eks-pod-identity-agent nor an OpenID Connect provider for the"
             " cluster, so pods use the node's role; add one of them"

@@ -1,4 +1,4 @@
-"""Clusters, node groups and Auto Scaling groups of AWS.
+"""EKS clusters, managed node groups, and Auto Scaling groups with nodes.
 
 https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html,
 https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html.
@@ -15,10 +15,10 @@ from typing_extensions import override
 
 from cloud_rules.aws_nodes import TEMPLATES, LaunchTemplate
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, most
+from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, highest
 from cloud_rules.tags import tags
 from cloud_rules.tokens import ignores
-from judge import CannotTellError, Resource, Stack, View, elsewhere
+from rule_engine import Resource, Stack, UnknownValueError, View, elsewhere
 
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
@@ -31,7 +31,7 @@ _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 
 
 class NodeGroup(NodePool):
-    """A managed node group of EKS."""
+    """An EKS managed node group."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
@@ -62,8 +62,8 @@ class NodeGroup(NodePool):
     @property
     @override
     def taints(self) -> list[Taint]:
-        found = [each.words() for each in self.view.items("taints")]
-        return [Taint(each.get("key", ""), _EFFECTS.get(each.get("effect", ""), "")) for each in found]
+        taints = [taint.string_map() for taint in self.view.items("taints")]
+        return [Taint(taint.get("key", ""), _EFFECTS.get(taint.get("effect", ""), "")) for taint in taints]
 
     @property
     @override
@@ -80,8 +80,8 @@ class NodeGroup(NodePool):
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
-        if found := self.machines():
-            return found
+        if machines := self.machines():
+            return machines
         return _machines_of(template_of(self.resource, self.view, "launchTemplate", stack))
 
     @override
@@ -91,8 +91,8 @@ class NodeGroup(NodePool):
             return NodePool.gpus(self, known, stack)
         if not image.endswith(_IMAGES_WITH_GPUS):
             return 0
-        template = _made_for(self.resource, "launchTemplate", stack)
-        return most(known.gpus_of(each.name) for each in _machines_of(template)) if template else None
+        template = _template_by_dependency(self.resource, "launchTemplate", stack)
+        return highest(known.gpus_of(machine.name) for machine in _machines_of(template)) if template else None
 
 
 class AutoScalingGroup(NodePool):
@@ -132,18 +132,20 @@ class AutoScalingGroup(NodePool):
     @property
     @override
     def taints(self) -> list[Taint]:
-        found = {key: each for key, each in tags(self.resource).items() if key.startswith(_TAG_OF_TAINT)}
-        return [Taint(key.removeprefix(_TAG_OF_TAINT), each.text().rsplit(":", 1)[-1]) for key, each in found.items()]
+        taint_tags = {key: value for key, value in tags(self.resource).items() if key.startswith(_TAG_OF_TAINT)}
+        return [
+            Taint(key.removeprefix(_TAG_OF_TAINT), value.text().rsplit(":", 1)[-1]) for key, value in taint_tags.items()
+        ]
 
     def all_taints(self, stack: Stack) -> list[Taint]:
-        """Those of the tags, else those that the launch template's user data gives the kubelet."""
-        if found := self.taints:
-            return found
+        """The taints in the tags, else those in the kubelet arguments of the launch template's user data."""
+        if taints := self.taints:
+            return taints
         template = self._template(stack)
         if template is None:
-            raise CannotTellError(("launchTemplate",), "is not in this stack, and it sets the taints")
+            raise UnknownValueError(("launchTemplate",), "is not in this stack, and it sets the taints")
         with elsewhere(template):
-            return [Taint(*_taint(each)) for each in _registered(template.view)]
+            return [Taint(*_taint(text)) for text in _registered_taints(template.view)]
 
     @property
     @override
@@ -155,12 +157,12 @@ class AutoScalingGroup(NodePool):
     @override
     def machines(self) -> list[Machine]:
         overrides = self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
-        return _machines(each.at("instanceType") for each in overrides if each.has("instanceType"))
+        return _machines(entry.at("instanceType") for entry in overrides if entry.has("instanceType"))
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
-        if found := self.machines():
-            return found
+        if machines := self.machines():
+            return machines
         return _machines_of(self._template(stack))
 
     def _template(self, stack: Stack) -> LaunchTemplate | None:
@@ -171,7 +173,7 @@ class AutoScalingGroup(NodePool):
 
 
 class EksCluster(Cluster):
-    """A cluster of EKS."""
+    """An EKS cluster."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
@@ -195,7 +197,7 @@ class EksCluster(Cluster):
 
     @override
     def identity(self) -> Iterator[str]:
-        yield from ()  # its signs are other resources: the rule pod-identity looks for them
+        yield from ()  # checked by the rule pod-identity, because other resources of the stack set it
 
     @override
     def credentials(self) -> Iterator[str]:
@@ -208,66 +210,74 @@ class EksCluster(Cluster):
 
 
 def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:
-    """The pool that a resource is; an Auto Scaling group only where its tags say that it has a cluster's nodes."""
+    """The pool of a resource; an Auto Scaling group is one only if its tags name a cluster."""
     if resource.kind == "NodeGroup":
         yield NodeGroup(resource, resource.props)
-    elif _of_a_cluster(resource):
+    elif _belongs_to_a_cluster(resource):
         yield AutoScalingGroup(resource, resource.props)
 
 
-def _of_a_cluster(resource: Resource) -> bool:
-    """Whether a tag says so, or may: a key that a preview does not know holds the cluster's name."""
-    found = tags(resource)
-    unread = len(resource.props.items("tags")) > len(found)
-    return unread or any(key.startswith(_TAGS_OF_POOLS) for key in found)
+def _belongs_to_a_cluster(resource: Resource) -> bool:
+    """Whether a tag names a cluster, or can: a tag key that is unknown in a preview contains the cluster's name."""
+    read_tags = tags(resource)
+    has_unknown_key = len(resource.props.items("tags")) > len(read_tags)
+    return has_unknown_key or any(key.startswith(_TAGS_OF_POOLS) for key in read_tags)
 
 
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template that a group names, where the stack makes it.
+    """The launch template of a group, if the stack creates it.
 
-    By the dependency of the property, which a preview knows too; else by id or name.
+    It is looked up by the dependency of the property, which a preview knows too, else by id or name.
     """
     keys = path.split(".")
     if not view.has(*keys):
         return None
-    if made := _made_for(resource, keys[0], stack):
-        return made
+    if template := _template_by_dependency(resource, keys[0], stack):
+        return template
     named = view.at(*keys).entries()
     for key in ("id", "launchTemplateId", "name", "launchTemplateName"):
         if key in named:
             wanted, field = named[key].text(), "id" if key.lower().endswith("id") else "name"
-            asked = stack.told(TEMPLATES, lambda each, field=field: each.view.text(field))
-            return next((each for each, said in asked if said == wanted), None)
+            known_templates = stack.known_values(TEMPLATES, lambda template, field=field: template.view.text(field))
+            return next((template for template, value in known_templates if value == wanted), None)
     return None
 
 
-def _made_for(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
-    """The one template of the stack from which the program takes a property."""
+def _template_by_dependency(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
+    """The launch template that a property depends on; None if there is not exactly one."""
     needed = resource.needs.get(key, ())
-    found = [each for each, urn in stack.told(TEMPLATES, lambda each: each.resource.urn) if urn in needed]
-    return found[0] if len(found) == 1 else None
+    templates = [
+        template
+        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn)
+        if urn in needed
+    ]
+    return templates[0] if len(templates) == 1 else None
 
 
 def _machines_of(template: LaunchTemplate | None) -> list[Machine]:
-    """The machine of a launch template; a doubt where there is none."""
+    """The machine of a launch template.
+
+    Raises:
+        UnknownValueError: there is no template, or it sets no instance type.
+    """
     if template is not None:
         with elsewhere(template):
-            if found := template.machines():
-                return found
-    raise CannotTellError(("launchTemplate",), _ELSEWHERE)
+            if machines := template.machines():
+                return machines
+    raise UnknownValueError(("launchTemplate",), _ELSEWHERE)
 
 
 def _machines(views: Iterator[View] | Sequence[View]) -> list[Machine]:
-    return [Machine(each.text(), each.path) for each in views]
+    return [Machine(view.text(), view.path) for view in views]
 
 
-def _registered(template: View) -> list[str]:
-    """Taints that user data gives the kubelet, as it is or encoded: `key=value:effect`."""
+def _registered_taints(template: View) -> list[str]:
+    """Taints in the kubelet arguments of user data, plain or in base64: `key=value:effect`."""
     try:
         text = base64.b64decode(template.text("userData"), validate=True).decode(errors="replace")
     except binascii.Error:
         text = template.text("userData")
-    return [taint for found in _REGISTERED.findall(text) for taint in found.split(",")]
+    return [taint for taints in _REGISTERED.findall(text) for taint in taints.split(",")]
 
 
 def _taint(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What nodes on AWS are made of: launch templates, node groups without one, and Karpenter's node classes.
+"""Node configurations on AWS: launch templates, node groups without one, and Karpenter's node classes.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html,
 https://karpenter.sh/docs/concepts/nodeclasses/.
@@ -9,15 +9,15 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules.pools import Bought, Disks, Machine, Nodes
+from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
 from cloud_rules.tokens import EKS_POOL, KARPENTER_CLASS, LAUNCH_TEMPLATE, tokens
-from judge import Resource, Subject, View
+from rule_engine import Resource, Subject, View
 
 _WRITE: Final = "metadataOptions: {{httpTokens: required, httpPutResponseHopLimit: {hops}}}"
 
 
-class LaunchTemplate(Bought, Nodes):
-    """A launch template of EC2."""
+class LaunchTemplate(MachineSource, Nodes):
+    """An EC2 launch template."""
 
     __slots__ = ()
     writes: ClassVar = {"machines": "instanceType", "spot": "no instanceMarketOptions.marketType: spot"}
@@ -29,21 +29,21 @@ class LaunchTemplate(Bought, Nodes):
 
     @override
     def machines(self) -> list[Machine]:
-        found = self.view.at("instanceType")
-        return [Machine(found.text(), found.path)] if found.value is not None else []
+        instance_type = self.view.at("instanceType")
+        return [Machine(instance_type.text(), instance_type.path)] if instance_type.value is not None else []
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
         yield from _metadata(self.view, hops, tokens_default="optional")
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
-        yield from _disks(self.view, asked, "blockDeviceMappings", "kmsKeyId", others=False)
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
+        yield from _disks(self.view, required, "blockDeviceMappings", "kmsKeyId", others=False)
 
     @override
     def addresses(self) -> Iterator[str]:
-        for each in self.view.items("networkInterfaces"):
-            if each.flag("associatePublicIpAddress"):
+        for interface in self.view.items("networkInterfaces"):
+            if interface.flag("associatePublicIpAddress"):
                 yield "assigns public addresses to nodes; set associatePublicIpAddress: false under networkInterfaces"
 
     @override
@@ -51,7 +51,7 @@ class LaunchTemplate(Bought, Nodes):
         yield from ()
 
 
-class BareGroup(Nodes):
+class GroupWithoutTemplate(Nodes):
     """A node group without a launch template: its node configuration is the default."""
 
     __slots__ = ()
@@ -61,8 +61,8 @@ class BareGroup(Nodes):
         yield f"has no launch template, so IMDSv2 is not enforced; add one with {_WRITE.format(hops=hops)}"
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
-        if asked.own or not asked.by_default:
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
+        if required.own or not required.by_default:
             yield (
                 "has no launch template, so disk encryption is not enforced; add one with"
                 " blockDeviceMappings.0.ebs.encrypted: true"
@@ -70,7 +70,7 @@ class BareGroup(Nodes):
 
     @override
     def addresses(self) -> Iterator[str]:
-        yield from ()  # its subnets decide
+        yield from ()  # depends on its subnets
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
@@ -78,7 +78,7 @@ class BareGroup(Nodes):
 
 
 class NodeClass(Nodes):
-    """An EC2NodeClass of Karpenter, whose own defaults are IMDSv2 with one hop and encrypted disks."""
+    """An EC2NodeClass of Karpenter. Its defaults are IMDSv2 with one hop, and encrypted disks."""
 
     __slots__ = ()
 
@@ -88,8 +88,8 @@ class NodeClass(Nodes):
             yield from _metadata(self.view, hops, tokens_default="required")
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
-        yield from _disks(self.view, asked, "blockDeviceMappings", "kmsKeyID", others=True)
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
+        yield from _disks(self.view, required, "blockDeviceMappings", "kmsKeyID", others=True)
 
     @override
     def addresses(self) -> Iterator[str]:
@@ -107,24 +107,24 @@ def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
         return
     if options.text("httpTokens", default=tokens_default) != "required":
         yield f"allows IMDSv1 requests without a token; set {_WRITE.format(hops=hops)}"
-    far = options.number("httpPutResponseHopLimit")
-    if far is not None and far > hops:
+    hop_limit = options.number("httpPutResponseHopLimit")
+    if hop_limit is not None and hop_limit > hops:
         yield (
-            f"the metadata hop limit is {far}, so pods can reach the metadata service; set"
+            f"the metadata hop limit is {hop_limit}, so pods can reach the metadata service; set"
             f" metadataOptions.httpPutResponseHopLimit: {hops}"
         )
 
 
-def _disks(view: View, asked: Disks, key: str, kms: str, *, others: bool) -> Iterator[str]:
+def _disks(view: View, required: DiskRequirements, key: str, kms: str, *, others: bool) -> Iterator[str]:
     """Disks that are not encrypted; `others`: whether unlisted disks are encrypted."""
-    named = [each for each in view.items(key) if each.has("ebs")]
-    for each in named:
-        name = each.text("deviceName", default="a disk")
-        if not each.flag("ebs", "encrypted", default=asked.by_default):
+    disks = [disk for disk in view.items(key) if disk.has("ebs")]
+    for disk in disks:
+        name = disk.text("deviceName", default="a disk")
+        if not disk.flag("ebs", "encrypted", default=required.by_default):
             yield f"{name} is not encrypted; set ebs.encrypted: true for it under {key}"
-        elif asked.own and not each.has("ebs", kms):
+        elif required.own and not disk.has("ebs", kms):
             yield f"{name} is not encrypted with a customer-managed key; set ebs.{kms} for it under {key}"
-    if named or (others and not asked.own) or (asked.by_default and not asked.own):
+    if disks or (others and not required.own) or (required.by_default and not required.own):
         return
     yield f"lists no disk, so disk encryption is not enforced; set ebs.encrypted: true for each disk under {key}"
 
@@ -137,7 +137,7 @@ def nodes(resource: Resource) -> Iterator[Nodes]:
     """The node configurations of an AWS resource."""
     if resource.kind == "NodeGroup":
         if not resource.props.has("launchTemplate"):
-            yield BareGroup(resource, resource.props)
+            yield GroupWithoutTemplate(resource, resource.props)
     elif resource.kind == "EC2NodeClass":
         yield NodeClass(resource, resource.props.at("spec"))
     else:

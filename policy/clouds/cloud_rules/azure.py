@@ -1,4 +1,4 @@
-"""Clusters and node pools of AKS.
+"""AKS clusters and node pools.
 
 https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools).
 """
@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from cloud_rules.pools import Cloud, Cluster, Disks, Endpoint, Machine, NodePool, Nodes, Taint
+from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint
 from cloud_rules.tokens import ignores
-from judge import Resource
+from rule_engine import Resource
 
 
 class AksPool(NodePool, Nodes):
-    """A node pool of AKS."""
+    """An AKS node pool."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "azure"
@@ -36,8 +36,8 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def maximum(self) -> Decimal | None:
-        found = self.view.number(self._bound("maxCount"))
-        return Decimal(1) if found is None and not self._scaled else found
+        maximum = self.view.number(self._bound("maxCount"))
+        return Decimal(1) if maximum is None and not self._scaled else maximum
 
     @property
     @override
@@ -47,8 +47,8 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def taints(self) -> list[Taint]:
-        found = [each.rpartition(":") for each in self.view.texts("nodeTaints")]
-        return [Taint(key.split("=", 1)[0], effect) for key, _, effect in found]
+        parts = [taint.rpartition(":") for taint in self.view.texts("nodeTaints")]
+        return [Taint(key.split("=", 1)[0], effect) for key, _, effect in parts]
 
     @property
     @override
@@ -61,8 +61,8 @@ class AksPool(NodePool, Nodes):
         path = self.writes["size"]
         if not self._scaled or not self.view.has(path):
             return ""
-        whole = ".".join((*self.view.path, path)).replace(".0.", "[0].")
-        return "" if ignores(self.resource, whole) or ignores(self.resource, path) else path
+        full_path = ".".join((*self.view.path, path)).replace(".0.", "[0].")
+        return "" if ignores(self.resource, full_path) or ignores(self.resource, path) else path
 
     @property
     def _scaled(self) -> bool:
@@ -70,16 +70,16 @@ class AksPool(NodePool, Nodes):
 
     @override
     def machines(self) -> list[Machine]:
-        found = self.view.at("vmSize")
-        return [Machine(found.text(), found.path)] if found.value is not None else []
+        size = self.view.at("vmSize")
+        return [Machine(size.text(), size.path)] if size.value is not None else []
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
-        yield from ()  # Azure's metadata service has no such setting
+        yield from ()  # Azure has no setting for it
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
-        if asked.host and not self.view.flag("enableEncryptionAtHost"):
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
+        if required.host and not self.view.flag("enableEncryptionAtHost"):
             yield "host encryption of disks is disabled; set enableEncryptionAtHost: true"
 
     @override
@@ -98,7 +98,7 @@ class AksPool(NodePool, Nodes):
 
 
 class AksCluster(Cluster):
-    """A cluster of AKS."""
+    """An AKS cluster."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "azure"
@@ -137,5 +137,5 @@ def pools(resource: Resource) -> Iterator[AksPool]:
     if resource.kind == "AgentPool":
         yield AksPool(resource, resource.props)
         return
-    for each in resource.props.items("agentPoolProfiles"):
-        yield AksPool(resource, each, f"node pool {each.text('name') or each.path[-1]}")
+    for profile in resource.props.items("agentPoolProfiles"):
+        yield AksPool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")

@@ -1,4 +1,4 @@
-"""Rules for which machines are bought, how, and for how much."""
+"""Rules for machine types, spot machines and costs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from typing import Final, Literal
 from pydantic import Field
 
 from cloud_rules.machines import HOURS, Prices
-from cloud_rules.pools import Bought, NodePool
-from cloud_rules.subjects import BOUGHT, POOLS
+from cloud_rules.pools import MachineSource, NodePool
+from cloud_rules.subjects import MACHINE_SOURCES, POOLS
 from cloud_rules.tags import tag
-from judge import MUST, AnyRule, Rule, Settings, Severity, Stack
+from rule_engine import MUST, AnyRule, Rule, Settings, Severity, Stack
 
 
 class Allowed(Settings):
-    """Machines of this environment."""
+    """Machine types that are allowed in this environment."""
 
     allowed: list[str] = Field(["*"], description="Allowed machine types, as patterns (`g6.*`).")
 
 
-def _allowed(part: Bought, settings: Allowed) -> Iterator[str]:
+def _allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
     if "*" in settings.allowed:
         return
     for machine in part.machines():
@@ -37,7 +37,7 @@ MACHINE_ALLOWED: Final = Rule(
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.HIGH,
     level=MUST,
-    on=BOUGHT,
+    on=MACHINE_SOURCES,
     check=_allowed,
     settings=Allowed,
 )
@@ -51,7 +51,7 @@ class SpotSettings(Settings):
     )
 
 
-def _spot(part: Bought, settings: SpotSettings) -> Iterator[str]:
+def _spot(part: MachineSource, settings: SpotSettings) -> Iterator[str]:
     if settings.spot == "forbidden" and part.spot:
         yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
 
@@ -64,14 +64,14 @@ SPOT_OUTSIDE_PRODUCTION: Final = Rule(
     link="https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/",
     severity=Severity.MEDIUM,
     level=MUST,
-    on=BOUGHT,
+    on=MACHINE_SOURCES,
     check=_spot,
     settings=SpotSettings,
 )
 
 
 class Budget(Prices):
-    """What node pools may cost."""
+    """Cost caps for node pools."""
 
     monthly: float = Field(0, ge=0, description="Monthly cap in USD for all node pools of a stack; 0 means no cap.")
     centers: dict[str, float] = Field(
@@ -91,35 +91,41 @@ def _budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
     center = tag(pool.resource, settings.keys)
     if center in settings.centers:
         title = f"node pools of cost center {center}"
-        cap = _Cap(title, settings.centers[center], lambda each: tag(each.resource, settings.keys) == center)
+        cap = _Cap(title, settings.centers[center], lambda other: tag(other.resource, settings.keys) == center)
         yield from _over(pool, stack, settings, cap)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cap:
-    """USD a month for some pools together."""
+    """A monthly cost cap in USD for several pools.
+
+    Attributes:
+        title: the pools, for messages.
+        limit: USD per month.
+        within: whether a pool counts.
+    """
 
     title: str
-    most: float
+    limit: float
     within: Callable[[NodePool], bool]
 
 
 def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[str]:
     """The excess over a cap, reported on the first of its pools; pools with unknown cost report this themselves."""
     pool.monthly(prices, stack)
-    asked = stack.told(POOLS, lambda each: each.monthly(prices, stack) if cap.within(each) else None)
-    costs = ((each, cost) for each, cost in asked if cost is not None)
+    known_costs = stack.known_values(POOLS, lambda other: other.monthly(prices, stack) if cap.within(other) else None)
+    costs = ((other, cost) for other, cost in known_costs if cost is not None)
     first = next(costs, None)
     if first is None or first[0] is not pool:
         return
-    found = [first, *costs]
-    total = sum((cost for _, cost in found), Decimal(0))
-    if total > Decimal(str(cap.most)):
-        dearest = sorted(found, key=lambda each: -each[1])[:3]
-        shown = ", ".join(f"{each.place} {cost:,.0f}" for each, cost in dearest)
+    pool_costs = [first, *costs]
+    total = sum((cost for _, cost in pool_costs), Decimal(0))
+    if total > Decimal(str(cap.limit)):
+        most_expensive = sorted(pool_costs, key=lambda pair: -pair[1])[:3]
+        listed = ", ".join(f"{other.place} {cost:,.0f}" for other, cost in most_expensive)
         yield (
-            f"{cap.title} cost up to {total:,.0f} USD a month, which exceeds the cap of {cap.most:,.0f} USD; lower"
-            f" maximums (most expensive: {shown})"
+            f"{cap.title} cost up to {total:,.0f} USD a month, which exceeds the cap of {cap.limit:,.0f} USD; lower"
+            f" maximums (most expensive: {listed})"
         )
 
 

@@ -1,4 +1,4 @@
-"""Clusters and node pools of GKE.
+"""GKE clusters and node pools.
 
 https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters (and its nodePools).
 """
@@ -11,20 +11,20 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Cloud, Cluster, Disks, Endpoint, Machine, NodePool, Nodes, Taint, dearest
+from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint, highest_price
 from cloud_rules.tokens import ignores
-from judge import CannotTellError, Resource, Stack, View
+from rule_engine import Resource, Stack, UnknownValueError, View
 
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _ZONE: Final = re.compile(r".+-[a-z]")
 _DEFAULT_MACHINE: Final = "e2-medium"
 """The default machine type: https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create."""
 _TAKES_GPUS: Final = re.compile(r"(n1|custom)-")
-"""Machines to which GPUs are attached; all others have theirs by their name."""
+"""Machine types to which GPUs are attached; for all others, the machine type determines the GPUs."""
 
 
 class GkePool(NodePool, Nodes):
-    """A node pool of GKE."""
+    """A GKE node pool."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "gcp"
@@ -66,8 +66,8 @@ class GkePool(NodePool, Nodes):
     @property
     @override
     def taints(self) -> list[Taint]:
-        found = [each.words() for each in self._config.items("taints")]
-        return [Taint(each.get("key", ""), _EFFECTS.get(each.get("effect", ""), "")) for each in found]
+        taints = [taint.string_map() for taint in self._config.items("taints")]
+        return [Taint(taint.get("key", ""), _EFFECTS.get(taint.get("effect", ""), "")) for taint in taints]
 
     @property
     @override
@@ -78,23 +78,25 @@ class GkePool(NodePool, Nodes):
 
     @override
     def machines(self) -> list[Machine]:
-        found = self._config.at("machineType")
-        return [Machine(found.text(default=_DEFAULT_MACHINE), found.path)]
+        machine_type = self._config.at("machineType")
+        return [Machine(machine_type.text(default=_DEFAULT_MACHINE), machine_type.path)]
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
         machine = self.machines()[0].name
         if not _TAKES_GPUS.match(machine):
             return known.gpus_of(machine)
-        return sum(int(each.number("count") or 1) for each in self._config.items("guestAccelerators"))
+        return sum(int(accelerator.number("count") or 1) for accelerator in self._config.items("guestAccelerators"))
 
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
         machine, attached = self.machines()[0], self._config.items("guestAccelerators")
         if not _TAKES_GPUS.match(machine.name) or not attached:
             return NodePool.monthly(self, prices, stack)
-        gpus = "".join(f"+{each.text('count', default='1')}x{each.text('type')}" for each in attached)
-        return self.at_most(dearest([Machine(machine.name + gpus, machine.path)], prices))
+        gpus = "".join(
+            f"+{accelerator.text('count', default='1')}x{accelerator.text('type')}" for accelerator in attached
+        )
+        return self.at_most(highest_price([Machine(machine.name + gpus, machine.path)], prices))
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
@@ -105,8 +107,8 @@ class GkePool(NodePool, Nodes):
             yield "serves the legacy metadata endpoints; set nodeConfig.metadata.disable-legacy-endpoints: 'true'"
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
-        if asked.own and not self._config.has("bootDiskKmsKey"):
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
+        if required.own and not self._config.has("bootDiskKmsKey"):
             yield "the boot disk is not encrypted with a customer-managed key; set nodeConfig.bootDiskKmsKey"
 
     @override
@@ -121,15 +123,15 @@ class GkePool(NodePool, Nodes):
             if not shielded.flag(key, default=default):
                 yield f"{key} is disabled; set nodeConfig.shieldedInstanceConfig.{key}: true"
 
-    def _scaled(self, total: str, each_zone: str) -> Decimal | None:
-        """A bound of the autoscaler, of all zones together; without one, the fixed number of nodes."""
+    def _scaled(self, total: str, per_zone: str) -> Decimal | None:
+        """A bound of the autoscaler for all zones together; without an autoscaler, the fixed number of nodes."""
         scaling = self.view.at("autoscaling")
         if scaling.value is None:
             return self._fixed()
         if scaling.has(total):
             return scaling.number(total)
-        found = scaling.number(each_zone)
-        return found * self._zones() if found else found
+        count = scaling.number(per_zone)
+        return count * self._zones() if count else count
 
     def _fixed(self) -> Decimal:
         count = self.view.number("nodeCount")
@@ -146,24 +148,24 @@ class GkePool(NodePool, Nodes):
         if self.view.path and self.view.has("nodeLocations"):
             return len(self.view.items("nodeLocations"))
         location = self.resource.props.text("location")
-        zones = {each.text() for each in self.resource.props.items("nodeLocations")}
-        if zones:  # of a cluster, those beside its own
+        zones = {zone.text() for zone in self.resource.props.items("nodeLocations")}
+        if zones:  # a cluster's nodeLocations do not include its own zone
             own = {location} if self.resource.kind == "Cluster" and _ZONE.fullmatch(location) else set[str]()
             return len(zones | own)
         if not location:
-            raise CannotTellError((*self.view.path, "nodeLocations"), "is not set, and the node counts are per zone")
+            raise UnknownValueError((*self.view.path, "nodeLocations"), "is not set, and the node counts are per zone")
         return 1 if _ZONE.fullmatch(location) else 3
 
 
 class GkeCluster(Cluster):
-    """A cluster of GKE."""
+    """A GKE cluster."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "gcp"
 
     @property
     def autopilot(self) -> bool:
-        """Whether Google makes its nodes, by Google's own rules."""
+        """Whether it is an Autopilot cluster, whose nodes Google manages."""
         return self.view.flag("enableAutopilot")
 
     @property
@@ -174,7 +176,7 @@ class GkeCluster(Cluster):
         networks = None
         if self.view.has("masterAuthorizedNetworksConfig"):
             networks = [
-                each.at("cidrBlock") for each in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
+                block.at("cidrBlock") for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
             ]
         write = (
             "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
@@ -211,16 +213,16 @@ class GkeCluster(Cluster):
 
 
 class GkeDefaults(Nodes):
-    """A cluster's defaults for the nodes of all its pools."""
+    """The node defaults of a cluster, which apply to all of its pools."""
 
     __slots__ = ()
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
-        yield from ()  # workload identity decides, which has a rule of its own
+        yield from ()  # depends on workload identity, which has its own rule
 
     @override
-    def disks(self, asked: Disks) -> Iterator[str]:
+    def disks(self, required: DiskRequirements) -> Iterator[str]:
         yield from ()
 
     @override
@@ -247,8 +249,8 @@ def pools(resource: Resource) -> Iterator[GkePool]:
     if not props.value or props.flag("enableAutopilot"):
         return
     inline = props.items("nodePools")
-    for each in inline:
-        yield GkePool(resource, each, f"node pool {each.text('name') or each.path[-1]}")
+    for profile in inline:
+        yield GkePool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")
     if not inline and not props.flag("removeDefaultNodePool"):
         yield GkePool(resource, props, "default node pool")
 

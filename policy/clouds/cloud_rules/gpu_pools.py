@@ -1,4 +1,4 @@
-"""Rules for what else runs on nodes with GPUs."""
+"""Rules for workloads without GPUs on GPU nodes."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -7,9 +7,9 @@ from typing import Final
 from pydantic import Field
 
 from cloud_rules.machines import Machines
-from cloud_rules.pools import KEEPS_OFF, Cluster, NodePool
+from cloud_rules.pools import REPELLING_EFFECTS, Cluster, NodePool
 from cloud_rules.subjects import CLUSTERS, POOLS
-from judge import ADVICE, MUST, AnyRule, Rule, Severity, Stack, Subject, typed
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Severity, Stack, Subject, typed
 
 
 class Taints(Machines):
@@ -27,7 +27,7 @@ class Taints(Machines):
 def _tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator[str]:
     if pool.gpus(settings, stack) == 0:
         return
-    keys = [each.key for each in pool.all_taints(stack) if each.effect in KEEPS_OFF]
+    keys = [taint.key for taint in pool.all_taints(stack) if taint.effect in REPELLING_EFFECTS]
     if not any(fnmatchcase(key, pattern) for key in keys for pattern in settings.taints):
         yield f"has GPUs and no taint that keeps other pods off; set {pool.writes['taint']}"
 
@@ -66,15 +66,17 @@ SYSTEM_OFF_GPU_POOLS: Final = Rule(
     whole=True,
 )
 
-_FARGATE: Final = Subject("Fargate profiles", typed("aws:eks/fargateProfile:FargateProfile"), lambda each: [each])
+_FARGATE: Final = Subject(
+    "Fargate profiles", typed("aws:eks/fargateProfile:FargateProfile"), lambda resource: [resource]
+)
 
 
 def _has_cpu_pool(cluster: Cluster, settings: Machines, stack: Stack) -> Iterator[str]:
     if cluster.own_nodes or (cluster.cloud == "aws" and stack.has(_FARGATE)):
         return
-    same = [pool for pool in stack.all(POOLS) if pool.cloud == cluster.cloud]
-    if not same:
-        return  # they are made elsewhere
+    pools = [pool for pool in stack.all(POOLS) if pool.cloud == cluster.cloud]
+    if not pools:
+        return  # they are created outside this stack
     if stack.first(POOLS, lambda pool: pool.cloud == cluster.cloud and pool.gpus(settings, stack) == 0) is None:
         yield "all node pools have GPUs; add one without GPUs for the cluster's system pods"
 

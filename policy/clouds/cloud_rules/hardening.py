@@ -1,4 +1,4 @@
-"""Rules for what nodes are made of."""
+"""Rules for node configurations: metadata service, disks, public addresses, secure boot."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -6,13 +6,13 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from cloud_rules.pools import Bought, Disks, Nodes
+from cloud_rules.pools import DiskRequirements, MachineSource, Nodes
 from cloud_rules.subjects import NODES
-from judge import ADVICE, AnyRule, Rule, Settings, Severity
+from rule_engine import ADVICE, AnyRule, Rule, Settings, Severity
 
 
 class Metadata(Settings):
-    """How far the metadata service answers."""
+    """Hop limit of the metadata service."""
 
     hops: int = Field(
         1, ge=1, description=("Maximum number of hops of a metadata response on AWS; pods are two hops away.")
@@ -44,7 +44,7 @@ IMDS_V2: Final = Rule(
 
 
 class DiskSettings(Settings):
-    """What is asked of disks."""
+    """Encryption requirements for disks."""
 
     keys: Literal["cloud", "own"] = Field(
         "cloud", description="`own`: on AWS and GCP, disks must be encrypted with a customer-managed key."
@@ -56,7 +56,7 @@ class DiskSettings(Settings):
 
 
 def _disks(nodes: Nodes, settings: DiskSettings) -> Iterator[str]:
-    yield from nodes.disks(Disks(settings.keys == "own", settings.account, settings.host))
+    yield from nodes.disks(DiskRequirements(settings.keys == "own", settings.account, settings.host))
 
 
 DISKS_ENCRYPTED: Final = Rule(
@@ -101,7 +101,7 @@ NO_PUBLIC_ADDRESSES: Final = Rule(
 
 
 class Integrity(Settings):
-    """What nodes prove when they start."""
+    """Secure boot requirements for nodes."""
 
     boot: bool = Field(default=False, description="Whether nodes must use secure boot (on Azure with a vTPM too).")
     without: list[str] = Field(
@@ -114,9 +114,9 @@ class Integrity(Settings):
 
 
 def _integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
-    names = [each.name for each in nodes.machines()] if settings.boot and isinstance(nodes, Bought) else []
-    cannot = any(fnmatchcase(name, pattern) for name in names for pattern in settings.without)
-    yield from nodes.integrity(boot=settings.boot and not cannot)
+    names = [machine.name for machine in nodes.machines()] if settings.boot and isinstance(nodes, MachineSource) else []
+    unsupported = any(fnmatchcase(name, pattern) for name in names for pattern in settings.without)
+    yield from nodes.integrity(boot=settings.boot and not unsupported)
 
 
 NODE_INTEGRITY: Final = Rule(

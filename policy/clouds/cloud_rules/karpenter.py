@@ -1,4 +1,4 @@
-"""Node pools of Karpenter, on whichever cloud: https://karpenter.sh/docs/concepts/nodepools/."""
+"""Karpenter NodePools on any cloud: https://karpenter.sh/docs/concepts/nodepools/."""
 
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Decimal
@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules.machines import HOURS, Machines, Prices
-from cloud_rules.pools import Cloud, Machine, NodePool, Taint, dearest, most
-from judge import CannotTellError, Resource, Stack, View
+from cloud_rules.pools import Cloud, Machine, NodePool, Taint, highest, highest_price
+from rule_engine import Resource, Stack, UnknownValueError, View
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 _TYPE: Final = "node.kubernetes.io/instance-type"
@@ -28,7 +28,7 @@ _SOME: Final = frozenset({"In", "Exists", "Gt", "Gte"})
 
 
 class KarpenterPool(NodePool):
-    """A node pool of Karpenter: machines that fit its requirements, up to its limits."""
+    """A Karpenter NodePool: machines that match its requirements, up to its limits."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
@@ -59,40 +59,40 @@ class KarpenterPool(NodePool):
     @property
     @override
     def spot(self) -> bool:
-        for each in self._requirements():
-            if each.text("key") == "karpenter.sh/capacity-type":
-                named = "spot" in each.texts("values")
-                return named if each.text("operator") == "In" else not named
-        return True  # any that fits: reserved first, then spot
+        for requirement in self._requirements():
+            if requirement.text("key") == "karpenter.sh/capacity-type":
+                includes_spot = "spot" in requirement.texts("values")
+                return includes_spot if requirement.text("operator") == "In" else not includes_spot
+        return True  # without a requirement, Karpenter prefers reserved, then spot
 
     @property
     @override
     def taints(self) -> list[Taint]:
-        found = [each.words() for each in self.view.items("spec", "template", "spec", "taints")]
-        return [Taint(each.get("key", ""), each.get("effect", "")) for each in found]
+        taints = [taint.string_map() for taint in self.view.items("spec", "template", "spec", "taints")]
+        return [Taint(taint.get("key", ""), taint.get("effect", "")) for taint in taints]
 
     @override
     def machines(self) -> list[Machine]:
-        found: list[Machine] = []
-        for each in self._requirements():
-            if each.text("operator") == "In" and each.text("key") in {_TYPE, *_FAMILIES}:
-                end = "" if each.text("key") == _TYPE else ".*"
-                found += [Machine(f"{value.text()}{end}", value.path) for value in each.items("values")]
-        types = [each for each in found if "*" not in each.name]
-        return types or found
+        machines: list[Machine] = []
+        for requirement in self._requirements():
+            if requirement.text("operator") == "In" and requirement.text("key") in {_TYPE, *_FAMILIES}:
+                suffix = "" if requirement.text("key") == _TYPE else ".*"
+                machines += [Machine(f"{value.text()}{suffix}", value.path) for value in requirement.items("values")]
+        exact = [machine for machine in machines if "*" not in machine.name]
+        return exact or machines
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
         if machines := self.machines():
-            return most(known.gpus_of(each.name) for each in machines)
-        for each in self._requirements():
-            key, operator = each.text("key"), each.text("operator")
+            return highest(known.gpus_of(machine.name) for machine in machines)
+        for requirement in self._requirements():
+            key, operator = requirement.text("key"), requirement.text("operator")
             if key in _COUNTS and operator == "In":
-                return max((int(value) for value in each.texts("values") if value.isdecimal()), default=0)
+                return max((int(value) for value in requirement.texts("values") if value.isdecimal()), default=0)
             if key in _COUNTS | _GPU_KEYS and operator in _SOME:
                 return None
             if key in _CATEGORIES and operator == "In":
-                return most(known.gpus_of(f"{value}9.*") for value in each.texts("values"))
+                return highest(known.gpus_of(f"{value}9.*") for value in requirement.texts("values"))
         return 0
 
     @override
@@ -108,27 +108,27 @@ class KarpenterPool(NodePool):
         if self.maximum is not None:
             return NodePool.monthly(self, prices, stack)
         if limit is None:
-            raise CannotTellError(("spec", "limits"), "limit neither nodes nor GPUs")
+            raise UnknownValueError(("spec", "limits"), "limit neither nodes nor GPUs")
         costs: list[Decimal] = []
-        for each in self.machines():
-            gpus = prices.gpus_of(each.name)
+        for machine in self.machines():
+            gpus = prices.gpus_of(machine.name)
             if not gpus:
-                raise CannotTellError(each.path, f"is {each.name}, which has no known number of GPUs")
-            costs.append((limit / gpus).to_integral_value(ROUND_CEILING) * dearest([each], prices))
+                raise UnknownValueError(machine.path, f"is {machine.name}, which has no known number of GPUs")
+            costs.append((limit / gpus).to_integral_value(ROUND_CEILING) * highest_price([machine], prices))
         if not costs:
-            raise CannotTellError(("spec", "template", "spec", "requirements"), "select no machine type")
+            raise UnknownValueError(("spec", "template", "spec", "requirements"), "select no machine type")
         return max(costs) * HOURS
 
     def _limit(self) -> Decimal | None:
-        """GPUs that it may have, of all makers together."""
+        """Limit of GPUs, of all vendors together; None without."""
         limits = self.view.entries("spec", "limits")
-        found = [each.number() or Decimal(0) for key, each in limits.items() if key in _GPUS]
-        return sum(found, Decimal(0)) if found else None
+        gpu_limits = [limit.number() or Decimal(0) for key, limit in limits.items() if key in _GPUS]
+        return sum(gpu_limits, Decimal(0)) if gpu_limits else None
 
     def _requirements(self) -> list[View]:
         return self.view.items("spec", "template", "spec", "requirements")
 
 
 def pools(resource: Resource) -> Iterator[KarpenterPool]:
-    """The pool that an object is."""
+    """The pool of a NodePool object."""
     yield KarpenterPool(resource, resource.props)

@@ -1,22 +1,22 @@
-"""Rules for whose a cluster or pool is, and that it stays."""
+"""Rules for deletion protection and owner tags of clusters and node pools."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from pydantic import Field
 
-from cloud_rules.subjects import KEPT, TAGGED, Whole
+from cloud_rules.subjects import PROTECTABLE, TAGGED, ClusterOrPool
 from cloud_rules.tags import plain, tags, where
-from judge import ADVICE, MUST, AnyRule, Rule, Settings, Severity
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity
 
 
 class Protection(Settings):
-    """Whether clusters and pools must be protected."""
+    """Requirement to protect clusters and pools."""
 
     asked: bool = Field(default=False, description="Whether protection is required; set true in production.")
 
 
-def _protected(part: Whole, settings: Protection) -> Iterator[str]:
+def _protected(part: ClusterOrPool, settings: Protection) -> Iterator[str]:
     if settings.asked and not part.resource.protect:
         yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
 
@@ -29,7 +29,7 @@ DELETION_PROTECTED: Final = Rule(
     link="https://www.pulumi.com/docs/iac/concepts/options/protect/",
     severity=Severity.HIGH,
     level=MUST,
-    on=KEPT,
+    on=PROTECTABLE,
     check=_protected,
     settings=Protection,
 )
@@ -44,7 +44,7 @@ class Owners(Settings):
     )
 
 
-def _owned(part: Whole, settings: Owners) -> Iterator[str]:
+def _owned(part: ClusterOrPool, settings: Owners) -> Iterator[str]:
     present = {plain(key): view for key, view in tags(part.resource).items()}
     missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
     if missing:

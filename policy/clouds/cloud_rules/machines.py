@@ -1,4 +1,4 @@
-"""Machines: how many GPUs one has, and what it costs."""
+"""GPUs and prices of machine types."""
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -10,26 +10,26 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import Field
 
-from judge import Settings
+from rule_engine import Settings
 
 T = TypeVar("T")
 HOURS: Final = 730
-"""Hours of a month, as the clouds count on their price pages."""
+"""Hours per month, as on the clouds' price pages."""
 
 
 def table() -> dict[str, Any]:
-    """The pack's own facts, in blocks, each with its source and the day on which that was so."""
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML has it
+    """The content of machines.yaml: blocks of facts, each with source and date."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
     return yaml.load(Path(__file__).with_name("machines.yaml").read_bytes(), loader)  # noqa: S506 - both are safe ones
 
 
 @cache
 def _table() -> tuple[dict[str, int], dict[str, Decimal], tuple[str, ...]]:
     """GPUs by machine, USD an hour by machine, patterns of machines with GPUs."""
-    found = table()
-    gpus = {name: int(count) for name, count in _flat(found["gpus"])}
-    prices = {name: Decimal(str(price)) for name, price in _flat(found["prices"])}
-    return gpus, prices, tuple(found["patterns"]["machines"])
+    facts = table()
+    gpus = {name: int(count) for name, count in _flat(facts["gpus"])}
+    prices = {name: Decimal(str(price)) for name, price in _flat(facts["prices"])}
+    return gpus, prices, tuple(facts["patterns"]["machines"])
 
 
 def _flat(blocks: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Any]]:
@@ -44,7 +44,7 @@ def _configured(by_pattern: Mapping[str, T], name: str) -> T | None:
 
 
 class Machines(Settings):
-    """What organisations know of machines beside the pack's own table."""
+    """GPUs of machine types that are not in the pack's table."""
 
     machines: dict[str, int] = Field(
         default={}, description="GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."
@@ -54,7 +54,7 @@ class Machines(Settings):
         """GPUs of one machine; 0 if it has none, None if it has an unknown number.
 
         Args:
-            name: a machine's type, or a family as a pattern (`p5.*`).
+            name: a machine type, or a family as a pattern (`p5.*`).
         """
         configured = _configured(self.machines, name)
         if configured is not None:
@@ -66,7 +66,7 @@ class Machines(Settings):
 
 
 class Prices(Machines):
-    """What machines cost an organisation."""
+    """Prices of machine types for an organisation."""
 
     prices: dict[str, float] = Field(
         default={},
@@ -83,5 +83,5 @@ class Prices(Machines):
             return Decimal(str(configured))
         _, prices, _ = _table()
         if "*" in name:
-            return max((price for each, price in prices.items() if fnmatchcase(each, name)), default=None)
+            return max((price for machine, price in prices.items() if fnmatchcase(machine, name)), default=None)
         return prices.get(name)

@@ -1,7 +1,7 @@
-"""Node pools and clusters as rules see them, whatever the cloud.
+"""Node pools and clusters in terms that are common to all clouds.
 
-A reader of each cloud (`aws`, `karpenter`, `gcp`, `azure`) maps its resources to these terms. Each value is
-read when a rule asks for it, so that one which a preview does not know keeps no other rule from judging.
+A module per cloud (`aws`, `karpenter`, `gcp`, `azure`) maps its resources to these terms. Each value is read on demand,
+so that a value that is unknown in a preview affects only the rules that need it.
 """
 
 from abc import ABC, abstractmethod
@@ -11,16 +11,16 @@ from decimal import Decimal
 from typing import ClassVar, Final, Literal
 
 from cloud_rules.machines import HOURS, Machines, Prices
-from judge import CannotTellError, Resource, Stack, View
+from rule_engine import Resource, Stack, UnknownValueError, View
 
 Cloud = Literal["aws", "gcp", "azure"]
-KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+REPELLING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a taint that keep pods off; `PreferNoSchedule` does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint, its effect in Kubernetes' terms (`NoSchedule`)."""
+    """A taint, with its effect as in Kubernetes (`NoSchedule`)."""
 
     key: str
     effect: str
@@ -40,11 +40,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Something of a resource.
+    """A resource, or a part of one.
 
     Attributes:
-        view: its properties, perhaps a part of the resource's.
-        label: which part; empty where it is all of the resource.
+        resource: the resource.
+        view: the properties of the part.
+        label: the name of the part; empty for a whole resource.
     """
 
     resource: Resource
@@ -53,12 +54,12 @@ class Part:
 
     @property
     def place(self) -> str:
-        """The resource, and which part of it."""
+        """The resource, and the name of the part."""
         return f"{self.resource.place}, {self.label}" if self.label else self.resource.place
 
 
-class Bought(Part, ABC):
-    """What names machines and how they are bought: a node pool or a launch template.
+class MachineSource(Part, ABC):
+    """A node pool or a launch template: it sets machine types and their purchase option.
 
     Attributes:
         writes: the properties to set for each fix, in the terms of its API.
@@ -69,15 +70,15 @@ class Bought(Part, ABC):
 
     @abstractmethod
     def machines(self) -> Sequence[Machine]:
-        """Types of machine that it names; empty where it names none."""
+        """Machine types that it names; empty without."""
 
     @property
     @abstractmethod
     def spot(self) -> bool:
-        """Whether its machines may be taken away at any time, since they were cheaper."""
+        """Whether it can use spot or preemptible machines."""
 
 
-class NodePool(Bought):
+class NodePool(MachineSource):
     """A group of nodes of a cluster."""
 
     __slots__ = ()
@@ -86,17 +87,17 @@ class NodePool(Bought):
     @property
     @abstractmethod
     def minimum(self) -> Decimal:
-        """Nodes that are always there."""
+        """Minimum number of nodes."""
 
     @property
     @abstractmethod
     def maximum(self) -> Decimal | None:
-        """Nodes that there are at most; None where nothing bounds them."""
+        """Maximum number of nodes; None if it is unlimited."""
 
     @property
     @abstractmethod
     def taints(self) -> Sequence[Taint]:
-        """Taints that its nodes have from their first moment."""
+        """Taints of its nodes from their creation on."""
 
     def all_taints(self, stack: Stack) -> Sequence[Taint]:  # noqa: ARG002 - others look there
         """Taints, including those set by another resource of the stack."""
@@ -104,17 +105,17 @@ class NodePool(Bought):
 
     @property
     def bounded(self) -> bool:
-        """Whether anything bounds it."""
+        """Whether its number of nodes or resources has a limit."""
         return self.maximum is not None
 
     @property
     def for_system(self) -> bool:
-        """Whether the cloud puts the cluster's own pods on it."""
+        """Whether it runs the cluster's system pods."""
         return False
 
     @property
     def fixed_size(self) -> str:
-        """The property that sets a number of nodes against the autoscaler; empty where none does."""
+        """The property with a number of nodes that overrides the autoscaler; empty without."""
         return ""
 
     def all_machines(self, stack: Stack) -> Sequence[Machine]:  # noqa: ARG002 - others look there
@@ -123,38 +124,38 @@ class NodePool(Bought):
 
     def gpus(self, known: Machines, stack: Stack) -> int | None:
         """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
-        return most(known.gpus_of(each.name) for each in self.all_machines(stack))
+        return highest(known.gpus_of(machine.name) for machine in self.all_machines(stack))
 
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
-        """GPUs that there are at most; None where nothing bounds them.
+        """Maximum number of GPUs; None if it is unlimited.
 
         Raises:
-            CannotTellError: the number of GPUs of its machines is unknown.
+            UnknownValueError: the number of GPUs of its machines is unknown.
         """
-        each, nodes = self.gpus(known, stack), self.maximum
-        if each == 0:
+        gpus_per_node, nodes = self.gpus(known, stack), self.maximum
+        if gpus_per_node == 0:
             return Decimal(0)
-        if each is None:
-            raise _unsaid(self.all_machines(stack), "number of GPUs", "machines")
-        return None if nodes is None else nodes * each
+        if gpus_per_node is None:
+            raise _unknown_fact(self.all_machines(stack), "number of GPUs", "machines")
+        return None if nodes is None else nodes * gpus_per_node
 
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
-        """USD of a month in which it always has its maximum of the dearest of its machines.
+        """USD per month at its maximum number of nodes, with its most expensive machine type.
 
         Raises:
-            CannotTellError: a price or the maximum is not known.
+            UnknownValueError: a price or the maximum is unknown.
         """
-        return self.at_most(dearest(self.all_machines(stack), prices))
+        return self.at_most(highest_price(self.all_machines(stack), prices))
 
     def at_most(self, hourly: Decimal) -> Decimal:
-        """USD of a month with its maximum of nodes, each at so much an hour.
+        """USD per month at its maximum number of nodes, at a price per node and hour.
 
         Raises:
-            CannotTellError: nothing bounds their number.
+            UnknownValueError: it has no maximum.
         """
         nodes = self.maximum
         if nodes is None:
-            raise CannotTellError((*self.view.path, *self.writes["maximum"].split(".")), "is not set")
+            raise UnknownValueError((*self.view.path, *self.writes["maximum"].split(".")), "is not set")
         return nodes * hourly * HOURS
 
 
@@ -165,37 +166,37 @@ class Nodes(Part, ABC):
 
     @abstractmethod
     def metadata(self, hops: int) -> Iterator[str]:
-        """What lets pods ask the cloud's metadata service for the node's credentials.
+        """Messages about access of pods to the node's credentials in the cloud's metadata service.
 
         Args:
-            hops: the most that an answer may travel.
+            hops: maximum hop limit.
         """
 
     @abstractmethod
-    def disks(self, asked: "Disks") -> Iterator[str]:
-        """What leaves disks unencrypted."""
+    def disks(self, required: "DiskRequirements") -> Iterator[str]:
+        """Messages about unencrypted disks."""
 
     @abstractmethod
     def addresses(self) -> Iterator[str]:
-        """What gives nodes public addresses."""
+        """Messages about public addresses of nodes."""
 
     @abstractmethod
     def integrity(self, *, boot: bool) -> Iterator[str]:
-        """What lets a changed machine be a node.
+        """Messages about missing integrity checks of nodes.
 
         Args:
-            boot: whether nodes must start by secure boot.
+            boot: whether secure boot is required.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class Disks:
-    """What is asked of disks.
+class DiskRequirements:
+    """Encryption requirements for disks.
 
     Attributes:
-        own: whether they are encrypted by a key of the organisation's.
+        own: whether a customer-managed key is required.
         by_default: whether all AWS accounts encrypt volumes by default.
-        host: whether Azure's hosts encrypt too.
+        host: whether encryption at host is required on Azure.
     """
 
     own: bool
@@ -205,12 +206,12 @@ class Disks:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Who reaches a cluster's API server.
+    """The endpoint of an API server.
 
     Attributes:
-        public: whether it has an address on the internet.
-        networks: those let in; None where all are.
-        write: what to write to close it.
+        public: whether it has a public address.
+        networks: allowed networks; None for all.
+        write: the property to set to restrict it.
     """
 
     public: bool
@@ -227,11 +228,11 @@ class Cluster(Part, ABC):
     @property
     @abstractmethod
     def endpoint(self) -> Endpoint:
-        """Who reaches it."""
+        """The endpoint of its API server."""
 
     @property
     def own_nodes(self) -> bool:
-        """Whether the cloud brings nodes without GPUs by itself, so that no pool is needed for them."""
+        """Whether the cloud manages its nodes, so that it needs no pool without GPUs."""
         return False
 
     @abstractmethod
@@ -240,34 +241,40 @@ class Cluster(Part, ABC):
 
     @abstractmethod
     def identity(self) -> Iterator[str]:
-        """What keeps pods from having identities of their own in the cloud."""
+        """Messages about missing cloud identities of pods."""
 
     @abstractmethod
     def credentials(self) -> Iterator[str]:
-        """Shared credentials, which identify no user."""
+        """Messages about shared credentials, which identify no user."""
 
 
-def most(counts: Iterator[int | None]) -> int | None:
-    """The most of some numbers of GPUs; None where one of them is not known."""
-    found = list(counts)
-    return None if None in found else max((each for each in found if each is not None), default=0)
+def highest(counts: Iterator[int | None]) -> int | None:
+    """The maximum of some numbers of GPUs; None if one of them is unknown."""
+    known_counts = list(counts)
+    return None if None in known_counts else max((count for count in known_counts if count is not None), default=0)
 
 
-def dearest(machines: Sequence[Machine], prices: Prices) -> Decimal:
-    """USD for an hour of the dearest.
+def highest_price(machines: Sequence[Machine], prices: Prices) -> Decimal:
+    """USD per hour of the most expensive machine.
 
     Raises:
-        CannotTellError: the price of one is not known, or there is none.
+        UnknownValueError: a price is unknown, or there is no machine.
     """
-    found = [prices.price_of(each.name) for each in machines]
-    if None in found or not found:
-        raise _unsaid([each for each, price in zip(machines, found, strict=True) if price is None], "price", "prices")
-    return max(price for price in found if price is not None)
+    hourly_prices = [prices.price_of(machine.name) for machine in machines]
+    if None in hourly_prices or not hourly_prices:
+        raise _unknown_fact(
+            [machine for machine, price in zip(machines, hourly_prices, strict=True) if price is None],
+            "price",
+            "prices",
+        )
+    return max(price for price in hourly_prices if price is not None)
 
 
-def _unsaid(machines: Sequence[Machine], what: str, setting: str) -> CannotTellError:
-    """A fact about a machine that is in no table."""
+def _unknown_fact(machines: Sequence[Machine], fact: str, setting: str) -> UnknownValueError:
+    """The error for a fact about a machine that is in no table."""
     if not machines:
-        return CannotTellError(("the machine type",), "is not set")
+        return UnknownValueError(("the machine type",), "is not set")
     name = machines[0].name
-    return CannotTellError(machines[0].path, f"is {name}, whose {what} is unknown (add it to the setting `{setting}`)")
+    return UnknownValueError(
+        machines[0].path, f"is {name}, whose {fact} is unknown (add it to the setting `{setting}`)"
+    )

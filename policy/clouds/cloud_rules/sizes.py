@@ -1,4 +1,4 @@
-"""Rules for how many nodes a pool has."""
+"""Rules for the number of nodes of a pool."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,38 +8,38 @@ from pydantic import Field
 from cloud_rules.machines import Machines
 from cloud_rules.pools import NodePool
 from cloud_rules.subjects import POOLS
-from judge import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, shown
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, format_number
 
 _DOCS: Final = "https://kubernetes.io/docs/concepts/cluster-administration/node-autoscaling/"
 
 
 class Caps(Machines):
-    """What a pool may reach in this environment."""
+    """Maximum size of a pool in this environment."""
 
     nodes: int = Field(0, ge=0, description="Maximum number of nodes of a pool; 0 means no limit.")
     gpus: int = Field(0, ge=0, description="Maximum number of GPUs of a pool; 0 means no limit.")
 
 
 def _maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
-    where = pool.writes["maximum"]
+    field = pool.writes["maximum"]
     if not pool.bounded:
-        yield f"has no maximum number of nodes; set {where}"
+        yield f"has no maximum number of nodes; set {field}"
         return
     nodes = pool.maximum if settings.nodes else None
     if nodes is not None and nodes > settings.nodes:
         yield (
-            f"maximum of {shown(nodes)} nodes exceeds the limit of {settings.nodes} nodes for a pool in this"
-            f" environment; lower {where}"
+            f"maximum of {format_number(nodes)} nodes exceeds the limit of {settings.nodes} nodes for a pool in this"
+            f" environment; lower {field}"
         )
     if not settings.gpus:
         return
     gpus = pool.maximum_gpus(settings, stack)
     if gpus is None:
-        yield f"has no maximum number of GPUs; set {where}"
+        yield f"has no maximum number of GPUs; set {field}"
     elif gpus > settings.gpus:
         yield (
-            f"maximum of {shown(gpus)} GPUs exceeds the limit of {settings.gpus} GPUs for a pool in this"
-            f" environment; lower {where}"
+            f"maximum of {format_number(gpus)} GPUs exceeds the limit of {settings.gpus} GPUs for a pool in this"
+            f" environment; lower {field}"
         )
 
 
@@ -59,7 +59,7 @@ POOL_MAXIMUM: Final = Rule(
 
 
 class MinimumSettings(Machines):
-    """Whether GPU nodes may be kept."""
+    """Whether idle GPU nodes can be kept."""
 
     asked: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
 
@@ -67,9 +67,10 @@ class MinimumSettings(Machines):
 def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
     if not settings.asked or pool.gpus(settings, stack) == 0:
         return
-    if least := pool.minimum:
-        where = pool.writes["minimum"]
-        yield f"minimum node count is {shown(least)}, so idle nodes are kept; set {where}: 0, with an autoscaler"
+    if minimum := pool.minimum:
+        field = pool.writes["minimum"]
+        count = format_number(minimum)
+        yield f"minimum node count is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
 
 
 POOL_MINIMUM_ZERO: Final = Rule(

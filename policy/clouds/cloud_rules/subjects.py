@@ -1,11 +1,11 @@
-"""What rules are about, found in the resources of the three clouds and in Karpenter's objects."""
+"""Subjects of rules: node pools, node configurations and clusters of all clouds, and Karpenter objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
-from cloud_rules.pools import Bought, Cluster, NodePool, Nodes
+from cloud_rules.pools import Cluster, MachineSource, NodePool, Nodes
 from cloud_rules.tokens import (
     AKS_CLUSTER,
     AKS_POOL,
@@ -20,7 +20,7 @@ from cloud_rules.tokens import (
     token,
     tokens,
 )
-from judge import Resource, Subject
+from rule_engine import Resource, Subject
 
 _POOLS: Final = {
     EKS_POOL: aws.groups,
@@ -41,13 +41,13 @@ _NODES: Final = {
     AKS_CLUSTER: azure.pools,
 }
 _CLUSTERS: Final = {EKS_CLUSTER: aws.EksCluster, GKE_CLUSTER: gcp.GkeCluster, AKS_CLUSTER: azure.AksCluster}
-_KEPT: Final = (EKS_CLUSTER, EKS_POOL, ASG, GKE_CLUSTER, GKE_POOL, AKS_CLUSTER, AKS_POOL)
+_PROTECTABLE: Final = (EKS_CLUSTER, EKS_POOL, ASG, GKE_CLUSTER, GKE_POOL, AKS_CLUSTER, AKS_POOL)
 _TAGGED: Final = (EKS_CLUSTER, EKS_POOL, KARPENTER_CLASS, GKE_CLUSTER, GKE_POOL, AKS_CLUSTER, AKS_POOL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
-    """A cluster or a pool as a resource: what Pulumi and the cloud's bills see of it."""
+class ClusterOrPool:
+    """A cluster or a node pool as a whole resource, with its tags and resource options."""
 
     resource: Resource
 
@@ -61,7 +61,7 @@ def _pools(resource: Resource) -> Iterator[NodePool]:
     yield from _POOLS[token(resource.type)](resource)
 
 
-def _bought(resource: Resource) -> Iterator[Bought]:
+def _machine_sources(resource: Resource) -> Iterator[MachineSource]:
     yield from aws_nodes.TEMPLATES.find(resource) if token(resource.type) == LAUNCH_TEMPLATE else _pools(resource)
 
 
@@ -70,19 +70,19 @@ def _nodes(resource: Resource) -> Iterator[Nodes]:
 
 
 def _clusters(resource: Resource) -> Iterator[Cluster]:
-    # One that a program only reads has no inputs: nobody can say how it is.
+    # A resource that a program only reads has no inputs to check.
     if resource.props.value:
         yield _CLUSTERS[token(resource.type)](resource, resource.props)
 
 
-def _whole(resource: Resource) -> Iterator[Whole]:
+def _cluster_or_pool(resource: Resource) -> Iterator[ClusterOrPool]:
     if resource.props.value and (token(resource.type) != ASG or any(_pools(resource))):
-        yield Whole(resource)
+        yield ClusterOrPool(resource)
 
 
 POOLS: Final = Subject("node pools", tokens(*_POOLS), _pools)
-BOUGHT: Final = Subject("node pools and launch templates", tokens(*_POOLS, LAUNCH_TEMPLATE), _bought)
+MACHINE_SOURCES: Final = Subject("node pools and launch templates", tokens(*_POOLS, LAUNCH_TEMPLATE), _machine_sources)
 NODES: Final = Subject("node configurations", tokens(*_NODES), _nodes)
 CLUSTERS: Final = Subject("clusters", tokens(*_CLUSTERS), _clusters)
-KEPT: Final = Subject("clusters and node pools", tokens(*_KEPT), _whole)
-TAGGED: Final = Subject("clusters, node pools and node classes", tokens(*_TAGGED), _whole)
+PROTECTABLE: Final = Subject("clusters and node pools", tokens(*_PROTECTABLE), _cluster_or_pool)
+TAGGED: Final = Subject("clusters, node pools and node classes", tokens(*_TAGGED), _cluster_or_pool)

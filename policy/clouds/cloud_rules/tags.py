@@ -1,4 +1,4 @@
-"""Tags and labels of resources, by which owners are named, costs are counted, and rules are exempted from."""
+"""Tags and labels of resources, for owners, cost centers and exemptions."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from cloud_rules.tokens import (
     LAUNCH_TEMPLATE,
     token,
 )
-from judge import Resource, View
+from rule_engine import Resource, View
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     EKS_CLUSTER: ("tags",),
@@ -31,47 +31,48 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     KARPENTER_CLASS: ("spec", "tags"),
 }
 ANNOTATION: Final = "exempt.gpu-rules/"
-"""An annotation of a Kubernetes object of this prefix and a rule's name exempts it: `2027-01-31 why`."""
+"""Prefix of an annotation that exempts a Kubernetes object from a rule: `exempt.gpu-rules/RULE: 2027-01-31 why`."""
 TAG: Final = "exempt:"
-"""A tag of AWS or Azure of this prefix and a rule's name."""
+"""Prefix of an AWS or Azure tag that exempts a resource; the rule's name follows."""
 LABEL: Final = "exempt-"
-"""A label of GCP, whose values are small letters, digits, `-` and `_`: `2027-01-31_waits-for-the-new-driver`."""
+"""Prefix of a GCP label that exempts a resource. Values have only lower-case letters, digits, `-` and `_`:
+`2027-01-31_waits-for-the-new-driver`."""
 
 
 def where(resource: Resource) -> str:
-    """The property that holds tags or labels."""
+    """The property that contains a resource's tags or labels."""
     return ".".join(_WHERE.get(token(resource.type), ("tags",)))
 
 
 def tags(resource: Resource) -> dict[str, View]:
-    """Tags or labels, each read by itself; of a resource that can have none, nothing."""
+    """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
     kind = token(resource.type)
     if kind == ASG:
-        return {each.text("key"): each.at("value") for each in resource.props.items("tags") if _known(each)}
+        return {entry.text("key"): entry.at("value") for entry in resource.props.items("tags") if _known(entry)}
     return resource.props.entries(*_WHERE[kind]) if kind in _WHERE else {}
 
 
 def tag(resource: Resource, keys: list[str]) -> str:
-    """The value of the first of these keys that is there, however it is written (`cost-center`, `CostCenter`)."""
-    found = {plain(key): view for key, view in tags(resource).items()}
-    return next((found[plain(key)].text() for key in keys if plain(key) in found), "")
+    """The value of the first of these keys that exists, in any spelling (`cost-center`, `CostCenter`); else empty."""
+    views = {plain(key): view for key, view in tags(resource).items()}
+    return next((views[plain(key)].text() for key in keys if plain(key) in views), "")
 
 
 def plain(key: str) -> str:
-    """A key without what people write differently: capitals, `-`, `_`, `.`, and a prefix before `/` or `:`."""
+    """A key in lower case, without `-`, `_` and `.`, and without a prefix before `/` or `:`."""
     return re.sub(r"[^a-z0-9]", "", re.split(r"[/:]", key)[-1].lower())
 
 
 def exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions of a resource, keyed by rule name."""
-    found: dict[str, str] = {}
+    by_rule: dict[str, str] = {}
     if resource.group:
-        found |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)
+        by_rule |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)
     for key, view in tags(resource).items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
-                found[key.removeprefix(prefix)] = view.text()
-    return found
+                by_rule[key.removeprefix(prefix)] = view.text()
+    return by_rule
 
 
 def _of(entries: Mapping[str, View], prefix: str) -> dict[str, str]:
@@ -79,6 +80,6 @@ def _of(entries: Mapping[str, View], prefix: str) -> dict[str, str]:
 
 
 def _known(entry: View) -> bool:
-    """Whether the key of a tag is known: that of a preview may hold the cluster's name, which is not."""
+    """Whether the key of a tag is known: in a preview, it can contain the cluster's name, which is unknown."""
     value = entry.value
     return isinstance(value, dict) and isinstance(value.get("key"), str)

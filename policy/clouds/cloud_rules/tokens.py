@@ -1,10 +1,10 @@
-"""Type tokens of the resources that rules are about."""
+"""Type tokens of the resources that rules check."""
 
 import re
 from collections.abc import Callable
 from typing import Final
 
-from judge import Resource
+from rule_engine import Resource
 
 EKS_CLUSTER: Final = "aws:eks/cluster:Cluster"
 EKS_POOL: Final = "aws:eks/nodeGroup:NodeGroup"
@@ -21,16 +21,19 @@ _VERSION: Final = re.compile(r"^(azure-native:\w+|kubernetes:[\w.-]+)/v\w+:")
 
 
 def token(type_: str) -> str:
-    """A type without the version of its API: `azure-native:containerservice/v20250501:AgentPool`, and Karpenter's."""
+    """A type token without API version, which azure-native and Kubernetes types have (`…/v20250501:AgentPool`)."""
     return _VERSION.sub(r"\1:", type_)
 
 
-def tokens(*wanted: str) -> Callable[[Resource], bool]:
-    """Takes resources of these types, whatever the version of their API."""
-    taken = frozenset(wanted)
-    return lambda resource: token(resource.type) in taken
+def tokens(*types: str) -> Callable[[Resource], bool]:
+    """Selects resources of these types, in any API version."""
+    accepted = frozenset(types)
+    return lambda resource: token(resource.type) in accepted
 
 
 def ignores(resource: Resource, path: str) -> bool:
-    """Whether changes of a property are left alone: it, what it is in, or everything."""
-    return any(path == each or path.startswith((f"{each}.", f"{each}[")) or each == "*" for each in resource.ignored)
+    """Whether `ignoreChanges` contains a property, a parent of it, or `*`."""
+    return any(
+        path == ignored or path.startswith((f"{ignored}.", f"{ignored}[")) or ignored == "*"
+        for ignored in resource.ignored
+    )

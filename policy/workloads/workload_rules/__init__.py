@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from judge import Pack, Resource
+from rule_engine import Pack, Resource
 from workload_rules import (
     borrowing,
     budgets,
@@ -27,7 +27,9 @@ def exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions in an object's annotations, keyed by rule name."""
     annotations = resource.props.entries("metadata", "annotations")
     return {
-        key.removeprefix(ANNOTATION): each.text() for key, each in annotations.items() if key.startswith(ANNOTATION)
+        key.removeprefix(ANNOTATION): annotation.text()
+        for key, annotation in annotations.items()
+        if key.startswith(ANNOTATION)
     }
 
 

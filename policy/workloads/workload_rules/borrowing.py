@@ -1,4 +1,4 @@
-"""Rules for what queues may borrow, whom they select, and the version of Kueue's API."""
+"""Rules for borrowing, namespace selectors of ClusterQueues, and the version of Kueue's API."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,19 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Resource, Rule, Settings, Severity, Subject, View, kubernetes, shown
+from rule_engine import (
+    ADVICE,
+    MUST,
+    AnyRule,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    Subject,
+    View,
+    format_number,
+    kubernetes,
+)
 from workload_rules.objects import CLUSTER_QUEUES
 from workload_rules.pods import Gpus
 from workload_rules.queues import cohort_of
@@ -19,11 +31,12 @@ BORROWERS: Final = Subject("ClusterQueues and Cohorts", _BORROWERS, lambda resou
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quota:
-    """A queue's, or a cohort's, quota of one resource in one flavor.
+    """The quota of one resource in one flavor, of a ClusterQueue or a Cohort.
 
     Attributes:
-        flavor: the flavor, which holds the name.
-        view: the resource in it.
+        resource: the object.
+        flavor: the flavor.
+        view: the resource in the flavor.
     """
 
     resource: Resource
@@ -32,22 +45,22 @@ class Quota:
 
     @property
     def place(self) -> str:
-        """The object, and which flavor."""
+        """The object and the flavor."""
         return f"{self.resource.place}, flavor {self.flavor.text('name')}"
 
 
 def _quotas(resource: Resource) -> Iterator[Quota]:
     for group in resource.props.items("spec", "resourceGroups"):
         for flavor in group.items("flavors"):
-            for each in flavor.items("resources"):
-                yield Quota(resource, flavor, each)
+            for resource_quota in flavor.items("resources"):
+                yield Quota(resource, flavor, resource_quota)
 
 
 QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", _BORROWERS, _quotas)
 
 
 class BorrowSettings(Gpus):
-    """How much may be borrowed."""
+    """Limits for borrowing."""
 
     most: dict[str, int] = Field(
         {}, description="Maximum borrowingLimit per flavor, keyed by resource name or pattern (`nvidia.com/*`)."
@@ -64,9 +77,12 @@ def _bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
             f"no borrowingLimit for {resource}, so borrowing is unlimited; set borrowingLimit (0 disables borrowing)"
         )
         return
-    caps = [most for pattern, most in settings.most.items() if fnmatchcase(resource, pattern)]
+    caps = [maximum for pattern, maximum in settings.most.items() if fnmatchcase(resource, pattern)]
     if caps and limit > max(caps):
-        yield f"borrowingLimit {shown(limit)} for {resource} exceeds the maximum ({max(caps)}); lower borrowingLimit"
+        yield (
+            f"borrowingLimit {format_number(limit)} for {resource} exceeds the maximum ({max(caps)}); lower"
+            " borrowingLimit"
+        )
 
 
 BOUNDED: Final = Rule(
@@ -89,7 +105,7 @@ def _cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
     fix = "set parentName" if resource.kind == "Cohort" else "set cohortName"
     quotas = resource.parts(QUEUE_QUOTAS)
     for key in ("borrowingLimit", "lendingLimit"):
-        if any(each.view.has(key) for each in quotas):
+        if any(quota.view.has(key) for quota in quotas):
             yield f"{key} is set without a cohort; {fix}, or remove {key}"
     preemption = resource.props.at("spec", "preemption")
     policies = {
@@ -144,9 +160,9 @@ class VersionSettings(Settings):
 
 
 def _version(resource: Resource, settings: VersionSettings) -> Iterator[str]:
-    written = resource.props.text("apiVersion", default=resource.type.split(":")[1])
-    if written.rpartition("/")[2] not in settings.versions:
-        yield f"apiVersion is {written}; use {', '.join(settings.versions)}"
+    version = resource.props.text("apiVersion", default=resource.type.split(":")[1])
+    if version.rpartition("/")[2] not in settings.versions:
+        yield f"apiVersion is {version}; use {', '.join(settings.versions)}"
 
 
 VERSION: Final = Rule(

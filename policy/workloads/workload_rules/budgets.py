@@ -1,4 +1,4 @@
-"""Rules for what servers need at their most, and for what may be taken from them at once."""
+"""Rules for the quota of serving workloads at their maximum replicas, and for their disruption budgets."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -6,9 +6,9 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, shown
-from workload_rules.objects import BUDGETS, QUOTAS, name, scopes, selects, share
-from workload_rules.pods import Pod, TenantGpus, Tenants, namespace
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, format_number
+from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
+from workload_rules.pods import Pod, TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import class_of
 from workload_rules.scaling import SERVERS, pods_of
 
@@ -18,16 +18,16 @@ _BUDGET: Final = "https://kubernetes.io/docs/tasks/run-application/configure-pdb
 
 
 def _counts(quota: Resource, pod: Pod) -> bool:
-    """Whether a quota counts a pod of a server with GPUs: its scopes match, all of them."""
+    """Whether a quota counts a serving pod with GPUs: all of its scopes match."""
     for scope, operator, view in scopes(quota):
         if scope == "PriorityClass":
-            mine = class_of(pod)
+            pod_class = class_of(pod)
             values = view.texts("values") if isinstance(view.value, dict) else []
             matches = {
-                "In": mine in values,
-                "NotIn": mine not in values,
-                "Exists": bool(mine),
-                "DoesNotExist": not mine,
+                "In": pod_class in values,
+                "NotIn": pod_class not in values,
+                "Exists": bool(pod_class),
+                "DoesNotExist": not pod_class,
             }.get(operator, False)
         elif scope in {"Terminating", "NotTerminating"}:
             matches = pod.spec.has("activeDeadlineSeconds") == (scope == "Terminating")
@@ -38,42 +38,48 @@ def _counts(quota: Resource, pod: Pod) -> bool:
     return True
 
 
-def _space(pod: Pod) -> str:
+def _pod_namespace(pod: Pod) -> str:
     return pod.namespace
 
 
-def _servers(where: str, quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> list[Pod]:
-    """Pods of a namespace that go on as long as their workload, ask for a GPU resource, and count in a quota."""
-    return stack.matching(SERVERS, lambda pod: resource in pod.gpus(settings) and _counts(quota, pod), (_space, where))
+def _servers(namespace: str, quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> list[Pod]:
+    """Pods of scalable workloads of a namespace that request a GPU resource and count in a quota."""
+    return stack.matching(
+        SERVERS, lambda pod: resource in pod.gpus(settings) and _counts(quota, pod), (_pod_namespace, namespace)
+    )
 
 
 def _needs(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, Decimal]:
-    """The most pods of a server, and the GPUs of each."""
-    each = pod.gpus(settings)[resource]
-    return pods_of(pod.resource, stack)[1], each
+    """The maximum number of pods of a workload, and the GPUs of a pod."""
+    gpus_per_pod = pod.gpus(settings)[resource]
+    return pods_of(pod.resource, stack)[1], gpus_per_pod
 
 
 def _gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
-    """GPUs that a quota admits, by resource name."""
+    """The GPUs of a quota, by resource name."""
     lines = quota.props.entries("spec", "hard")
     names = {line.removeprefix("requests."): line for line in lines if line.startswith("requests.")}
-    return {each: lines[line].number() or Decimal(0) for each, line in sorted(names.items()) if settings.is_gpu(each)}
+    return {
+        resource: lines[line].number() or Decimal(0)
+        for resource, line in sorted(names.items())
+        if settings.is_gpu(resource)
+    }
 
 
 def _maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterator[str]:
-    where = namespace(quota)
-    if not settings.tenant(where):
+    namespace = namespace_of(quota)
+    if not settings.tenant(namespace):
         return
     for resource, hard in _gpu_lines(quota, settings).items():
         parts: list[str] = []
         total = Decimal(0)
-        for pod in _servers(where, quota, resource, settings, stack):
-            count, each = _needs(pod, resource, settings, stack)
-            total += count * each
-            parts.append(f"{name(pod.resource)} {shown(count)} pods of {shown(each)}")
+        for pod in _servers(namespace, quota, resource, settings, stack):
+            count, gpus_per_pod = _needs(pod, resource, settings, stack)
+            total += count * gpus_per_pod
+            parts.append(f"{name(pod.resource)} {format_number(count)} pods of {format_number(gpus_per_pod)}")
         if total > hard:
             yield (
-                f"quota is {shown(hard)} {resource}, but serving workloads need up to {shown(total)}"
+                f"quota is {format_number(hard)} {resource}, but serving workloads need up to {format_number(total)}"
                 f" ({', '.join(parts)}); raise requests.{resource}, or lower the autoscaler maximums"
             )
 
@@ -98,39 +104,41 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
     if workload.kind == "Rollout":
         canary = workload.props.at("spec", "strategy", "canary")
         if not canary.has():
-            return count  # blue and green stand side by side
-        found = share(canary.at("maxSurge"), count) if canary.has("maxSurge") else None
+            return count  # a blue-green rollout runs both versions
+        surge_pods = number_or_percentage(canary.at("maxSurge"), count) if canary.has("maxSurge") else None
     elif workload.kind == "Deployment" and workload.props.text("spec", "strategy", "type") != "Recreate":
         surge = workload.props.at("spec", "strategy", "rollingUpdate", "maxSurge")
-        found = share(surge, count) if surge.has() else None
+        surge_pods = number_or_percentage(surge, count) if surge.has() else None
     else:
         return Decimal(0)
-    return Decimal(-(-int(count) // 4)) if found is None else found
+    return Decimal(-(-int(count) // 4)) if surge_pods is None else surge_pods
 
 
 def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
-    where = pod.namespace
-    if not settings.tenant(where):
+    namespace = pod.namespace
+    if not settings.tenant(namespace):
         return
     for resource in pod.gpus(settings):
-        count, each = _needs(pod, resource, settings, stack)
+        count, gpus_per_pod = _needs(pod, resource, settings, stack)
         surge = _surge(pod.resource, count)
         if not surge:
             continue
-        for quota in stack.matching(QUOTAS, lambda one: _counts(one, pod), (namespace, where)):
+        for quota in stack.matching(QUOTAS, lambda other: _counts(other, pod), (namespace_of, namespace)):
             with elsewhere(quota):
                 hard = _gpu_lines(quota, settings).get(resource)
             if hard is None:
                 continue
-            others = _servers(where, quota, resource, settings, stack)
+            others = _servers(namespace, quota, resource, settings, stack)
             total = sum(
-                (count * gpus for count, gpus in (_needs(one, resource, settings, stack) for one in others)), Decimal(0)
+                (count * gpus for count, gpus in (_needs(other, resource, settings, stack) for other in others)),
+                Decimal(0),
             )
-            if total <= hard < total + surge * each:
+            if total <= hard < total + surge * gpus_per_pod:
                 yield (
-                    f"a rollout at maximum replicas adds {shown(surge)} pods of {shown(each)} {resource} to the"
-                    f" {shown(total)} in use, but {quota.place} allows {shown(hard)}; set maxSurge: 0 and"
-                    f" maxUnavailable: 1, or raise the quota to {shown(total + surge * each)}"
+                    f"a rollout at maximum replicas adds {format_number(surge)} pods of {format_number(gpus_per_pod)}"
+                    f" {resource} to the {format_number(total)} in use, but {quota.place} allows {format_number(hard)};"
+                    " set maxSurge: 0 and maxUnavailable: 1, or raise the quota to"
+                    f" {format_number(total + surge * gpus_per_pod)}"
                 )
 
 
@@ -150,23 +158,23 @@ SURGE: Final = Rule(
 
 
 class PresentSettings(TenantGpus):
-    """Which servers have a disruption budget."""
+    """Workloads that need a PodDisruptionBudget."""
 
     least: int = Field(2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required.")
 
 
 def _covers(budget: Resource, pod: Pod) -> bool:
-    return selects(budget.props.at("spec", "selector"), pod.meta.words("labels"))
+    return selects(budget.props.at("spec", "selector"), pod.meta.string_map("labels"))
 
 
 def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
     if not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
     fewest, _ = pods_of(pod.resource, stack)
-    here = (namespace, pod.namespace)
-    if fewest >= settings.least and stack.first(BUDGETS, lambda each: _covers(each, pod), here) is None:
+    in_namespace = (namespace_of, pod.namespace)
+    if fewest >= settings.least and stack.first(BUDGETS, lambda budget: _covers(budget, pod), in_namespace) is None:
         yield (
-            f"has at least {shown(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
+            f"has at least {format_number(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
             " maxUnavailable: 1"
         )
 
@@ -187,26 +195,26 @@ PRESENT: Final = Rule(
 
 
 def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
-    if not settings.tenant(namespace(budget)):
+    if not settings.tenant(namespace_of(budget)):
         return
     spec = budget.props.at("spec")
     if spec.has("maxUnavailable"):
-        if not share(spec.at("maxUnavailable"), Decimal(100)):
+        if not number_or_percentage(spec.at("maxUnavailable"), Decimal(100)):
             yield f"maxUnavailable is {spec.text('maxUnavailable')}, so no pod can be evicted; set it to 1"
         return
     if not spec.has("minAvailable"):
         return
-    kept = spec.text("minAvailable")
-    if kept.endswith("%") and share(spec.at("minAvailable"), Decimal(100)) == Decimal(100):
-        yield f"minAvailable is {kept}, so no pod can be evicted; set maxUnavailable: 1 instead"
+    min_available = spec.text("minAvailable")
+    if min_available.endswith("%") and number_or_percentage(spec.at("minAvailable"), Decimal(100)) == Decimal(100):
+        yield f"minAvailable is {min_available}, so no pod can be evicted; set maxUnavailable: 1 instead"
         return
-    for pod in stack.matching(SERVERS, lambda each: _covers(budget, each), (_space, namespace(budget))):
+    for pod in stack.matching(SERVERS, lambda pod: _covers(budget, pod), (_pod_namespace, namespace_of(budget))):
         fewest, _ = pods_of(pod.resource, stack)
-        keeps = share(spec.at("minAvailable"), fewest)
-        if fewest and keeps is not None and keeps >= fewest:
+        required = number_or_percentage(spec.at("minAvailable"), fewest)
+        if fewest and required is not None and required >= fewest:
             yield (
-                f"minAvailable is {kept} and the minimum number of pods of {pod.place} is {shown(fewest)}, so no"
-                " pod can be evicted; set maxUnavailable: 1 instead"
+                f"minAvailable is {min_available} and the minimum number of pods of {pod.place} is"
+                f" {format_number(fewest)}, so no pod can be evicted; set maxUnavailable: 1 instead"
             )
 
 

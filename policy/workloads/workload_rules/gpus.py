@@ -1,4 +1,4 @@
-"""Rules for what a pod asks of GPUs, and how it shares them."""
+"""Rules for GPU requests of pods, and for GPU sharing."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -7,9 +7,19 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Rule, Severity, Stack, View, quantity, shown
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Severity, Stack, View, format_number, quantity
 from workload_rules import nodes
-from workload_rules.pods import ASKING, CONTAINERS, PODS, Container, Gpus, Pod, TenantGpus, Tenants, views_at
+from workload_rules.pods import (
+    CONTAINERS,
+    PODS,
+    PODS_AND_TRAIN_JOBS,
+    Container,
+    Gpus,
+    Pod,
+    TenantGpus,
+    Tenants,
+    views_at,
+)
 
 _DOCS: Final = "https://kubernetes.io/docs"
 
@@ -24,14 +34,14 @@ def _request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]
         request = requests[name].number() if name in requests else limit
         if limit is None:
             if request:
-                count = shown(request)
+                count = format_number(request)
                 yield f"requests {count} {name} without a limit; set limits.{name}: {count}"
         elif request != limit:
-            asked = shown(request or Decimal(0))
-            yield f"requests {asked} {name}, but the limit is {shown(limit)}; set both to the same number"
+            requested = format_number(request or Decimal(0))
+            yield f"requests {requested} {name}, but the limit is {format_number(limit)}; set both to the same number"
         elif limit != limit.to_integral_value():
             yield (
-                f"requests {shown(limit)} {name}, which is not a whole number; set a whole number, or request a"
+                f"requests {format_number(limit)} {name}, which is not a whole number; set a whole number, or request a"
                 " partition"
             )
 
@@ -51,7 +61,7 @@ GPU_REQUEST: Final = Rule(
 
 
 class LargestNode(TenantGpus):
-    """How many GPUs a node has."""
+    """GPUs of the largest nodes."""
 
     largest: dict[str, int] = Field(
         {"nvidia.com/gpu": 8, "amd.com/gpu": 8},
@@ -61,19 +71,23 @@ class LargestNode(TenantGpus):
         ),
     )
 
-    def most(self, resource: str) -> int | None:
+    def largest_node(self, resource: str) -> int | None:
         """GPUs of the largest node; None if no pattern matches."""
         fitting = [pattern for pattern in self.largest if fnmatchcase(resource, pattern)]
-        return self.largest[max(fitting, key=lambda each: (each == resource, len(each), each))] if fitting else None
+        return (
+            self.largest[max(fitting, key=lambda pattern: (pattern == resource, len(pattern), pattern))]
+            if fitting
+            else None
+        )
 
 
 def _per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
     for name, count in pod.gpus(settings).items():
-        most = settings.most(name)
-        if most is not None and count > most:
+        maximum = settings.largest_node(name)
+        if maximum is not None and count > maximum:
             yield (
-                f"requests {shown(count)} {name}, but the largest node has {most}; split the work into pods of at"
-                f" most {most}"
+                f"requests {format_number(count)} {name}, but the largest node has {maximum}; split the work into pods"
+                f" of at most {maximum}"
             )
 
 
@@ -85,14 +99,14 @@ GPU_PER_NODE: Final = Rule(
     link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
     severity=Severity.HIGH,
     level=MUST,
-    on=ASKING,
+    on=PODS_AND_TRAIN_JOBS,
     check=lambda pod, settings: settings.of_tenant(pod.resource, _per_node(pod, settings)),
     settings=LargestNode,
 )
 
 
 class VisibleDevices(Tenants):
-    """Variables by which a container takes GPUs past Kubernetes."""
+    """Environment variables that bypass GPU allocation by Kubernetes."""
 
     variables: list[str] = Field(
         [
@@ -134,7 +148,7 @@ VISIBLE_DEVICES: Final = Rule(
 
 
 class SharedMemory(TenantGpus):
-    """What processes that use GPUs together exchange data through."""
+    """Shared memory for processes on several GPUs."""
 
     gpus: list[str] = Field(
         ["nvidia.com/gpu", "amd.com/gpu"],
@@ -162,11 +176,11 @@ _REPLICAS: Final = {
     "leaderworkerset.x-k8s.io:LeaderWorkerSet": ("spec.leaderWorkerTemplate.size",),
     "jobset.x-k8s.io:JobSet": ("spec.replicatedJobs.*.replicas", "spec.replicatedJobs.*.template.spec.parallelism"),
 }
-"""Numbers of pods that work on one thing together, multiplied by template; each is 1 where it is left out."""
+"""Paths of the numbers of pods that communicate. Their product is the number of pods of a template; 1 if unset."""
 
 
-def _many(pod: Pod, settings: SharedMemory) -> bool:
-    """Whether several pods with GPUs work on one thing: an indexed Job's know of each other, others' do not."""
+def _has_several_gpu_pods(pod: Pod, settings: SharedMemory) -> bool:
+    """Whether several pods with GPUs of one workload communicate; pods of a Job do only if it is indexed."""
     spec = pod.resource.props.at("spec")
     if pod.kind == "batch:Job":
         return spec.text("completionMode") == "Indexed" and (spec.number("parallelism") or 1) > 1
@@ -175,13 +189,13 @@ def _many(pod: Pod, settings: SharedMemory) -> bool:
         for names, view in views_at(pod.resource.props, path):
             number, label = view.number(), ".".join(names)
             counts[label] = counts.get(label, Decimal(1)) * (Decimal(1) if number is None else number)
-    with_gpus = {each.label for each in pod.resource.parts(PODS) if each.gpus(settings)}
+    with_gpus = {other.label for other in pod.resource.parts(PODS) if other.gpus(settings)}
     return sum(count for label, count in counts.items() if label in with_gpus) > 1
 
 
 def _shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
-    most = max(pod.gpus(settings).values(), default=0)
-    if not (most > 1 or (most and settings.jobs and _many(pod, settings))) or pod.spec.flag("hostIPC"):
+    gpus = max(pod.gpus(settings).values(), default=0)
+    if not (gpus > 1 or (gpus and settings.jobs and _has_several_gpu_pods(pod, settings))) or pod.spec.flag("hostIPC"):
         return
     for container in pod.containers:
         if any(container.gpus(settings).values()):
@@ -190,23 +204,23 @@ def _shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
                 yield f"container {container.view.text('name')} {wrong}"
 
 
-def _too_small(pod: Pod, container: Container, least: str) -> str:
-    """What is wrong with a container's /dev/shm; empty where nothing is."""
-    write = f"an emptyDir with medium Memory and a sizeLimit of at least {least} there"
-    mounts = [each for each in container.view.items("volumeMounts") if _is_shm(each)]
+def _too_small(pod: Pod, container: Container, minimum: str) -> str:
+    """The problem of a container's /dev/shm; empty if there is none."""
+    write = f"an emptyDir with medium Memory and a sizeLimit of at least {minimum} there"
+    mounts = [mount for mount in container.view.items("volumeMounts") if _is_shm(mount)]
     if not mounts:
         return f"has only the default 64Mi of /dev/shm for GPU communication; mount {write}"
     name = mounts[-1].text("name")
-    volume = next((each for each in pod.spec.items("volumes") if each.text("name") == name), View(None))
+    volume = next((candidate for candidate in pod.spec.items("volumes") if candidate.text("name") == name), View(None))
     if volume.text("emptyDir", "medium") != "Memory":
         return f"mounts volume {name} at /dev/shm, which is not in memory; mount {write}"
     size = volume.number("emptyDir", "sizeLimit")
     if size is None:
-        return f"mounts volume {name} at /dev/shm without a sizeLimit; set {least} or more, within the memory limit"
-    if size < (quantity(least) or 0):
+        return f"mounts volume {name} at /dev/shm without a sizeLimit; set {minimum} or more, within the memory limit"
+    if size < (quantity(minimum) or 0):
         return (
             f"mounts volume {name} at /dev/shm with a sizeLimit of {volume.text('emptyDir', 'sizeLimit')}; set"
-            f" {least} or more"
+            f" {minimum} or more"
         )
     return ""
 
@@ -233,7 +247,7 @@ SHARED_MEMORY: Final = Rule(
 
 
 class Sharing(TenantGpus):
-    """Whose pods may take turns on one GPU."""
+    """Namespaces that can share time-sliced GPUs."""
 
     trusting: dict[str, list[str]] = Field(
         {},
@@ -251,16 +265,16 @@ class Sharing(TenantGpus):
         description="Labels of nodes with time-sliced GPUs, each with its values as patterns.",
     )
 
-    def trust(self, one: str, other: str) -> bool:
+    def trust(self, namespace: str, other_namespace: str) -> bool:
         """Whether two namespaces trust one another."""
-        return one == other or any(
-            all(any(fnmatchcase(each, pattern) for pattern in group) for each in (one, other))
+        return namespace == other_namespace or any(
+            all(any(fnmatchcase(member, pattern) for pattern in group) for member in (namespace, other_namespace))
             for group in self.trusting.values()
         )
 
 
-def _taking_turns(pod: Pod, settings: Sharing) -> set[str]:
-    """Resource names of its GPUs on which other pods may be, too."""
+def _time_sliced_resources(pod: Pod, settings: Sharing) -> set[str]:
+    """Resource names of the time-sliced GPUs that a pod requests."""
     gpus = set(pod.gpus(settings))
     if not gpus:
         return gpus
@@ -272,7 +286,7 @@ def _taking_turns(pod: Pod, settings: Sharing) -> set[str]:
 
 
 def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
-    names = _taking_turns(pod, settings)
+    names = _time_sliced_resources(pod, settings)
     if not names:
         return
 
@@ -280,11 +294,11 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
         return (
             not settings.trust(pod.namespace, other.namespace)
             and settings.tenant(other.namespace)
-            and bool(names & _taking_turns(other, settings))
-            and nodes.may_meet(nodes.values(pod), nodes.values(other))
+            and bool(names & _time_sliced_resources(other, settings))
+            and nodes.may_share_node(nodes.values(pod), nodes.values(other))
         )
 
-    other = stack.first(ASKING, stranger)
+    other = stack.first(PODS_AND_TRAIN_JOBS, stranger)
     if other is not None:
         yield (
             f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"
@@ -300,7 +314,7 @@ SHARING: Final = Rule(
     link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     severity=Severity.HIGH,
     level=ADVICE,
-    on=ASKING,
+    on=PODS_AND_TRAIN_JOBS,
     check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _trust(pod, settings, stack)),
     settings=Sharing,
     whole=True,

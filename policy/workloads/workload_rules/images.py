@@ -1,4 +1,4 @@
-"""Rules for images: which one exactly, and whose."""
+"""Rules for the versions and registries of images."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
-from workload_rules.objects import like
+from rule_engine import MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
+from workload_rules.objects import matches_any
 from workload_rules.pods import CONTAINERS, PODS, PODS_IN, TRAIN_JOB, Tenants
 
 _HUB: Final = "docker.io"
@@ -20,13 +20,13 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image's name in its parts.
+    """The parts of an image name.
 
     Attributes:
-        registry: host, with its port: `registry.example.com:5000`.
-        path: `ml/train`; on Docker Hub with `library/` where it is said without.
-        tag: empty where there is none.
-        digest: empty where there is none.
+        registry: host and port: `registry.example.com:5000`.
+        path: `ml/train`; for Docker Hub, `library/` is added if the name has no namespace.
+        tag: empty without.
+        digest: empty without.
     """
 
     registry: str
@@ -36,7 +36,7 @@ class Reference:
 
     @classmethod
     def of(cls, text: str) -> "Reference | None":
-        """Reads a name as container runtimes do; None where it is none.
+        """Parses a name as container runtimes do; None if it is invalid.
 
         The first part is a host if it has a dot or a port, or is localhost:
         https://github.com/distribution/reference/blob/main/normalize.go
@@ -60,11 +60,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """An image that a pod uses: of a container, or of a volume.
+    """An image of a container or of a volume.
 
     Attributes:
-        place: the container's or the volume's.
-        view: its name.
+        resource: the object that uses it.
+        place: the place of the container or the volume.
+        view: the container or the volume's image.
     """
 
     resource: Resource
@@ -75,7 +76,7 @@ class Image:
 def _images(resource: Resource) -> Iterator[Image]:
     for container in resource.parts(CONTAINERS):
         if container.view.has("image"):
-            # Whether it is known is for the rules to ask: one that is not hides no other.
+            # The name is read later, so that an unknown one does not hide the others.
             yield Image(resource, container.place, container.view)
     for pod in resource.parts(PODS):
         for volume in pod.spec.items("volumes"):
@@ -91,7 +92,7 @@ def _name(image: Image) -> str:
 
 
 class Pins(Tenants):
-    """How exactly an image is named."""
+    """Requirements for tags and digests."""
 
     digests: bool = Field(default=False, description="Whether each image must have a digest (`@sha256:…`).")
     moving: list[str] = Field(["latest"], description="Mutable tags, as patterns.")
@@ -99,14 +100,14 @@ class Pins(Tenants):
 
 def _pinned(image: Image, settings: Pins) -> Iterator[str]:
     name = _name(image)
-    found = Reference.of(name)
-    if found is None:
+    reference = Reference.of(name)
+    if reference is None:
         yield f"{name} is not a valid image name; use registry/path:tag"
-    elif found.digest:
+    elif reference.digest:
         return
-    elif not found.tag:
+    elif not reference.tag:
         yield f"{name} has no tag, so the latest image is used; set a version tag or a digest"
-    elif like(found.tag, settings.moving):
+    elif matches_any(reference.tag, settings.moving):
         yield f"{name} has a mutable tag; set a version tag or a digest"
     elif settings.digests:
         yield f"{name} has no digest; add the digest from the registry (@sha256:…)"
@@ -127,7 +128,7 @@ PINNED: Final = Rule(
 
 
 class Registries(Tenants):
-    """Where images come from."""
+    """Approved registries."""
 
     registries: list[str] = Field(
         [],
@@ -138,12 +139,13 @@ class Registries(Tenants):
     )
 
     def approved(self, reference: Reference) -> bool:
-        """Whether an image comes from one of them: part for part, so that no path is taken for another's beginning."""
+        """Whether an image comes from one of them. Whole path segments are compared: `ml` does not match `ml-test`."""
         parts = (reference.registry, *reference.path.split("/"))
-        wanted = [each.strip("/").split("/") for each in self.registries]
+        wanted = [prefix.strip("/").split("/") for prefix in self.registries]
         return any(
-            len(each) <= len(parts) and all(like(part, [pattern]) for part, pattern in zip(parts, each, strict=False))
-            for each in wanted
+            len(prefix) <= len(parts)
+            and all(matches_any(part, [pattern]) for part, pattern in zip(parts, prefix, strict=False))
+            for prefix in wanted
         )
 
 
@@ -151,11 +153,11 @@ def _approved(image: Image, settings: Registries) -> Iterator[str]:
     if not settings.registries:
         return
     name = _name(image)
-    found = Reference.of(name)
-    if found is None:
+    reference = Reference.of(name)
+    if reference is None:
         yield f"{name} is not a valid image name; use registry/path:tag"
-    elif not settings.approved(found):
-        yield f"{name} is from {found.registry}, which is not approved; use one of {', '.join(settings.registries)}"
+    elif not settings.approved(reference):
+        yield f"{name} is from {reference.registry}, which is not approved; use one of {', '.join(settings.registries)}"
 
 
 REGISTRIES: Final = Rule(

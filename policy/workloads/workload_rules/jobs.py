@@ -1,4 +1,4 @@
-"""Rules for work that ends, and for what schedules it."""
+"""Rules for batch workloads and their schedulers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,20 +7,30 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, View, kubernetes, shown
+from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, View, format_number, kubernetes
 from workload_rules import nodes
-from workload_rules.objects import QUEUE_NAME, like
-from workload_rules.pods import ASKING, BATCH, PODS_IN, TRAIN_JOB, Gpus, Pod, TenantGpus, namespace, views_at
+from workload_rules.objects import QUEUE_NAME, matches_any
+from workload_rules.pods import (
+    BATCH,
+    PODS_AND_TRAIN_JOBS,
+    PODS_IN,
+    TRAIN_JOB,
+    Gpus,
+    Pod,
+    TenantGpus,
+    namespace_of,
+    views_at,
+)
 
 _HOUR: Final = 3600
 _LONGEST: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Label by which Kueue ends work: pkg/controller/constants in kubernetes-sigs/kueue."""
+"""Label with Kueue's maximum execution time: pkg/controller/constants in kubernetes-sigs/kueue."""
 _KUBEFLOW: Final = "kubeflow.org"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """An object that has pods, and may ask a scheduler for all of them."""
+    """An object with pods, which a queue or a gang scheduler can handle as one workload."""
 
     resource: Resource
 
@@ -37,31 +47,31 @@ class Work:
     @property
     def namespace(self) -> str:
         """Its namespace."""
-        return namespace(self.resource)
+        return namespace_of(self.resource)
 
     @property
     def spec(self) -> View:
-        """The spec of the work; of a CronJob that of each of its jobs."""
-        way = ("spec", "jobTemplate", "spec") if self.resource.kind == "CronJob" else ("spec",)
-        return self.resource.props.at(*way)
+        """The spec of the workload; for a CronJob, that of its jobs."""
+        path = ("spec", "jobTemplate", "spec") if self.resource.kind == "CronJob" else ("spec",)
+        return self.resource.props.at(*path)
 
     @property
     def meta(self) -> View:
-        """The metadata of the work; of a CronJob that of each of its jobs."""
-        way = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
-        return self.resource.props.at(*way)
+        """The metadata of the workload; for a CronJob, that of its jobs."""
+        path = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
+        return self.resource.props.at(*path)
 
     def pods(self, settings: Gpus) -> list[Pod]:
-        """Its pods that ask for GPUs."""
-        return [pod for pod in self.resource.parts(ASKING) if pod.gpus(settings)]
+        """Its pods that request GPUs."""
+        return [pod for pod in self.resource.parts(PODS_AND_TRAIN_JOBS) if pod.gpus(settings)]
 
     @property
     def queue(self) -> str:
-        """The queue of Kueue that it names; empty where it names none."""
+        """The name of its LocalQueue; empty without."""
         return self.meta.text("labels", QUEUE_NAME)
 
     def of_volcano(self, pods: list[Pod]) -> bool:
-        """Whether Volcano alone decides when it runs."""
+        """Whether Volcano schedules it, and not Kueue."""
         if self.queue:
             return False
         if self.resource.group == "batch.volcano.sh":
@@ -71,17 +81,19 @@ class Work:
 
 _BATCH: Final = Subject("batch work", kubernetes(*BATCH), lambda resource: (Work(resource),))
 _WORK: Final = Subject("work", kubernetes(*PODS_IN, TRAIN_JOB), lambda resource: (Work(resource),))
-_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(ASKING))
+_BATCH_PODS: Final = Subject(
+    "pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(PODS_AND_TRAIN_JOBS)
+)
 
 
 class LongestSettings(TenantGpus):
-    """How long work with GPUs may last."""
+    """Time limit for batch workloads with GPUs."""
 
     hours: float = Field(168, gt=0, description="Maximum run time of batch work with GPUs, in hours.")
 
 
 def _deadline(kind: str) -> str:
-    """Where a kind of work has its deadline; of Volcano's Jobs only pods have one.
+    """The path of a kind's deadline; empty for Volcano Jobs, which have one on pods only.
 
     From the definitions: batch/v1, kubernetes-sigs/jobset, kubeflow/trainer, kubeflow/training-operator,
     ray-project/kuberay.
@@ -106,12 +118,13 @@ def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     label = Work(pod.resource).meta.number("labels", _LONGEST)
     ends = [job.number("activeDeadlineSeconds"), pod.spec.number("activeDeadlineSeconds"), label]
     limits = [end for end in ends if end is not None]
-    most = Decimal(str(settings.hours)) * _HOUR
-    where = f"{path}.activeDeadlineSeconds" if path else f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
+    maximum = Decimal(str(settings.hours)) * _HOUR
+    field = f"{path}.activeDeadlineSeconds" if path else f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
     if not limits:
-        yield f"requests {', '.join(gpus)} without a time limit; set {where}: {shown(most)} or less"
-    elif min(limits) > most:
-        yield f"time limit of {shown(min(limits))} seconds exceeds the maximum; set {shown(most)} or less"
+        yield f"requests {', '.join(gpus)} without a time limit; set {field}: {format_number(maximum)} or less"
+    elif min(limits) > maximum:
+        limit = format_number(min(limits))
+        yield f"time limit of {limit} seconds exceeds the maximum; set {format_number(maximum)} or less"
 
 
 JOBS_END: Final = Rule(
@@ -129,7 +142,7 @@ JOBS_END: Final = Rule(
 
 
 class QueueSettings(TenantGpus):
-    """How work names its queue."""
+    """Labels and annotations that name a queue."""
 
     names: list[str] = Field(
         [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"],
@@ -140,13 +153,13 @@ class QueueSettings(TenantGpus):
     )
 
 
-def _said_in(meta: View, names: list[str]) -> bool:
-    return any(meta.text(each, name) for each in ("labels", "annotations") for name in names)
+def _names_a_queue(meta: View, names: list[str]) -> bool:
+    return any(meta.text(field, name) for field in ("labels", "annotations") for name in names)
 
 
 def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     pods = work.pods(settings)
-    if not pods or _said_in(work.meta, settings.names):
+    if not pods or _names_a_queue(work.meta, settings.names):
         return
     if work.resource.group == "batch.volcano.sh" and work.spec.text("queue"):
         return
@@ -154,7 +167,7 @@ def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
         return
     others = [name for name in settings.names if name != QUEUE_NAME]
     metas = [work.spec if pod.kind == TRAIN_JOB else pod.meta for pod in pods]
-    if all(_said_in(meta, others) for meta in metas):
+    if all(_names_a_queue(meta, others) for meta in metas):
         return
     gpus = sorted({name for pod in pods for name in pod.gpus(settings)})
     write = "spec.queue" if work.resource.group == "batch.volcano.sh" else f"label {QUEUE_NAME}"
@@ -176,7 +189,7 @@ NAMES_QUEUE: Final = Rule(
 
 
 class SchedulerSettings(TenantGpus):
-    """Where two schedulers may give GPUs to one namespace."""
+    """Namespaces in which two schedulers can allocate GPUs."""
 
     both: list[str] = Field(
         [],
@@ -189,7 +202,7 @@ class SchedulerSettings(TenantGpus):
 
 def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
     pods = work.pods(settings)
-    if not pods or not work.of_volcano(pods) or like(work.namespace, settings.both):
+    if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.both):
         return
 
     def competes(other: Work) -> bool:
@@ -205,12 +218,12 @@ def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Ite
         )
 
 
-def _same_gpus(ones: list[Pod], others: list[Pod], settings: Gpus) -> bool:
+def _same_gpus(pods: list[Pod], other_pods: list[Pod], settings: Gpus) -> bool:
     return any(
-        not one.gpus(settings).keys().isdisjoint(other.gpus(settings))
-        and nodes.may_meet(nodes.values(one), nodes.values(other))
-        for one in ones
-        for other in others
+        not pod.gpus(settings).keys().isdisjoint(other_pod.gpus(settings))
+        and nodes.may_share_node(nodes.values(pod), nodes.values(other_pod))
+        for pod in pods
+        for other_pod in other_pods
     )
 
 

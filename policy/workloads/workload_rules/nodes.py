@@ -1,14 +1,14 @@
-"""Onto which nodes a pod may go, as far as its own labels say."""
+"""Nodes that a pod can be scheduled on, according to its node selector, affinity and tolerations."""
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Final
 
-from judge import View
+from rule_engine import View
 from workload_rules.pods import TRAIN_JOB, Pod, views_at
 
 Values = Mapping[str, frozenset[str]]
-"""Labels that a node must have, each with the values that do."""
+"""Required node labels with their allowed values."""
 
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _PATCHES: Final = (
@@ -16,53 +16,56 @@ _PATCHES: Final = (
     "spec.podTemplateOverrides.*.spec",
     "spec.podSpecOverrides.*",
 )
-"""Where a TrainJob says where its pods go, one after the other in the versions of its API (kubeflow/trainer)."""
+"""Paths of a TrainJob's pod specs, in the versions of its API (kubeflow/trainer)."""
 
 
 def tolerations(pod: Pod) -> list[dict[str, str]]:
-    """Its tolerations."""
-    return [each.words() for each in pod.spec.items("tolerations")]
+    """The tolerations of a pod, as maps."""
+    return [toleration.string_map() for toleration in pod.spec.items("tolerations")]
 
 
 def tolerates(tolerations: list[dict[str, str]], key: str, effect: str = "NoSchedule") -> bool:
-    """Whether one of these tolerations lets a pod onto a node with a taint of this key, whatever its value.
+    """Whether one of these tolerations matches a taint with this key, with any value.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
     """
-    return any(each.get("key", "") in {key, ""} and each.get("effect", "") in {effect, ""} for each in tolerations)
+    return any(
+        toleration.get("key", "") in {key, ""} and toleration.get("effect", "") in {effect, ""}
+        for toleration in tolerations
+    )
 
 
 def labels(pod: Pod) -> dict[str, list[View]]:
-    """Labels that it wants of its node, each with the values that do; these may be unknown.
+    """The required node labels of a pod with their allowed values, which can be unknown.
 
-    Terms of an affinity are alternatives: a label counts if each of them wants it.
+    The terms of an affinity are alternatives: a label is required if all of them require it.
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
     """
     return pod.resource.once((pod, "node labels"), lambda: _labels(pod))
 
 
 def values(pod: Pod) -> Values:
-    """The same, with the values read."""
+    """The required node labels of a pod with their allowed values, as strings."""
     return pod.resource.once(
         (pod, "values of node labels"),
-        lambda: {key: frozenset(value.text() for value in each) for key, each in labels(pod).items()},
+        lambda: {key: frozenset(value.text() for value in views) for key, views in labels(pod).items()},
     )
 
 
-def may_meet(one: Values, other: Values) -> bool:
-    """Whether a node can have what both want."""
-    return all(one[key] & other[key] for key in one.keys() & other.keys())
+def may_share_node(first: Values, second: Values) -> bool:
+    """Whether one node can have the labels that two pods require."""
+    return all(first[key] & second[key] for key in first.keys() & second.keys())
 
 
 def _labels(pod: Pod) -> dict[str, list[View]]:
-    found: dict[str, list[View]] = {}
+    required: dict[str, list[View]] = {}
     for spec in _specs(pod):
-        terms = [dict(_wanted(term)) for term in spec.items(*_REQUIRED)]
+        terms = [dict(_required_labels(term)) for term in spec.items(*_REQUIRED)]
         if terms:
-            for key in reduce(lambda one, other: one & other, (set(term) for term in terms)):
-                found[key] = [value for term in terms for value in term[key]]
-        found |= {key: [value] for key, value in spec.entries("nodeSelector").items()}
-    return found
+            for key in reduce(lambda common, keys: common & keys, (set(term) for term in terms)):
+                required[key] = [value for term in terms for value in term[key]]
+        required |= {key: [value] for key, value in spec.entries("nodeSelector").items()}
+    return required
 
 
 def _specs(pod: Pod) -> list[View]:
@@ -71,7 +74,7 @@ def _specs(pod: Pod) -> list[View]:
     return [view for path in _PATCHES for _, view in views_at(pod.resource.props, path)]
 
 
-def _wanted(term: View) -> Iterator[tuple[str, list[View]]]:
+def _required_labels(term: View) -> Iterator[tuple[str, list[View]]]:
     for expression in term.items("matchExpressions"):
         if expression.text("operator") == "In":
             yield expression.text("key"), expression.items("values")

@@ -1,22 +1,22 @@
-"""Objects that rules look up in a stack: their names, and which labels select whom."""
+"""Kubernetes objects that rules look up in a stack, by name or by label selector."""
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Final
 
-from judge import CannotTellError, Resource, Stack, Subject, View, kubernetes
+from rule_engine import Resource, Stack, Subject, UnknownValueError, View, kubernetes
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 QUEUE_CLASS: Final = "kueue.x-k8s.io/priority-class"
 
 
 def objects(name: str, *kinds: str) -> Subject[Resource]:
-    """Kubernetes objects of these kinds, each `group:Kind`, as they are.
+    """The subject of all Kubernetes objects of these kinds.
 
     Args:
-        name: what documents call them.
-        kinds: API groups and kinds.
+        name: its name in the documentation.
+        kinds: API groups and kinds, each `group:Kind`.
     """
     return Subject(name, kubernetes(*kinds), lambda resource: (resource,))
 
@@ -33,22 +33,22 @@ BUDGETS: Final = objects("PodDisruptionBudgets", "policy:PodDisruptionBudget")
 
 
 def name(resource: Resource) -> str:
-    """The name of an object in its namespace; empty where Pulumi or the API server makes one up."""
+    """The name of an object; empty if Pulumi or the API server generates it."""
     return resource.props.text("metadata", "name")
 
 
 def always(_: object) -> bool:
-    """True of all: for what a key has chosen already."""
+    """A predicate that is always true, for lookups by key."""
     return True
 
 
-def like(text: str, patterns: Iterable[str]) -> bool:
-    """Whether a text is one of these patterns (`ml-*`)."""
+def matches_any(text: str, patterns: Iterable[str]) -> bool:
+    """Whether a text matches one of these patterns (`ml-*`)."""
     return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
-def missing(
-    stack: Stack, subject: Subject[Resource], key: tuple[Callable[[Resource], str], str], elsewhere: Iterable[str]
+def is_missing(
+    stack: Stack, subject: Subject[Resource], key: tuple[Callable[[Resource], str], str], external: Iterable[str]
 ) -> bool:
     """Whether an object is neither in the stack nor listed as created outside it.
 
@@ -56,30 +56,30 @@ def missing(
 
     Args:
         stack: the stack.
-        subject: its sort.
-        key: what gives an object's name, and the name that is looked for.
-        elsewhere: patterns of objects created outside the stack.
+        subject: the kind of object.
+        key: a function that returns an object's name, and the name to look up.
+        external: patterns of objects created outside the stack.
 
     Raises:
-        CannotTellError: none is it for certain, and one might be.
+        UnknownValueError: no known object has the name, and one with an unknown name can have it.
     """
-    patterns = list(elsewhere)
-    if like(key[1], patterns) or not (patterns or stack.has(subject)):
+    patterns = list(external)
+    if matches_any(key[1], patterns) or not (patterns or stack.has(subject)):
         return False
     return stack.first(subject, always, key) is None
 
 
 def selects(selector: View, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects these labels; one that is not there selects nothing.
+    """Whether a label selector selects these labels; a missing selector selects nothing.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     """
     if selector.value is None:
         return False
-    if any(labels.get(key) != value for key, value in selector.words("matchLabels").items()):
+    if any(labels.get(key) != value for key, value in selector.string_map("matchLabels").items()):
         return False
-    for each in selector.items("matchExpressions"):
-        key, operator, values = each.text("key"), each.text("operator"), each.texts("values")
+    for expression in selector.items("matchExpressions"):
+        key, operator, values = expression.text("key"), expression.text("operator"), expression.texts("values")
         true = {
             "In": labels.get(key) in values,
             "NotIn": labels.get(key) not in values,
@@ -91,25 +91,25 @@ def selects(selector: View, labels: dict[str, str]) -> bool:
     return True
 
 
-def share(value: View, of: Decimal) -> Decimal | None:
-    """A number, or a percentage (`25%`) of something, rounded up; None where it is not there.
+def number_or_percentage(value: View, total: Decimal) -> Decimal | None:
+    """A number, or a percentage (`25%`) of a total, rounded up; None if it is not set.
 
     Raises:
-        CannotTellError: it is neither.
+        UnknownValueError: it is neither a number nor a percentage.
     """
     text = value.text()
     if not text.endswith("%"):
         return value.number()
     try:
-        part = int(text.removesuffix("%"))
+        percent = int(text.removesuffix("%"))
     except ValueError:
-        raise CannotTellError(value.path, "is not a number or a percentage") from None
-    return Decimal(-(-int(of) * part // 100))
+        raise UnknownValueError(value.path, "is not a number or a percentage") from None
+    return Decimal(-(-int(total) * percent // 100))
 
 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:
-    """Scopes of a ResourceQuota: name, operator, and its place."""
-    for each in quota.props.items("spec", "scopes"):
-        yield each.text(), "Exists", each
-    for each in quota.props.items("spec", "scopeSelector", "matchExpressions"):
-        yield each.text("scopeName"), each.text("operator"), each
+    """Scopes of a ResourceQuota: name, operator and view."""
+    for scope in quota.props.items("spec", "scopes"):
+        yield scope.text(), "Exists", scope
+    for scope in quota.props.items("spec", "scopeSelector", "matchExpressions"):
+        yield scope.text("scopeName"), scope.text("operator"), scope

@@ -1,4 +1,4 @@
-"""Rules for charts, and for NVIDIA's GPU Operator beside the pools that a stack makes."""
+"""Rules for charts, and for NVIDIA's GPU Operator together with node pools."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,20 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import MUST, AnyRule, CannotTellError, Resource, Rule, Settings, Severity, Stack, Subject, elsewhere, typed
-from workload_rules.objects import like
+from rule_engine import (
+    MUST,
+    AnyRule,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    Stack,
+    Subject,
+    UnknownValueError,
+    elsewhere,
+    typed,
+)
+from workload_rules.objects import matches_any
 
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _CHARTS: Final = (_RELEASE, "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
@@ -21,15 +33,17 @@ def _chart(resource: Resource) -> str:
     """The name or address of a chart.
 
     Raises:
-        CannotTellError: the engine hands the inputs of a component to no policy, and a Chart is one.
+        UnknownValueError: it is a Chart, which is a component, and the engine does not pass a component's inputs.
     """
     if not resource.props.has("chart") and resource.type != _RELEASE:
-        raise CannotTellError(("chart",), "is an input of a component, which policies cannot read during a deployment")
+        raise UnknownValueError(
+            ("chart",), "is an input of a component, which policies cannot read during a deployment"
+        )
     return resource.props.text("chart")
 
 
 class ChartSettings(Settings):
-    """Which charts need no version."""
+    """Charts that need no exact version."""
 
     charts: list[str] = Field([], description="Charts, as patterns, that need no exact version.")
 
@@ -38,7 +52,11 @@ def _pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
     if resource.props.has("path"):
         return
     chart = _chart(resource)
-    if chart.startswith((".", "/")) or like(chart, settings.charts) or _IN_ADDRESS.search(chart.removesuffix(".tgz")):
+    if (
+        chart.startswith((".", "/"))
+        or matches_any(chart, settings.charts)
+        or _IN_ADDRESS.search(chart.removesuffix(".tgz"))
+    ):
         return
     version = resource.props.text("version")
     if not version:
@@ -71,7 +89,7 @@ _NODE_LABELS: Final = {
     "toolkit": "nvidia.com/gpu.deploy.container-toolkit",
     "devicePlugin": "nvidia.com/gpu.deploy.device-plugin",
 }
-"""Labels by which a node keeps a part of the operator off itself."""
+"""Node labels that disable a part of the operator on a node."""
 
 
 def _pool(resource: Resource) -> bool:
@@ -90,7 +108,7 @@ class Mode:
     Attributes:
         settings: the pool's settings, for messages.
         parts: for each part of the operator, whether it must be enabled.
-        labels: of its nodes.
+        labels: labels of its nodes.
         no_driver: whether the pool's settings leave its nodes without a driver.
     """
 
@@ -115,7 +133,7 @@ def _eks(pool: Resource) -> Mode | None:
     parts = {"driver": False, "toolkit": False}
     if image.startswith("BOTTLEROCKET"):
         parts["devicePlugin"] = False
-    return Mode(f"amiType {image}", parts, pool.props.words("labels"))
+    return Mode(f"amiType {image}", parts, pool.props.string_map("labels"))
 
 
 def _gke(pool: Resource) -> Mode | None:
@@ -125,7 +143,7 @@ def _gke(pool: Resource) -> Mode | None:
     if not gpus:
         return None
     driver = gpus[0].text("gpuDriverInstallationConfig", "gpuDriverVersion", default="DEFAULT")
-    labels = config.words("labels")
+    labels = config.string_map("labels")
     own_plugin = labels.get(_NO_GKE_PLUGIN) == "true"
     settings = f"gpuDriverVersion {driver} {'with' if own_plugin else 'without'} the label {_NO_GKE_PLUGIN}"
     parts = {"devicePlugin": own_plugin}
@@ -141,11 +159,11 @@ def _aks(pool: Resource) -> Mode | None:
         return None
     by_operator = driver == "None"
     settings = f"gpuProfile.driver {driver or 'Install'}"
-    return Mode(settings, {"driver": by_operator, "toolkit": by_operator}, pool.props.words("nodeLabels"))
+    return Mode(settings, {"driver": by_operator, "toolkit": by_operator}, pool.props.string_map("nodeLabels"))
 
 
 class OperatorSettings(Settings):
-    """Which chart is the GPU Operator."""
+    """The chart of the GPU Operator."""
 
     chart: str = Field("gpu-operator", description="Last part of the chart's name or address.")
 

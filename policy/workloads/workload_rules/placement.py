@@ -1,4 +1,4 @@
-"""Rules for the nodes that pods choose."""
+"""Rules for node selection and tolerations of pods."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from judge import ADVICE, AnyRule, Rule, Severity
-from judge.marked import found_at, resource_of
+from rule_engine import ADVICE, AnyRule, Rule, Severity
+from rule_engine.properties import resource_of, value_at
 from workload_rules import nodes
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants
 
@@ -46,10 +46,10 @@ def _tolerate(type_: str, props: dict[str, Any], settings: TaintSettings) -> boo
     for pod in resource.parts(PODS):
         if not any(settings.of_tenant(resource, _tolerates_taint(pod, settings))):
             continue
-        spec = found_at(props, pod.spec.path)
-        if found_at(spec, ("tolerations",)) is None:
+        spec = value_at(props, pod.spec.path)
+        if value_at(spec, ("tolerations",)) is None:
             spec["tolerations"] = []
-        found_at(spec, ("tolerations",)).extend(
+        value_at(spec, ("tolerations",)).extend(
             {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _not_tolerated(pod, settings)
         )
         changed = True
@@ -75,7 +75,7 @@ GPU_TOLERATION: Final = Rule(
 
 
 class ModelSettings(TenantGpus):
-    """What names a model of GPU."""
+    """Labels and names that identify a GPU model."""
 
     labels: list[str] = Field(
         [
@@ -131,17 +131,17 @@ MODEL_NAMED: Final = Rule(
 
 
 class DaemonSettings(Tenants):
-    """Whose tolerations are checked."""
+    """Pods whose tolerations are checked."""
 
     daemons: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
 
     def checks(self, pod: Pod) -> bool:
-        """Whether this pod is."""
+        """Whether a pod is checked."""
         return self.daemons or pod.kind != "apps:DaemonSet"
 
 
 class GpuNodes(TaintSettings, DaemonSettings):
-    """By what GPU nodes are known."""
+    """Labels and taints of GPU nodes."""
 
     labels: list[str] = Field(
         [
@@ -160,11 +160,11 @@ _RUNTIMES: Final = {"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.or
 
 
 def _off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
-    # Runtimes get their GPUs from TrainJobs, and a claim may be one of GPUs.
+    # Runtimes get their GPUs from TrainJobs, and a resource claim can be for GPUs.
     claimed = pod.kind in _RUNTIMES or pod.spec.items("resourceClaims")
     if claimed or not settings.checks(pod) or pod.gpus(settings):
         return
-    for key in sorted({each.get("key", "") for each in nodes.tolerations(pod)}):
+    for key in sorted({toleration.get("key", "") for toleration in nodes.tolerations(pod)}):
         if key in settings.taints or settings.is_gpu(key):
             yield f"requests no GPU but tolerates {key}; remove the toleration"
     for label in sorted(nodes.labels(pod)):

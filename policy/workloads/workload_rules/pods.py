@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import Resource, Settings, Subject, Unknown, View, kubernetes
+from rule_engine import Resource, Settings, Subject, Unknown, View, kubernetes
 
 PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "core:Pod": ("",),
@@ -57,7 +57,7 @@ kubernetes-sigs/lws, kedacore/keda, argoproj/argo-rollouts, knative/serving.
 """
 
 TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
-"""Asks for GPUs by itself; the pod is in a runtime, mostly of another stack."""
+"""Has its own GPU request; its pods are in a runtime, usually of another stack."""
 BATCH: Final = frozenset(
     {
         "batch:Job",
@@ -75,7 +75,7 @@ BATCH: Final = frozenset(
         "ray.io:RayJob",
     }
 )
-"""Kinds of work that ends."""
+"""Kinds of batch workloads."""
 SERVING: Final = frozenset(
     {
         "apps:Deployment",
@@ -105,13 +105,13 @@ GPUS: Final = ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "a
 
 
 @lru_cache(maxsize=4096)
-def _fits(text: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a text is one of these patterns; each rule asks it of the same few namespaces and resources."""
+def _matches_any(text: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a text matches one of these patterns; cached, because rules check the same few names again and again."""
     return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 class Tenants(Settings):
-    """Whose pods a rule is about."""
+    """Selects the namespaces of tenants."""
 
     system: list[str] = Field(
         SYSTEM,
@@ -122,24 +122,23 @@ class Tenants(Settings):
 
     def tenant(self, namespace: str) -> bool:
         """Whether a namespace is a tenant's."""
-        return not _fits(namespace, tuple(self.system))
+        return not _matches_any(namespace, tuple(self.system))
 
-    def of_tenant(self, resource: Resource, found: Iterable[str]) -> Iterator[str]:
-        """What is found wrong with an object of a tenant.
+    def of_tenant(self, resource: Resource, messages: Iterable[str]) -> Iterator[str]:
+        """The messages about an object, if it belongs to a tenant.
 
-        Nothing is looked for in a namespace of the system. Where the namespace is not known yet, it matters only if
-        something is wrong.
+        Objects in system namespaces are not checked. An unknown namespace matters only if there is a message.
         """
         known = not isinstance(resource.props.entries("metadata").get("namespace", View(None)).value, Unknown)
-        if known and not self.tenant(namespace(resource)):
+        if known and not self.tenant(namespace_of(resource)):
             return
-        for sentence in found:
-            if self.tenant(namespace(resource)):
-                yield sentence
+        for message in messages:
+            if self.tenant(namespace_of(resource)):
+                yield message
 
 
 class Gpus(Settings):
-    """What counts as a GPU."""
+    """Selects the resources that are GPUs."""
 
     gpus: list[str] = Field(
         GPUS, description="Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."
@@ -147,22 +146,22 @@ class Gpus(Settings):
 
     def is_gpu(self, resource: str) -> bool:
         """Whether a resource name is a GPU's."""
-        return _fits(resource, tuple(self.gpus))
+        return _matches_any(resource, tuple(self.gpus))
 
 
 class TenantGpus(Tenants, Gpus):
-    """Whose pods, and what counts as a GPU."""
+    """Selects the namespaces of tenants and the resources that are GPUs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
-    """A pod, or the template of many.
+    """A pod or a pod template.
 
     Attributes:
         resource: the object that contains it.
         meta: its metadata.
         spec: its spec.
-        label: which of the object's templates it is; empty where there is one.
+        label: the name of the template in its object; empty if there is only one.
     """
 
     resource: Resource
@@ -172,13 +171,13 @@ class Pod:
 
     @property
     def place(self) -> str:
-        """The object, and which of its templates."""
+        """The object, and the name of the template."""
         return f"{self.resource.place}, {self.label}" if self.label else self.resource.place
 
     @property
     def namespace(self) -> str:
         """The namespace of its object; `default` if it is not set."""
-        return namespace(self.resource)
+        return namespace_of(self.resource)
 
     @property
     def kind(self) -> str:
@@ -194,11 +193,13 @@ class Pod:
         if self.kind == TRAIN_JOB:
             return [Container(self, self.spec, "trainer")]
         return [
-            Container(self, view, each) for each in ("containers", "initContainers") for view in self.spec.items(each)
+            Container(self, view, field)
+            for field in ("containers", "initContainers")
+            for view in self.spec.items(field)
         ]
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
-        """GPUs that it asks for, by resource name: its containers' together, or an init container's if that is more.
+        """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher.
 
         https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
         """
@@ -209,12 +210,12 @@ class Pod:
         before: dict[str, Decimal] = {}
         for container in self.containers:
             for name, count in container.gpus(settings).items():
-                if container.stays:
+                if container.is_long_running:
                     running[name] = running.get(name, Decimal(0)) + count
                 else:
                     before[name] = max(before.get(name, Decimal(0)), count)
-        found = {name: max(running.get(name, Decimal(0)), before.get(name, Decimal(0))) for name in running | before}
-        return {name: count for name, count in sorted(found.items()) if count > 0}
+        gpus = {name: max(running.get(name, Decimal(0)), before.get(name, Decimal(0))) for name in running | before}
+        return {name: count for name, count in sorted(gpus.items()) if count > 0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +223,7 @@ class Container:
     """A container of a pod.
 
     Attributes:
-        within: `containers` or `initContainers`; `trainer` of a TrainJob.
+        within: `containers` or `initContainers`; `trainer` for a TrainJob.
     """
 
     pod: Pod
@@ -231,12 +232,12 @@ class Container:
 
     @property
     def place(self) -> str:
-        """Its pod's place, and its name."""
+        """The pod's place, and the name of the container."""
         return f"{self.pod.place}, container {self.view.text('name') or self.view.path[-1]}"
 
     @property
-    def stays(self) -> bool:
-        """Whether it runs as long as the pod: a sidecar among init containers does."""
+    def is_long_running(self) -> bool:
+        """Whether it runs as long as the pod, as containers and sidecars do."""
         return self.within != "initContainers" or self.view.text("restartPolicy") == "Always"
 
     @property
@@ -245,12 +246,12 @@ class Container:
         return self.view.at("resourcesPerNode" if self.within == "trainer" else "resources")
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
-        """GPUs that it asks for, by resource name: its limits, else its requests."""
-        asked = self.resources.entries("requests") | self.resources.entries("limits")
-        return {name: view.number() or Decimal(0) for name, view in asked.items() if settings.is_gpu(name)}
+        """Requested GPUs by resource name, from limits or, without these, from requests."""
+        amounts = self.resources.entries("requests") | self.resources.entries("limits")
+        return {name: view.number() or Decimal(0) for name, view in amounts.items() if settings.is_gpu(name)}
 
 
-def namespace(resource: Resource) -> str:
+def namespace_of(resource: Resource) -> str:
     """The namespace of an object; `default` if it is not set."""
     return resource.once("namespace", lambda: resource.props.text("metadata", "namespace", default="default"))
 
@@ -263,7 +264,7 @@ def _pods(resource: Resource) -> Iterator[Pod]:
 
 
 def views_at(view: View, path: str) -> list[tuple[tuple[str, ...], View]]:
-    """What is at a path as in `PODS_IN`, each with the names of the items and entries on its way."""
+    """The values at a path as in `PODS_IN`, each with the names of the items and entries that `*` matched."""
     return list(_at(view, path.split(".") if path else [], ()))
 
 
@@ -281,18 +282,18 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
             yield from _at(item, keys[1:], (*names, name))
 
 
-def _asking(resource: Resource) -> Iterator[Pod]:
+def _pods_and_train_jobs(resource: Resource) -> Iterator[Pod]:
     yield from resource.parts(PODS)
     if f"{resource.group}:{resource.kind}" == TRAIN_JOB and resource.props.has("spec", "trainer"):
         yield Pod(resource, View(None), resource.props.at("spec", "trainer"))
 
 
 def _containers(resource: Resource) -> Iterator[Container]:
-    for pod in resource.parts(ASKING):
+    for pod in resource.parts(PODS_AND_TRAIN_JOBS):
         yield from pod.containers
 
 
 PODS: Final = Subject("pods", kubernetes(*PODS_IN), _pods)
-ASKING: Final = Subject("pods and TrainJobs", kubernetes(*PODS_IN, TRAIN_JOB), _asking)
-"""Pods, and of TrainJobs what is known of theirs: for rules about what is asked for, not about what a pod must have."""
+PODS_AND_TRAIN_JOBS: Final = Subject("pods and TrainJobs", kubernetes(*PODS_IN, TRAIN_JOB), _pods_and_train_jobs)
+"""Pods, and the known part of TrainJobs' pods: for rules about requests, not about required fields."""
 CONTAINERS: Final = Subject("containers", kubernetes(*PODS_IN, TRAIN_JOB), _containers)

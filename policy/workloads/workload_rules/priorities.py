@@ -7,8 +7,20 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, elsewhere, kubernetes, shown
-from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, like, missing, name
+from rule_engine import (
+    ADVICE,
+    MUST,
+    AnyRule,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    Subject,
+    elsewhere,
+    format_number,
+    kubernetes,
+)
+from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
 from workload_rules.pods import BATCH, PODS, PODS_IN, SERVING, Gpus, Pod, TenantGpus, Tenants
 
 _PRIORITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"
@@ -18,7 +30,7 @@ _VOLCANO: Final = frozenset({"batch.volcano.sh:Job", "batch.volcano.sh:CronJob"}
 
 
 class ClassSettings(Tenants):
-    """Which PriorityClasses there are beside those of the stack."""
+    """PriorityClasses created outside this stack."""
 
     classes: list[str] = Field(
         [],
@@ -29,9 +41,9 @@ class ClassSettings(Tenants):
     )
 
 
-def no_class(wanted: str, settings: ClassSettings, stack: Stack) -> bool:
+def is_missing_class(class_name: str, settings: ClassSettings, stack: Stack) -> bool:
     """Whether a PriorityClass exists neither in the stack nor in the settings."""
-    return wanted not in _SYSTEM and missing(stack, CLASSES, (name, wanted), settings.classes)
+    return class_name not in _SYSTEM and is_missing(stack, CLASSES, (name, class_name), settings.classes)
 
 
 def class_of(pod: Pod) -> str:
@@ -44,7 +56,7 @@ def class_of(pod: Pod) -> str:
 
 
 class SetSettings(TenantGpus):
-    """Which pods name a priority class."""
+    """Pods that must name a priority class."""
 
     every: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
 
@@ -71,7 +83,7 @@ SET: Final = Rule(
 
 
 class SystemSettings(Tenants):
-    """Whose pods may have a class of the system."""
+    """Pods that can have a system priority class."""
 
     agents: bool = Field(
         default=False,
@@ -82,9 +94,9 @@ class SystemSettings(Tenants):
 def _not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
     if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.agents):
         return
-    found = class_of(pod)
-    if found.startswith("system-"):
-        yield f"has the system priority class {found}; set a priority class for tenants"
+    pod_class = class_of(pod)
+    if pod_class.startswith("system-"):
+        yield f"has the system priority class {pod_class}; set a priority class for tenants"
 
 
 NOT_SYSTEM: Final = Rule(
@@ -103,11 +115,11 @@ NOT_SYSTEM: Final = Rule(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A place where an object names a priority class.
+    """A reference to a priority class.
 
     Attributes:
-        part: what the place belongs to.
-        queue: whether it is Kueue's WorkloadPriorityClass that is named.
+        part: the pod or the object that has the reference.
+        queue: whether it references a WorkloadPriorityClass of Kueue.
     """
 
     part: Pod | Resource
@@ -115,12 +127,12 @@ class Named:
 
     @property
     def place(self) -> str:
-        """The pod's, or the object's."""
+        """The place of the pod or the object."""
         return self.part.place
 
     @property
     def name(self) -> str:
-        """The class that is named; empty where none is."""
+        """The name of the class; empty without."""
         if isinstance(self.part, Pod):
             return class_of(self.part)
         return self.part.props.text("metadata", "labels", QUEUE_CLASS)
@@ -137,7 +149,7 @@ NAMED: Final = Subject("references to priority classes", kubernetes(*PODS_IN, *B
 
 
 class ExistSettings(ClassSettings):
-    """Which classes there are beside those of the stack."""
+    """Classes created outside this stack."""
 
     queues: list[str] = Field(
         [],
@@ -148,17 +160,18 @@ class ExistSettings(ClassSettings):
 
 
 def _exists(named: Named, settings: ExistSettings, stack: Stack) -> Iterator[str]:
-    found = named.name
-    if not found:
+    class_name = named.name
+    if not class_name:
         return
     if not named.queue:
-        if no_class(found, settings, stack):
+        if is_missing_class(class_name, settings, stack):
             yield (
-                f"references PriorityClass {found}, which does not exist in this stack; correct the name or create it"
+                f"references PriorityClass {class_name}, which does not exist in this stack; correct the name or create"
+                " it"
             )
-    elif missing(stack, QUEUE_CLASSES, (name, found), settings.queues):
+    elif is_missing(stack, QUEUE_CLASSES, (name, class_name), settings.queues):
         yield (
-            f"references WorkloadPriorityClass {found}, which does not exist in this stack; correct the label"
+            f"references WorkloadPriorityClass {class_name}, which does not exist in this stack; correct the label"
             f" {QUEUE_CLASS} or create it"
         )
 
@@ -181,17 +194,17 @@ EXISTS: Final = Rule(
 )
 
 
-def _is_default(found: Resource) -> bool:
-    return found.props.flag("globalDefault")
+def _is_default(priority_class: Resource) -> bool:
+    return priority_class.props.flag("globalDefault")
 
 
-def _one_default(found: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
-    if not _is_default(found):
+def _one_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
+    if not _is_default(priority_class):
         return
-    others = stack.matching(CLASSES, lambda each: each is not found and _is_default(each))
+    others = stack.matching(CLASSES, lambda other: other is not priority_class and _is_default(other))
     if others:
         yield (
-            f"is the global default, and so is {', '.join(sorted(each.place for each in others))}; set"
+            f"is the global default, and so is {', '.join(sorted(other.place for other in others))}; set"
             " globalDefault on only one of them"
         )
 
@@ -212,7 +225,7 @@ ONE_DEFAULT: Final = Rule(
 
 
 class OrderSettings(TenantGpus):
-    """Which work is training, and which serves."""
+    """Namespaces with training and with serving workloads."""
 
     training: list[str] = Field(["*"], description="Namespaces, as patterns, in which batch work counts as training.")
     serving: list[str] = Field(
@@ -229,24 +242,24 @@ class OrderSettings(TenantGpus):
 
 def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decimal] | None:
     """Name and value of a pod's class; the cluster's default, else 0, if it names none; None if unknown."""
-    wanted = class_of(pod)
-    made = stack.first(CLASSES, always, (name, wanted) if wanted else (_is_default, True))
-    if made is not None:
-        with elsewhere(made):
-            return name(made), made.props.number("value") or Decimal(0)
-    if wanted:
-        return (wanted, Decimal(settings.values[wanted])) if wanted in settings.values else None
+    class_name = class_of(pod)
+    priority_class = stack.first(CLASSES, always, (name, class_name) if class_name else (_is_default, True))
+    if priority_class is not None:
+        with elsewhere(priority_class):
+            return name(priority_class), priority_class.props.number("value") or Decimal(0)
+    if class_name:
+        return (class_name, Decimal(settings.values[class_name])) if class_name in settings.values else None
     return "no class", Decimal(0)
 
 
 def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Decimal] | None:
-    """The server with GPUs of the lowest priority, and the name and value of its class."""
-    found: list[tuple[Pod, str, Decimal]] = []
+    """The serving pod with GPUs that has the lowest priority, with the name and value of its class."""
+    candidates: list[tuple[Pod, str, Decimal]] = []
     servers = stack.matching(
         PODS,
         lambda pod: (
             pod.kind in SERVING
-            and like(pod.namespace, settings.serving)
+            and matches_any(pod.namespace, settings.serving)
             and settings.tenant(pod.namespace)
             and bool(pod.gpus(settings))
         ),
@@ -255,19 +268,21 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
         with elsewhere(pod):
             value = _value(pod, settings, stack)
         if value is not None:
-            found.append((pod, *value))
-    return min(found, key=lambda each: each[2], default=None)
+            candidates.append((pod, *value))
+    return min(candidates, key=lambda candidate: candidate[2], default=None)
 
 
 def _below(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
-    where = pod.namespace
-    if pod.kind not in BATCH or not (like(where, settings.training) and settings.tenant(where) and pod.gpus(settings)):
+    namespace = pod.namespace
+    if pod.kind not in BATCH or not (
+        matches_any(namespace, settings.training) and settings.tenant(namespace) and pod.gpus(settings)
+    ):
         return
-    mine = _value(pod, settings, stack)
+    own = _value(pod, settings, stack)
     lowest = stack.once((_lowest_server, id(settings)), lambda: _lowest_server(settings, stack))
-    if mine is not None and lowest is not None and lowest[2] < mine[1]:
+    if own is not None and lowest is not None and lowest[2] < own[1]:
         yield (
-            f"has {mine[0]} ({shown(mine[1])}), which is higher than {lowest[1]} ({shown(lowest[2])}) of"
+            f"has {own[0]} ({format_number(own[1])}), which is higher than {lowest[1]} ({format_number(lowest[2])}) of"
             f" {lowest[0].place}, a serving workload; set a lower class, or a higher one for serving"
         )
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import MUST, AnyRule, Resource, Rule, Settings, Severity, Stack, Subject, View, elsewhere, kubernetes
+from rule_engine import MUST, AnyRule, Resource, Rule, Settings, Severity, Stack, Subject, View, elsewhere, kubernetes
 from workload_rules.objects import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -14,30 +14,30 @@ from workload_rules.objects import (
     LOCAL_QUEUES,
     QUEUE_NAME,
     always,
-    missing,
+    is_missing,
     name,
     objects,
 )
-from workload_rules.pods import BATCH, PODS, PODS_IN, Gpus, Pod, TenantGpus, Tenants, namespace
+from workload_rules.pods import BATCH, PODS, PODS_IN, Gpus, Pod, TenantGpus, Tenants, namespace_of
 
 _KUEUE: Final = "https://kueue.sigs.k8s.io/docs/concepts"
 
 
 def cohort_of(resource: Resource) -> str:
-    """The cohort of a ClusterQueue, or the parent of a Cohort; empty where there is none (`cohort` in v1beta1)."""
+    """The cohort of a ClusterQueue (`cohort` in v1beta1), or the parent of a Cohort; empty without."""
     spec = resource.props.at("spec")
     return spec.text("parentName") if resource.kind == "Cohort" else spec.text("cohortName") or spec.text("cohort")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """A place where one of Kueue's objects names another.
+    """A reference from one Kueue object to another.
 
     Attributes:
-        resource: the object.
-        holder: the part of it that contains the name.
-        key: under which it is held.
-        to: the kind that is named.
+        resource: the object with the reference.
+        holder: the map that contains the name.
+        key: the key of the name in this map.
+        to: the kind of the referenced object.
     """
 
     resource: Resource
@@ -80,12 +80,12 @@ class ReferenceSettings(Settings):
 
 
 def _named(reference: Reference, settings: ReferenceSettings, stack: Stack) -> Iterator[str]:
-    wanted = reference.holder.text(reference.key)
-    elsewhere = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
-    if wanted and missing(stack, _KINDS[reference.to], (name, wanted), elsewhere[reference.to]):
+    referenced = reference.holder.text(reference.key)
+    external = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
+    if referenced and is_missing(stack, _KINDS[reference.to], (name, referenced), external[reference.to]):
         path = ".".join((*reference.holder.path, reference.key))
         yield (
-            f"{path} references {reference.to} {wanted}, which does not exist in this stack; correct the name or"
+            f"{path} references {reference.to} {referenced}, which does not exist in this stack; correct the name or"
             " create it"
         )
 
@@ -106,17 +106,17 @@ NAMED: Final = Rule(
 
 
 def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
-    way = [name(cohort)]
+    path = [name(cohort)]
     parent = cohort_of(cohort)
-    while parent and parent not in way:
-        way.append(parent)
-        found = stack.first(COHORTS, always, (name, parent))
-        if found is None:
+    while parent and parent not in path:
+        path.append(parent)
+        parent_cohort = stack.first(COHORTS, always, (name, parent))
+        if parent_cohort is None:
             return
-        with elsewhere(found):
-            parent = cohort_of(found)
-    if parent and parent == way[0]:
-        yield f"cohort cycle: {' → '.join([*way, parent])}; remove one parentName"
+        with elsewhere(parent_cohort):
+            parent = cohort_of(parent_cohort)
+    if parent and parent == path[0]:
+        yield f"cohort cycle: {' → '.join([*path, parent])}; remove one parentName"
 
 
 TREE: Final = Rule(
@@ -137,7 +137,7 @@ QUEUED: Final = objects("workloads", *PODS_IN, *BATCH)
 
 
 def _queue_of(workload: Resource) -> str:
-    """The LocalQueue that a workload names, on itself or on the jobs that it makes; empty where it names none."""
+    """The LocalQueue of a workload, or of a CronJob's jobs; empty without."""
     own = workload.props.text("metadata", "labels", QUEUE_NAME)
     if own or workload.kind != "CronJob":
         return own
@@ -145,7 +145,7 @@ def _queue_of(workload: Resource) -> str:
 
 
 class LocalSettings(Tenants):
-    """Local queues beside those of the stack."""
+    """LocalQueues created outside this stack."""
 
     queues: list[str] = Field(
         [],
@@ -157,17 +157,17 @@ class LocalSettings(Tenants):
 
 
 def _full_name(queue: Resource) -> str:
-    return f"{namespace(queue)}/{name(queue)}"
+    return f"{namespace_of(queue)}/{name(queue)}"
 
 
 def _queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> Iterator[str]:
-    where = namespace(workload)
+    namespace = namespace_of(workload)
     pods = workload.parts(PODS)
     names = {_queue_of(workload), *(pod.meta.text("labels", QUEUE_NAME) for pod in pods)} - {""}
-    for wanted in sorted(names):
-        if missing(stack, LOCAL_QUEUES, (_full_name, f"{where}/{wanted}"), settings.queues):
+    for queue_name in sorted(names):
+        if is_missing(stack, LOCAL_QUEUES, (_full_name, f"{namespace}/{queue_name}"), settings.queues):
             yield (
-                f"references queue {wanted}, but namespace {where} has no LocalQueue with that name; correct"
+                f"references queue {queue_name}, but namespace {namespace} has no LocalQueue with that name; correct"
                 f" {QUEUE_NAME} or create the LocalQueue"
             )
 
@@ -188,10 +188,10 @@ QUEUE_EXISTS: Final = Rule(
 
 
 def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
-    wanted = _queue_of(pod.resource) or pod.meta.text("labels", QUEUE_NAME)
-    if not wanted:
+    queue_name = _queue_of(pod.resource) or pod.meta.text("labels", QUEUE_NAME)
+    if not queue_name:
         return
-    local = stack.first(LOCAL_QUEUES, always, (_full_name, f"{pod.namespace}/{wanted}"))
+    local = stack.first(LOCAL_QUEUES, always, (_full_name, f"{pod.namespace}/{queue_name}"))
     if local is None:
         return
     with elsewhere(local):
@@ -201,7 +201,9 @@ def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
         return
     with elsewhere(queue):
         covered = {
-            each for group in queue.props.items("spec", "resourceGroups") for each in group.texts("coveredResources")
+            covered_resource
+            for group in queue.props.items("spec", "resourceGroups")
+            for covered_resource in group.texts("coveredResources")
         }
     for resource in pod.gpus(settings):
         if resource not in covered:

@@ -1,4 +1,4 @@
-"""Rules for namespaces' quotas and container bounds."""
+"""Rules for ResourceQuotas and LimitRanges."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -7,26 +7,28 @@ from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, shown
-from workload_rules.objects import CLUSTER_QUEUES, LIMIT_RANGES, LOCAL_QUEUES, QUOTAS, always, like, name, scopes
-from workload_rules.pods import TenantGpus, Tenants, namespace
-from workload_rules.priorities import ClassSettings, no_class
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, format_number
+from workload_rules.objects import CLUSTER_QUEUES, LIMIT_RANGES, LOCAL_QUEUES, QUOTAS, always, matches_any, name, scopes
+from workload_rules.pods import TenantGpus, Tenants, namespace_of
+from workload_rules.priorities import ClassSettings, is_missing_class
 
 _QUOTAS: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _LIMITS: Final = "https://kubernetes.io/docs/concepts/policy/limit-range/"
 _PODS: Final = frozenset({"pods", "count/pods"})
-_COMPUTE: Final = frozenset({f"{side}{what}" for side in ("", "requests.", "limits.") for what in ("cpu", "memory")})
+_COMPUTE: Final = frozenset(
+    {f"{side}{resource}" for side in ("", "requests.", "limits.") for resource in ("cpu", "memory")}
+)
 _CLAIMS: Final = frozenset({"persistentvolumeclaims", "requests.storage"})
 
 
 def _extended(resource: str) -> bool:
-    """Whether a resource of pods is neither Kubernetes' own nor counted in objects (https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/)."""
+    """Whether a resource is an extended resource: https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/."""
     domain = resource.partition("/")[0]
     return "/" in resource and domain != "count" and not domain.endswith(("kubernetes.io", "k8s.io"))
 
 
 def _requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
-    if not settings.tenant(namespace(quota)):
+    if not settings.tenant(namespace_of(quota)):
         return
     for line in quota.props.entries("spec", "hard"):
         resource = line.removeprefix("limits.")
@@ -49,9 +51,9 @@ PREFIX: Final = Rule(
 
 
 def _counts(scope: str, line: str) -> bool:
-    """Whether a quota with this scope takes a line and counts it.
+    """Whether a quota with this scope accepts and counts a key of `hard`.
 
-    A scope is matched by pods, or by claims, so other objects under one are never counted: `count/…` of a pod alone.
+    Scopes match pods or claims only, so other objects are never counted, and of `count/…` keys only `count/pods` is.
     """
     if scope == "VolumeAttributesClass":
         return line in {*_CLAIMS, "count/persistentvolumeclaims"} or ".storageclass.storage.k8s.io/" in line
@@ -61,7 +63,7 @@ def _counts(scope: str, line: str) -> bool:
 
 
 def _scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
-    if not settings.tenant(namespace(quota)):
+    if not settings.tenant(namespace_of(quota)):
         return
     lines = list(quota.props.entries("spec", "hard"))
     for scope in sorted({scope for scope, _, _ in scopes(quota)}):
@@ -91,13 +93,13 @@ SCOPES: Final = Rule(
 
 
 def _scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> Iterator[str]:
-    if not settings.tenant(namespace(quota)):
+    if not settings.tenant(namespace_of(quota)):
         return
     for scope, _, view in scopes(quota):
-        for each in view.items("values") if scope == "PriorityClass" and isinstance(view.value, dict) else ():
-            if no_class(each.text(), settings, stack):
+        for value in view.items("values") if scope == "PriorityClass" and isinstance(view.value, dict) else ():
+            if is_missing_class(value.text(), settings, stack):
                 yield (
-                    f"scope references PriorityClass {each.text()}, which does not exist in this stack; correct the"
+                    f"scope references PriorityClass {value.text()}, which does not exist in this stack; correct the"
                     " name or create it"
                 )
 
@@ -118,10 +120,10 @@ SCOPE_CLASSES: Final = Rule(
 
 
 def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
-    if not settings.tenant(namespace(limits)):
+    if not settings.tenant(namespace_of(limits)):
         return
     items = limits.props.items("spec", "limits")
-    containers = [each for each in items if each.text("type") == "Container"]
+    containers = [item for item in items if item.text("type") == "Container"]
     for item in items:
         kind = item.text("type")
         if kind not in {"Container", "Pod"}:
@@ -129,21 +131,24 @@ def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
         sides = ("default", "defaultRequest", "max", "min")
         names = {resource for side in sides for resource in item.entries(side) if settings.is_gpu(resource)}
         for resource in sorted(names):
-            given = {side: item.number(side, resource) for side in sides}
-            if given["min"]:
+            amounts = {side: item.number(side, resource) for side in sides}
+            if amounts["min"]:
                 yield (
-                    f"a minimum of {shown(given['min'])} {resource} rejects every {kind} that requests none; remove"
-                    " the minimum"
+                    f"a minimum of {format_number(amounts['min'])} {resource} rejects every {kind} that requests none;"
+                    " remove the minimum"
                 )
-            gives = [f"{side} {shown(count)}" for side, count in given.items() if "default" in side and count]
-            bound = "max" if given["max"] is not None else "min"
+            defaults_above_zero = [
+                f"{side} {format_number(count)}" for side, count in amounts.items() if "default" in side and count
+            ]
+            bound = "max" if amounts["max"] is not None else "min"
             defaults = [item] if kind == "Container" else containers
             zero = any(
-                each.number("default", resource) == 0 and each.number("defaultRequest", resource) in {0, None}
-                for each in defaults
+                default.number("default", resource) == 0 and default.number("defaultRequest", resource) in {0, None}
+                for default in defaults
             )
-            if gives:
-                yield f"{' and '.join(gives)} of {resource} applies to containers that request none; set 0"
+            if defaults_above_zero:
+                listed = " and ".join(defaults_above_zero)
+                yield f"{listed} of {resource} applies to containers that request none; set 0"
             elif kind == "Container" and not zero:
                 yield (
                     f"{bound} of {resource} is the default for containers that request none; add default and"
@@ -170,10 +175,10 @@ LIMIT_RANGE: Final = Rule(
 )
 
 
-def _gives(limits: Resource, side: str, resource: str) -> bool:
-    """Whether containers that say nothing get a limit, or a request, of a resource.
+def _sets_default(limits: Resource, side: str, resource: str) -> bool:
+    """Whether a LimitRange sets a default limit or request of a resource for containers.
 
-    A limit's default is the maximum, a request's the default limit, then the minimum.
+    The default of a limit is `default`, then `max`; of a request `defaultRequest`, then the default limit, then `min`.
     """
     fields = ("default", "max") if side == "limits" else ("defaultRequest", "default", "max", "min")
     return any(
@@ -183,19 +188,19 @@ def _gives(limits: Resource, side: str, resource: str) -> bool:
 
 
 def _defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
-    where = namespace(quota)
-    if not settings.tenant(where):
+    namespace = namespace_of(quota)
+    if not settings.tenant(namespace):
         return
     lines = {line if "." in line else f"requests.{line}" for line in quota.props.entries("spec", "hard")}
-    wanted = sorted(lines & (_COMPUTE - {"cpu", "memory"}))
+    required = sorted(lines & (_COMPUTE - {"cpu", "memory"}))
     lacking: list[str] = []
-    for line in wanted:
+    for line in required:
         side, resource = line.split(".")
-        gives = partial(_gives, side=side, resource=resource)
-        if stack.first(LIMIT_RANGES, gives, (namespace, where)) is None:
+        sets_default = partial(_sets_default, side=side, resource=resource)
+        if stack.first(LIMIT_RANGES, sets_default, (namespace_of, namespace)) is None:
             lacking.append(f"{'default' if side == 'limits' else 'defaultRequest'}.{resource}")
     if lacking:
-        yield (f"requires {', '.join(wanted)}, but no LimitRange in {where} sets {', '.join(lacking)}; add one")
+        yield (f"requires {', '.join(required)}, but no LimitRange in {namespace} sets {', '.join(lacking)}; add one")
 
 
 DEFAULTS: Final = Rule(
@@ -217,7 +222,7 @@ DEFAULTS: Final = Rule(
 
 
 class QueueQuota(TenantGpus):
-    """Whose quotas are held against their queues."""
+    """Namespaces whose quota is compared with their queues."""
 
     shared: list[str] = Field(
         [],
@@ -229,33 +234,35 @@ class QueueQuota(TenantGpus):
 
 
 def _admits(queue: Resource, resource: str) -> Decimal | None:
-    """The most of a resource that a ClusterQueue admits, over its flavors; None where it has no bound."""
-    found = Decimal(0)
+    """The maximum of a resource that a ClusterQueue admits, over its flavors; None if it is unlimited."""
+    total = Decimal(0)
     cohort = queue.props.text("spec", "cohortName") or queue.props.text("spec", "cohort")
     for group in queue.props.items("spec", "resourceGroups"):
         for flavor in group.items("flavors"):
-            for each in flavor.items("resources"):
-                if each.text("name") != resource:
+            for resource_quota in flavor.items("resources"):
+                if resource_quota.text("name") != resource:
                     continue
-                found += each.number("nominalQuota") or 0
-                limit = each.number("borrowingLimit") if cohort else Decimal(0)
+                total += resource_quota.number("nominalQuota") or 0
+                limit = resource_quota.number("borrowingLimit") if cohort else Decimal(0)
                 if limit is None:
                     return None
-                found += limit
-    return found
+                total += limit
+    return total
 
 
 def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[str]:
-    where = namespace(quota)
+    namespace = namespace_of(quota)
     scoped = quota.props.has("spec", "scopes") or quota.props.has("spec", "scopeSelector")
-    if not settings.tenant(where) or scoped or like(where, settings.shared):
+    if not settings.tenant(namespace) or scoped or matches_any(namespace, settings.shared):
         return
     lines = quota.props.entries("spec", "hard")
-    asked = {line: line.removeprefix("requests.") for line in lines if settings.is_gpu(line.removeprefix("requests."))}
-    if not asked:
+    gpu_lines = {
+        line: line.removeprefix("requests.") for line in lines if settings.is_gpu(line.removeprefix("requests."))
+    }
+    if not gpu_lines:
         return
-    local = stack.matching(LOCAL_QUEUES, always, (namespace, where))
-    for line, resource in asked.items():
+    local = stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace))
+    for line, resource in gpu_lines.items():
         if line == resource:
             continue
         hard = lines[line].number() or Decimal(0)
@@ -266,7 +273,7 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
                 admits = _admits(queue, resource)
             if admits is None:
                 yield (
-                    f"{line} is {shown(hard)}, but ClusterQueue {name(queue)} can borrow {resource} without a"
+                    f"{line} is {format_number(hard)}, but ClusterQueue {name(queue)} can borrow {resource} without a"
                     " limit; set borrowingLimit in each of its flavors"
                 )
                 break
@@ -275,21 +282,21 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
         else:
             if total > hard:
                 yield (
-                    f"{line} is {shown(hard)}, but ClusterQueue {', '.join(names)} admits up to {shown(total)};"
-                    " raise the quota, or lower nominalQuota and borrowingLimit"
+                    f"{line} is {format_number(hard)}, but ClusterQueue {', '.join(names)} admits up to"
+                    f" {format_number(total)}; raise the quota, or lower nominalQuota and borrowingLimit"
                 )
 
 
 def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
     """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
-    found: dict[str, Resource] = {}
-    for each in local:
-        with elsewhere(each):
-            wanted = each.props.text("spec", "clusterQueue")
-        queue = stack.first(CLUSTER_QUEUES, always, (name, wanted))
+    queues: dict[str, Resource] = {}
+    for local_queue in local:
+        with elsewhere(local_queue):
+            queue_name = local_queue.props.text("spec", "clusterQueue")
+        queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
         if queue is not None:
-            found[wanted] = queue
-    return list(found.values())
+            queues[queue_name] = queue
+    return list(queues.values())
 
 
 NOT_BELOW: Final = Rule(

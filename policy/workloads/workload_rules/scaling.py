@@ -1,12 +1,12 @@
-"""What scales workloads, and how many pods they may have."""
+"""Autoscalers, and the minimum and maximum number of pods of a workload."""
 
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from judge import Resource, Stack, Subject, elsewhere, kubernetes
+from rule_engine import Resource, Stack, Subject, elsewhere, kubernetes
 from workload_rules.objects import name
-from workload_rules.pods import PODS, namespace
+from workload_rules.pods import PODS, namespace_of
 
 SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaSet", "argoproj.io:Rollout"})
 """Kinds with `spec.replicas` and one pod template, whose pods run as long as they do."""
@@ -16,7 +16,7 @@ SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*SCALED), lamb
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Autoscaler:
-    """A HorizontalPodAutoscaler, or KEDA's ScaledObject, which makes one.
+    """A HorizontalPodAutoscaler, or a ScaledObject, from which KEDA creates one.
 
     https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/horizontal-pod-autoscaler-v2/,
     https://keda.sh/docs/latest/reference/scaledobject-spec/
@@ -35,12 +35,12 @@ class Autoscaler:
 
     @property
     def namespace(self) -> str:
-        """Its namespace, which is its target's too."""
-        return namespace(self.resource)
+        """Its namespace, which is also that of its target."""
+        return namespace_of(self.resource)
 
     @property
     def target(self) -> tuple[str, str]:
-        """API group (empty if it is not set) and kind of what it scales."""
+        """API group (empty if it is not set) and kind of the target."""
         target = self.resource.props.at("spec", "scaleTargetRef")
         version = target.text("apiVersion", default="apps/v1" if self._keda else "")
         group = version.split("/", 1)[0] if "/" in version else ""
@@ -48,28 +48,28 @@ class Autoscaler:
 
     @property
     def target_name(self) -> str:
-        """The name of what it scales."""
+        """Name of the target."""
         return self.resource.props.text("spec", "scaleTargetRef", "name")
 
     @property
     def minimum(self) -> Decimal:
-        """The fewest pods; if it is not set, 1, and 0 with KEDA."""
-        found = self.resource.props.number("spec", "minReplicaCount" if self._keda else "minReplicas")
-        return Decimal(0 if self._keda else 1) if found is None else found
+        """Minimum number of pods; the default is 1, and 0 with KEDA."""
+        minimum = self.resource.props.number("spec", "minReplicaCount" if self._keda else "minReplicas")
+        return Decimal(0 if self._keda else 1) if minimum is None else minimum
 
     @property
     def maximum(self) -> Decimal:
-        """The most pods; where KEDA is told none, 100."""
-        found = self.resource.props.number("spec", "maxReplicaCount" if self._keda else "maxReplicas")
-        return Decimal(100) if found is None else found
+        """Maximum number of pods; KEDA's default is 100."""
+        maximum = self.resource.props.number("spec", "maxReplicaCount" if self._keda else "maxReplicas")
+        return Decimal(100) if maximum is None else maximum
 
     def scales(self, workload: Resource) -> bool:
-        """Whether this is what it scales."""
+        """Whether a workload is the target."""
         group, kind = self.target
         return (
             kind == workload.kind
             and group in {workload.group, ""}
-            and self.namespace == namespace(workload)
+            and self.namespace == namespace_of(workload)
             and self.target_name == name(workload)
         )
 
@@ -82,30 +82,34 @@ AUTOSCALERS: Final = Subject(
 
 
 def autoscalers_of(workload: Resource, stack: Stack) -> list[Autoscaler]:
-    """What scales a workload.
+    """The autoscalers of a workload.
 
     Raises:
-        CannotTellError: of one it cannot be known.
+        UnknownValueError: the target of one is unknown.
     """
-    return stack.matching(AUTOSCALERS, lambda each: each.scales(workload), (_space, namespace(workload)))
+    return stack.matching(
+        AUTOSCALERS, lambda autoscaler: autoscaler.scales(workload), (_autoscaler_namespace, namespace_of(workload))
+    )
 
 
-def _space(autoscaler: Autoscaler) -> str:
+def _autoscaler_namespace(autoscaler: Autoscaler) -> str:
     return autoscaler.namespace
 
 
 def pods_of(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
-    """The fewest and the most pods of a workload: its autoscaler's bounds, else its replicas.
+    """Minimum and maximum number of pods of a workload: those of its autoscaler, else its replicas.
 
     Raises:
-        CannotTellError: they cannot be known.
+        UnknownValueError: they are unknown.
     """
-    where = namespace(workload)
-    autoscaler = stack.first(AUTOSCALERS, lambda each: each.scales(workload), (_space, where))
+    namespace = namespace_of(workload)
+    autoscaler = stack.first(
+        AUTOSCALERS, lambda candidate: candidate.scales(workload), (_autoscaler_namespace, namespace)
+    )
     if autoscaler is not None:
         with elsewhere(autoscaler):
             return autoscaler.minimum, autoscaler.maximum
     with elsewhere(workload):
         replicas = workload.props.number("spec", "replicas")
-    found = Decimal(1) if replicas is None else replicas
-    return found, found
+    fixed = Decimal(1) if replicas is None else replicas
+    return fixed, fixed

@@ -1,19 +1,19 @@
-"""Rules for pods that could leave their node's bounds."""
+"""Rules for privileges, host namespaces and host paths of pods."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, Rule, Severity
-from workload_rules.objects import like
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Severity
+from workload_rules.objects import matches_any
 from workload_rules.pods import CONTAINERS, PODS, Container, Pod, Tenants
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
 
 
 class Privileges(Tenants):
-    """What a container may be allowed beyond the usual."""
+    """Capabilities that containers can add."""
 
     capabilities: list[str] = Field(
         [
@@ -39,8 +39,9 @@ def _privileged(container: Container, settings: Privileges) -> Iterator[str]:
     context = container.view.at("securityContext")
     if context.flag("privileged"):
         yield "is privileged; remove securityContext.privileged"
-    added = [each.upper().removeprefix("CAP_") for each in context.texts("capabilities", "add")]
-    beyond = sorted(set(added) - set(settings.capabilities))
+    added = context.texts("capabilities", "add")
+    # Runtimes accept `cap_net_admin` too. A message has the name as it is in the program, so that a secret is hidden.
+    beyond = sorted({name for name in added if name.upper().removeprefix("CAP_") not in settings.capabilities})
     if beyond:
         yield (
             f"adds capabilities {', '.join(beyond)}; remove those that are not needed, or allow them in the rule's"
@@ -79,8 +80,8 @@ class EscalationSettings(Tenants):
 
 
 def _escalates(container: Container, settings: EscalationSettings) -> Iterator[str]:
-    may = container.view.flag("securityContext", "allowPrivilegeEscalation", default=settings.said)
-    if may and container.within != "trainer":
+    allowed = container.view.flag("securityContext", "allowPrivilegeEscalation", default=settings.said)
+    if allowed and container.within != "trainer":
         yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 
 
@@ -99,15 +100,15 @@ ESCALATION: Final = Rule(
 
 
 class HostNamespaces(Tenants):
-    """Which of the node's namespaces pods may be in."""
+    """Host namespaces that pods can use."""
 
     allowed: list[str] = Field([], description="Host namespaces that pods may use: hostPID, hostIPC, hostNetwork.")
 
 
 def _host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
-    for each in ("hostPID", "hostIPC", "hostNetwork"):
-        if each not in settings.allowed and pod.spec.flag(each):
-            yield f"sets {each}; remove it"
+    for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
+        if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
+            yield f"sets {host_namespace}; remove it"
 
 
 HOST_NAMESPACES: Final = Rule(
@@ -128,7 +129,7 @@ HOST_NAMESPACES: Final = Rule(
 
 
 class HostPaths(Tenants):
-    """Which folders of a node pods may have."""
+    """Host paths that pods can mount."""
 
     allowed: list[str] = Field(
         [],
@@ -144,7 +145,7 @@ def _host_paths(pod: Pod, settings: HostPaths) -> Iterator[str]:
         if not volume.has("hostPath"):
             continue
         path = volume.text("hostPath", "path")
-        if ".." in path.split("/") or not like(path, settings.allowed):
+        if ".." in path.split("/") or not matches_any(path, settings.allowed):
             yield (
                 f"volume {volume.text('name')} mounts the host path {path}; use a PersistentVolumeClaim, an"
                 " emptyDir or an ephemeral volume"

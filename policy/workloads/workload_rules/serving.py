@@ -1,31 +1,36 @@
-"""Rules for servers: probes, autoscalers, disruption budgets."""
+"""Rules for serving workloads: probes and autoscalers."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from pydantic import Field
 
-from judge import ADVICE, MUST, AnyRule, CannotTellError, Resource, Rule, Severity, Stack, shown
-from workload_rules.objects import like, name
-from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, format_number
+from workload_rules.objects import matches_any, name
+from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace_of
 from workload_rules.scaling import AUTOSCALERS, SCALED, WORKLOADS, Autoscaler, autoscalers_of
 
 _PROBES: Final = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"
 _HPA: Final = "https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/"
 
 
-def _probed(container: Container, settings: TenantGpus) -> bool:
-    """Whether a container is a server's that asks for GPUs, and stays."""
+def _needs_probes(container: Container, settings: TenantGpus) -> bool:
+    """Whether a container needs probes: a long-running one of a scalable workload that requests GPUs."""
     pod = container.pod
-    return pod.kind in SCALED and settings.tenant(pod.namespace) and container.stays and _asks(container, settings)
+    return (
+        pod.kind in SCALED
+        and settings.tenant(pod.namespace)
+        and container.is_long_running
+        and _requests_gpus(container, settings)
+    )
 
 
-def _asks(container: Container, settings: TenantGpus) -> bool:
+def _requests_gpus(container: Container, settings: TenantGpus) -> bool:
     return any(container.gpus(settings).values())
 
 
 def _ready(container: Container, settings: TenantGpus) -> Iterator[str]:
-    if _probed(container, settings) and not container.view.has("readinessProbe"):
+    if _needs_probes(container, settings) and not container.view.has("readinessProbe"):
         yield "serves with GPUs and has no readinessProbe; add one that checks whether the model is loaded"
 
 
@@ -44,7 +49,7 @@ READY: Final = Rule(
 
 
 def _alive(container: Container, settings: TenantGpus) -> Iterator[str]:
-    if _probed(container, settings) and not container.view.has("livenessProbe"):
+    if _needs_probes(container, settings) and not container.view.has("livenessProbe"):
         yield "serves with GPUs and has no livenessProbe; add one, with a startupProbe for the model loading time"
 
 
@@ -63,7 +68,7 @@ ALIVE: Final = Rule(
 
 
 class ScaleSettings(Tenants):
-    """Bounds for autoscalers."""
+    """Bounds for the minimum and maximum replicas of autoscalers."""
 
     most: int = Field(100, ge=1, description="Upper bound for the maximum replicas of an autoscaler.")
     least: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")
@@ -74,12 +79,13 @@ def _bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
         return
     if autoscaler.maximum > settings.most:
         yield (
-            f"maximum of {shown(autoscaler.maximum)} pods exceeds the upper bound ({settings.most}); lower its maximum"
+            f"maximum of {format_number(autoscaler.maximum)} pods exceeds the upper bound ({settings.most}); lower its"
+            " maximum"
         )
     if autoscaler.minimum < settings.least:
         yield (
-            f"minimum of {shown(autoscaler.minimum)} pods is below the lower bound ({settings.least}); raise its"
-            " minimum"
+            f"minimum of {format_number(autoscaler.minimum)} pods is below the lower bound ({settings.least}); raise"
+            " its minimum"
         )
 
 
@@ -98,7 +104,7 @@ SCALE: Final = Rule(
 
 
 class TargetSettings(Tenants):
-    """Workloads beside those of the stack."""
+    """Workloads created outside this stack."""
 
     workloads: list[str] = Field(
         [],
@@ -109,17 +115,17 @@ class TargetSettings(Tenants):
 
 
 def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> Iterator[str]:
-    where = autoscaler.namespace
-    if not settings.tenant(where):
+    namespace = autoscaler.namespace
+    if not settings.tenant(namespace):
         return
     _, kind = autoscaler.target
-    wanted = autoscaler.target_name
-    if like(f"{where}/{wanted}", settings.workloads):
+    target_name = autoscaler.target_name
+    if matches_any(f"{namespace}/{target_name}", settings.workloads):
         return
-    here = (namespace, where)
-    beside = stack.first(WORKLOADS, lambda each: each.kind == kind, here)
-    if beside is not None and stack.first(WORKLOADS, autoscaler.scales, here) is None:
-        yield f"references {kind} {wanted}, which does not exist in namespace {where}; correct scaleTargetRef"
+    in_namespace = (namespace_of, namespace)
+    sibling = stack.first(WORKLOADS, lambda workload: workload.kind == kind, in_namespace)
+    if sibling is not None and stack.first(WORKLOADS, autoscaler.scales, in_namespace) is None:
+        yield f"references {kind} {target_name}, which does not exist in namespace {namespace}; correct scaleTargetRef"
 
 
 TARGET: Final = Rule(
@@ -137,12 +143,12 @@ TARGET: Final = Rule(
 )
 
 
-def _one(workload: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
-    if not settings.tenant(namespace(workload)):
+def _one_autoscaler(workload: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+    if not settings.tenant(namespace_of(workload)):
         return
-    found = autoscalers_of(workload, stack)
-    if len(found) > 1:
-        names = " and ".join(sorted(each.place for each in found))
+    autoscalers = autoscalers_of(workload, stack)
+    if len(autoscalers) > 1:
+        names = " and ".join(sorted(autoscaler.place for autoscaler in autoscalers))
         yield f"is scaled by {names}; keep one (KEDA creates its own HorizontalPodAutoscaler)"
 
 
@@ -155,14 +161,14 @@ ONE: Final = Rule(
     severity=Severity.HIGH,
     level=MUST,
     on=WORKLOADS,
-    check=_one,
+    check=_one_autoscaler,
     settings=Tenants,
     whole=True,
 )
 
 
 class ReplicaSettings(Tenants):
-    """What is scaled beside what the stack's autoscalers name."""
+    """Workloads with an autoscaler created outside this stack."""
 
     autoscaled: list[str] = Field(
         [],
@@ -176,40 +182,42 @@ class ReplicaSettings(Tenants):
 def _by_program(workload: Resource) -> bool:
     """Whether the program wrote `spec.replicas`, not the API server or an autoscaler.
 
-    Rules about a whole stack see what the API server answered: it fills in the field. Pulumi's provider keeps the
-    inputs beside (`__inputs`), which the engine does not hand to policies; it does hand on who owns each field.
+    Rules for a whole stack read the outputs, in which the API server has set the field. Pulumi's provider keeps the
+    inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 
     Raises:
-        CannotTellError: the object was not applied server-side, so the field owner is unknown.
+        UnknownValueError: the object was not applied server-side, so the field owner is unknown.
     """
     if not workload.props.has("spec", "replicas"):
         return False
     managers = workload.props.items("metadata", "managedFields")
-    owners = [each for each in managers if each.has("fieldsV1", "f:spec", "f:replicas")]
+    owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
     if not managers:
         return True
-    if any(each.text("operation") == "Apply" for each in owners):
+    if any(owner.text("operation") == "Apply" for owner in owners):
         return True
-    if any(each.text("operation") == "Apply" for each in managers) or any(each.has("subresource") for each in owners):
+    if any(manager.text("operation") == "Apply" for manager in managers) or any(
+        manager.has("subresource") for manager in owners
+    ):
         return False
-    raise CannotTellError(("spec", "replicas"), "may be set by the program or by the API server")
+    raise UnknownValueError(("spec", "replicas"), "may be set by the program or by the API server")
 
 
 def _left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> Iterator[str]:
-    where = namespace(workload)
-    if not settings.tenant(where) or not workload.props.has("spec", "replicas"):
+    namespace = namespace_of(workload)
+    if not settings.tenant(namespace) or not workload.props.has("spec", "replicas"):
         return
-    if any(each in {"spec.replicas", "spec", "*"} for each in workload.ignored):
+    if any(path in {"spec.replicas", "spec", "*"} for path in workload.ignored):
         return
-    found = autoscalers_of(workload, stack)
-    by = found[0].place if found else "an autoscaler outside this stack"
-    if (found or like(f"{where}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
-        yield f"sets replicas, which {by} also sets; remove spec.replicas"
+    autoscalers = autoscalers_of(workload, stack)
+    owner = autoscalers[0].place if autoscalers else "an autoscaler outside this stack"
+    if (autoscalers or matches_any(f"{namespace}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
+        yield f"sets replicas, which {owner} also sets; remove spec.replicas"
 
 
 def _json_map(value: object) -> dict[str, Any]:
-    """A map as it is, anything else (nothing, an unknown value) as an empty one."""
+    """The value if it is a map, else (missing or unknown) an empty map."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -217,8 +225,12 @@ def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
     parts = type_.split(":")
     group = parts[1].split("/")[0] if len(parts) == len(("kubernetes", "group/version", "kind")) else ""
     meta, spec = _json_map(props.get("metadata")), _json_map(props.get("spec"))
-    called = f"{meta.get('namespace', 'default')}/{meta.get('name')}"
-    if f"{group}:{parts[-1]}" not in SCALED or not like(called, settings.autoscaled) or "replicas" not in spec:
+    full_name = f"{meta.get('namespace', 'default')}/{meta.get('name')}"
+    if (
+        f"{group}:{parts[-1]}" not in SCALED
+        or not matches_any(full_name, settings.autoscaled)
+        or "replicas" not in spec
+    ):
         return False
     del spec["replicas"]
     return True

@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from judge import ADVICE, AnyRule, Resource, Rule, Severity, Stack
-from workload_rules.objects import QUOTAS, like, name, objects
-from workload_rules.pods import ASKING, BATCH, PODS_IN, Pod, TenantGpus, Tenants, namespace
+from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack
+from workload_rules.objects import QUOTAS, matches_any, name, objects
+from workload_rules.pods import BATCH, PODS_AND_TRAIN_JOBS, PODS_IN, Pod, TenantGpus, Tenants, namespace_of
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-admission/"
 _NETWORK: Final = "https://kubernetes.io/docs/concepts/services-networking/network-policies/"
@@ -24,7 +24,7 @@ def _own(resource: Resource) -> str:
 
 
 class LevelSettings(Tenants):
-    """What pods of tenants may be."""
+    """The required Pod Security level."""
 
     level: Literal["baseline", "restricted"] = Field(
         "baseline", description="Minimum Pod Security level that a tenant namespace must enforce."
@@ -34,12 +34,12 @@ class LevelSettings(Tenants):
 def _level(space: Resource, settings: LevelSettings) -> Iterator[str]:
     if not settings.tenant(_own(space)):
         return
-    found = space.props.text("metadata", "labels", _ENFORCE)
-    fine = {"restricted", settings.level}
-    if not found:
+    level = space.props.text("metadata", "labels", _ENFORCE)
+    sufficient = {"restricted", settings.level}
+    if not level:
         yield f"enforces no Pod Security level; set label {_ENFORCE}: {settings.level}"
-    elif found not in fine:
-        yield f"enforces the Pod Security level {found}; set {settings.level}"
+    elif level not in sufficient:
+        yield f"enforces the Pod Security level {level}; set {settings.level}"
 
 
 POD_SECURITY: Final = Rule(
@@ -75,13 +75,13 @@ def _owner(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
     is_space = owned.kind == "Namespace"
     if not is_space and not settings.workloads:
         return
-    if not settings.tenant(_own(owned) if is_space else namespace(owned)):
+    if not settings.tenant(_own(owned) if is_space else namespace_of(owned)):
         return
     labels = owned.props.entries("metadata", "labels")
     missing = [
         label
         for label, others in sorted(settings.labels.items())
-        if not any(each in labels and labels[each].text() for each in (label, *others))
+        if not any(key in labels and labels[key].text() for key in (label, *others))
     ]
     if missing:
         yield f"missing labels: {', '.join(missing)}; add them"
@@ -102,15 +102,15 @@ OWNER: Final = Rule(
 
 
 class DenySettings(Tenants):
-    """What a namespace denies unless another policy allows it."""
+    """Traffic directions that a namespace must deny by default."""
 
     egress: bool = Field(default=False, description="Whether egress from the pods must be denied as well.")
 
 
 def _denies(policy: Resource, space: str, direction: str) -> bool:
-    """Whether a policy closes one direction for all pods of a namespace."""
+    """Whether a policy denies one direction for all pods of a namespace."""
     spec = policy.props.at("spec")
-    if namespace(policy) != space or spec.entries("podSelector", "matchLabels"):
+    if namespace_of(policy) != space or spec.entries("podSelector", "matchLabels"):
         return False
     if spec.items("podSelector", "matchExpressions") or spec.items(direction.lower()):
         return False
@@ -119,14 +119,14 @@ def _denies(policy: Resource, space: str, direction: str) -> bool:
 
 
 def _default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iterator[str]:
-    own = _own(space)
-    if not settings.tenant(own):
+    own_name = _own(space)
+    if not settings.tenant(own_name):
         return
-    wanted = ["Ingress", "Egress"] if settings.egress else ["Ingress"]
+    directions = ["Ingress", "Egress"] if settings.egress else ["Ingress"]
     missing = [
         direction
-        for direction in wanted
-        if stack.first(_POLICIES, lambda each, direction=direction: _denies(each, own, direction)) is None
+        for direction in directions
+        if stack.first(_POLICIES, lambda policy, direction=direction: _denies(policy, own_name, direction)) is None
     ]
     if missing:
         yield (
@@ -151,7 +151,7 @@ DEFAULT_DENY: Final = Rule(
 
 
 class SpaceQuota(TenantGpus):
-    """Where quotas are made."""
+    """Namespaces whose quotas are created outside this stack."""
 
     elsewhere: list[str] = Field(
         [], description="Namespaces, as patterns, whose quotas are created outside this stack."
@@ -160,12 +160,12 @@ class SpaceQuota(TenantGpus):
 
 def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
     gpus = pod.gpus(settings)
-    if not gpus or like(pod.namespace, settings.elsewhere):
+    if not gpus or matches_any(pod.namespace, settings.elsewhere):
         return
     for resource in gpus:
         key = f"requests.{resource}"
         quota = stack.first(
-            QUOTAS, lambda each, key=key: namespace(each) == pod.namespace and each.props.has("spec", "hard", key)
+            QUOTAS, lambda quota, key=key: namespace_of(quota) == pod.namespace and quota.props.has("spec", "hard", key)
         )
         if quota is None:
             yield (
@@ -182,7 +182,7 @@ GPU_QUOTA: Final = Rule(
     link=_QUOTA,
     severity=Severity.HIGH,
     level=ADVICE,
-    on=ASKING,
+    on=PODS_AND_TRAIN_JOBS,
     check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _has_quota(pod, settings, stack)),
     settings=SpaceQuota,
     whole=True,

@@ -53,7 +53,7 @@ def creation(**more: Any) -> Data:
 def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) -> Data:
     """Nodes without GPUs, eight A100s that may become 32, and a team that is guaranteed eight."""
     own = {"cpu": {"machine": "Standard_D32s_v5", "nodes": 3}, "gpu": pool(labels={"example.com/whole": "yes"})}
-    driver = next((each["driver"] for each in pools.values() if "driver" in each), None)
+    driver = next((pool["driver"] for pool in pools.values() if "driver" in pool), None)
     return {
         "operators": {"driver": driver} if driver else {},
         "environment": environment,
@@ -73,13 +73,15 @@ def cut(machine: str, profile: str) -> Data:
 
 
 def sent(sections: Data) -> tuple[Registration, ...]:
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.fleet)'
+    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
     return program(sections, body).rendered.registrations
 
 
 def only(sections: Data, token: str, name: str = "") -> Registration:
-    (found,) = (one for one in sent(sections) if one.type == token and one.name.endswith(name))
-    return found
+    (registration,) = (
+        resource for resource in sent(sections) if resource.type == token and resource.name.endswith(name)
+    )
+    return registration
 
 
 def inputs(sections: Data, name: str = "gpu") -> Any:

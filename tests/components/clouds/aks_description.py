@@ -58,19 +58,19 @@ def properties(model: type) -> Mapping[str, Property]:
         for name, field in vars(owner).items():
             if type(field).__name__ != "_RestField":
                 continue
-            said = cast("dict[str, Any]", vars(field))
+            rest_field = cast("dict[str, Any]", vars(field))
             optional = NoneType in get_args(hints[name])
-            writable = bool({"create", "update"} & set(said["_visibility"] or ["create"]))
-            found[said["_rest_name_input"] or name] = Property(hints[name], not optional, writable)
+            writable = bool({"create", "update"} & set(rest_field["_visibility"] or ["create"]))
+            found[rest_field["_rest_name_input"] or name] = Property(hints[name], not optional, writable)
     if "properties" not in found:
         return found
     inner = properties(_stripped(found["properties"].annotation))
-    return {**{name: each for name, each in found.items() if name not in ENVELOPE}, **inner}
+    return {**{name: value for name, value in found.items() if name not in ENVELOPE}, **inner}
 
 
 def _stripped(annotation: Annotation) -> Annotation:
     """A type without `None`."""
-    rest = [each for each in get_args(annotation) if each is not NoneType]
+    rest = [argument for argument in get_args(annotation) if argument is not NoneType]
     if get_origin(annotation) not in {Union, UnionType} or len(rest) == len(get_args(annotation)):
         return annotation
     return rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - made at run time
@@ -96,16 +96,20 @@ def _object(model: type, value: Mapping[str, Any], place: Place) -> Iterator[Fin
 def _as_map(model: type, key: str, value: object) -> object:
     if (model.__name__, key) not in AS_LISTS or not isinstance(value, list):
         return value
-    return {str(each): cast("dict[str, object]", {}) for each in cast("list[object]", value)}
+    return {str(item): cast("dict[str, object]", {}) for item in cast("list[object]", value)}
 
 
 def _value(annotation: Annotation, value: object, place: Place) -> Iterator[Finding]:
     if value == UNKNOWN:
         return
     wanted = _stripped(annotation)
-    words = [each for each in (wanted, *get_args(wanted)) if isinstance(each, type) and issubclass(each, Enum)]
+    words = [
+        argument
+        for argument in (wanted, *get_args(wanted))
+        if isinstance(argument, type) and issubclass(argument, Enum)
+    ]
     if words:
-        known = [str(each.value) for each in words[0]]
+        known = [str(word.value) for word in words[0]]
         yield Finding("enumerated", place)
         if value not in known:
             yield Finding("problem", place, f"{value} is none of {', '.join(known)}")
@@ -143,9 +147,9 @@ def findings(token: str, inputs: Inputs) -> Iterator[Finding]:
         if not isinstance(inputs.get(name, ""), str):
             yield Finding("problem", (name,), f"{name} is no text")
     body = {key: value for key, value in inputs.items() if key not in path(token)}
-    said = list(_object(BODIES[token], body, ()))
-    yield from said
-    if any(each.kind == "problem" for each in said):
+    found_in_body = list(_object(BODIES[token], body, ()))
+    yield from found_in_body
+    if any(finding.kind == "problem" for finding in found_in_body):
         return  # The pages speak of what has the models' types.
     for rule in RULES[token]:
         yield from rule(inputs)
@@ -164,14 +168,14 @@ class AksDescription:
     }
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
-        found = [each for each in findings(token, inputs) if each.kind == "problem"]
-        return [f"{'.'.join(map(str, each.place))}: {each.text}" for each in found]
+        diagnostics = [finding for finding in findings(token, inputs) if finding.kind == "problem"]
+        return [f"{'.'.join(map(str, finding.place))}: {finding.text}" for finding in diagnostics]
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
-        return list(dict.fromkeys(each.place for each in findings(token, inputs) if each.kind == "required"))
+        return list(dict.fromkeys(finding.place for finding in findings(token, inputs) if finding.kind == "required"))
 
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
-        return list(dict.fromkeys(each.place for each in findings(token, inputs) if each.kind == "enumerated"))
+        return list(dict.fromkeys(finding.place for finding in findings(token, inputs) if finding.kind == "enumerated"))
 
 
 DESCRIPTION: Final[Description] = AksDescription()

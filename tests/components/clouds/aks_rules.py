@@ -52,7 +52,7 @@ def autoscaler(pool: Json) -> Iterator[Finding]:
         for key in ("minCount", "maxCount"):
             yield from needed(pool, key)
         bounds = [pool.get("minCount"), pool.get("count"), pool.get("maxCount")]
-        known = [each for each in bounds if isinstance(each, int)]
+        known = [bound for bound in bounds if isinstance(bound, int)]
         if known != sorted(known):
             yield wrong("are not in order: minCount, count, maxCount", "minCount")
     elif "count" not in pool:
@@ -73,10 +73,10 @@ def labels(pool: Json) -> Iterator[Finding]:
 
 def taints(pool: Json) -> Iterator[Finding]:
     """https://learn.microsoft.com/azure/aks/use-node-taints; twins: https://github.com/Azure/AKS/issues/1412."""
-    said = [str(each) for each in pool.get("nodeTaints", [])]
-    if len({re.split("[=:]", each)[0] for each in said}) < len(said):
+    taint_texts = [str(taint) for taint in pool.get("nodeTaints", [])]
+    if len({re.split("[=:]", taint)[0] for taint in taint_texts}) < len(taint_texts):
         yield wrong("has two taints of one key", "nodeTaints")
-    yield from (wrong(f"{each} is no taint", "nodeTaints") for each in said if not TAINT.fullmatch(each))
+    yield from (wrong(f"{taint} is no taint", "nodeTaints") for taint in taint_texts if not TAINT.fullmatch(taint))
 
 
 def disk(pool: Json) -> Iterator[Finding]:
@@ -168,8 +168,8 @@ def system_pool(cluster: Json) -> Iterator[Finding]:
         yield wrong("has no system pool with a node", "agentPoolProfiles")
     for index, pool in enumerate(pools):
         for rule in POOL_RULES:
-            for each in rule(pool):
-                yield Finding(each.kind, ("agentPoolProfiles", index, *each.place), each.text)
+            for finding in rule(pool):
+                yield Finding(finding.kind, ("agentPoolProfiles", index, *finding.place), finding.text)
 
 
 def people(cluster: Json) -> Iterator[Finding]:

@@ -92,7 +92,7 @@ class _Walk:
             self._note(at, f"is no list of {shape.items.name}")
             return []
         return [
-            self.value(shape.items, each, (*at, index), words) for index, each in enumerate(cast("list[Any]", value))
+            self.value(shape.items, item, (*at, index), words) for index, item in enumerate(cast("list[Any]", value))
         ]
 
     def _tag(self, shape: Shape, names: tuple[str, str], pair: tuple[str, str], at: Place) -> Any:
@@ -139,7 +139,7 @@ class _Walk:
 def _member(shape: Shape, key: str) -> str | None:
     """Name of the member that an input becomes, if there is one."""
     name = RENAMES.get((shape.name, key))
-    return name or next((each for each in (key, big(key)) if each in shape.members), None)
+    return name or next((name for name in (key, big(key)) if name in shape.members), None)
 
 
 def _tag_names(shape: Shape) -> tuple[str, str] | None:
@@ -180,7 +180,7 @@ def _listed(shape: Shape, request: Any) -> Any:
     if shape.kind == "list":
         return [_listed(shape.items, known)]
     if shape.kind == "structure":
-        return {name: _listed(shape.member(name), each) for name, each in known.items()}
+        return {name: _listed(shape.member(name), value) for name, value in known.items()}
     return dict(known)
 
 
@@ -233,11 +233,11 @@ def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk]:
         end = _descend(shape, steps)
         if end.kind == "map":  # A queue's attributes: their names are few words, and all are texts.
             walk.value(shape_of(end.api, end.key), steps[-1], (name,))
-            made = walk.value(end.items, str(value).lower() if isinstance(value, bool) else str(value), (name,))
+            checked = walk.value(end.items, str(value).lower() if isinstance(value, bool) else str(value), (name,))
         else:
-            made = walk.member(end, steps[-1], value, (name,))
-        joins = isinstance(made, list) and isinstance(request.get(steps[-1]), Mapping)
-        _put(request, steps, cast("list[Any]", made)[0] if joins else made)
+            checked = walk.member(end, steps[-1], value, (name,))
+        joins = isinstance(checked, list) and isinstance(request.get(steps[-1]), Mapping)
+        _put(request, steps, cast("list[Any]", checked)[0] if joins else checked)
     return [*walk.found, *refusals(call, _listed(shape, request))], walk
 
 

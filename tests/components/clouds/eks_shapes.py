@@ -56,7 +56,7 @@ def shape_of(api: str, name: str) -> Shape:
         api=api,
         name=name,
         kind=row["type"],
-        members={member: each["shape"] for member, each in row.get("members", {}).items()},
+        members={member: value["shape"] for member, value in row.get("members", {}).items()},
         required=frozenset(row.get("required", ())),
         item=row.get("member", row.get("value", {})).get("shape", ""),
         key=row.get("key", {}).get("shape", ""),
@@ -75,5 +75,7 @@ def input_of(call: Call) -> Shape:
 def refusals(call: Call, request: Mapping[str, Any]) -> list[str]:
     """What botocore itself says of a request: types, ranges, what is missing."""
     api = cast("Any", model).ServiceModel(service(call.service), call.service)
-    found = cast("Any", validate).ParamValidator().validate(request, api.operation_model(call.operation).input_shape)
-    return found.generate_report().splitlines() if found.has_errors() else []
+    validation = (
+        cast("Any", validate).ParamValidator().validate(request, api.operation_model(call.operation).input_shape)
+    )
+    return validation.generate_report().splitlines() if validation.has_errors() else []

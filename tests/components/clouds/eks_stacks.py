@@ -41,11 +41,11 @@ def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) 
 
 def resources(sections: Data) -> list[Registration]:
     """All that the cluster of a stack registers."""
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.fleet)'
+    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
     return list(program(sections, body).rendered.registrations)
 
 
 def one(made: list[Registration], token: str, name: str = "") -> Registration:
     """The one resource of a type, and of a name where there are several."""
-    (found,) = [each for each in made if each.type == token and name in {"", each.name}]
-    return found
+    (registration,) = [resource for resource in made if resource.type == token and name in {"", resource.name}]
+    return registration

@@ -38,18 +38,18 @@ class GkeDescription:
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
         """What GKE would refuse."""
-        found = [f"{need.key} is missing in {_shown(at)}" for at, need, there in _needs(token, inputs) if not there]
+        problems = [f"{need.key} is missing in {_shown(at)}" for at, need, there in _needs(token, inputs) if not there]
         for key, kind in OF_PROVIDER[token].items():
             if key in inputs and not isinstance(inputs[key], kind):
-                found.append(f"{key}: {inputs[key]!r} is no {kind.__name__}")
-        found += [problem for place, value in _leaves(inputs) for problem in _text_problems(token, place, value)]
+                problems.append(f"{key}: {inputs[key]!r} is no {kind.__name__}")
+        problems += [problem for place, value in _leaves(inputs) for problem in _text_problems(token, place, value)]
         message = MESSAGES[token]
         request = _request(token, inputs)
         try:
             ParseDict(_stand_ins(request, message.pb(message()).DESCRIPTOR), cast("Message", message.pb(message())))
         except ParseError as error:
-            found.append(str(error))
-        return found
+            problems.append(str(error))
+        return problems
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
         """Places without which GKE refuses the call."""
@@ -85,11 +85,11 @@ def _things(value: object, names: Names, place: Place = ()) -> Iterator[tuple[Pl
         for index, inner in enumerate(cast("list[object]", value)):
             yield from _things(inner, names, (*place, index))
     elif isinstance(value, Mapping):
-        found = cast("Mapping[str, object]", value)
+        entries = cast("Mapping[str, object]", value)
         if not names:
-            yield place, found
-        elif names[0] in found:
-            yield from _things(found[names[0]], names[1:], (*place, names[0]))
+            yield place, entries
+        elif names[0] in entries:
+            yield from _things(entries[names[0]], names[1:], (*place, names[0]))
 
 
 def _needs(token: str, inputs: Inputs) -> Iterator[tuple[Place, Need, bool]]:
@@ -119,7 +119,7 @@ def _text_problems(token: str, place: Place, value: object) -> Iterator[str]:
 def _request(token: str, value: Any, names: Names = ()) -> Any:
     """Inputs under the API's names."""
     if isinstance(value, list):
-        return [_request(token, each, names) for each in cast("list[Any]", value)]
+        return [_request(token, item, names) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
         return value
     made: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def _stand_in(value: Any, field: FieldDescriptor) -> Any:
     if nested is None or nested.GetOptions().map_entry:
         return value
     if isinstance(value, list):
-        return [_stand_ins(each, nested) if isinstance(each, dict) else each for each in cast("list[Any]", value)]
+        return [_stand_ins(item, nested) if isinstance(item, dict) else item for item in cast("list[Any]", value)]
     return _stand_ins(value, nested) if isinstance(value, dict) else value
 
 

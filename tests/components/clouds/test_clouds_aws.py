@@ -19,7 +19,7 @@ from pulumi_aws.eks.outputs import (
 
 from components.clouds.aws.cluster import own_security_group, role_name
 from components.clouds.aws.kubeconfig import certificate, kubeconfig
-from components.clouds.aws.pools import group_behind, version_text
+from components.clouds.aws.pools import auto_scaling_group_name, version_text
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.wire import UNKNOWN
 
@@ -42,17 +42,19 @@ def template(sections: Data, name: str = "gpu") -> Any:
 def hints(sections: Data) -> dict[str, str]:
     """Tags that the GPU pool's Auto Scaling group gets."""
     tags = [
-        cast("Any", each.inputs)["tag"] for each in resources(sections) if "pool-gpu" in each.name and each.type == TAG
+        cast("Any", resource.inputs)["tag"]
+        for resource in resources(sections)
+        if "pool-gpu" in resource.name and resource.type == TAG
     ]
     return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
 
 
 def test_each_pool_is_a_node_group_of_the_cluster_with_its_machine_in_the_subnets_of_all_zones() -> None:
-    made = group(stack())
-    assert made["clusterName"] == "ml"
-    assert made["nodeGroupName"] == "gpu"
-    assert made["instanceTypes"] == ["p5.48xlarge"]
-    assert made["subnetIds"] == list(SUBNETS.values())
+    node_group = group(stack())
+    assert node_group["clusterName"] == "ml"
+    assert node_group["nodeGroupName"] == "gpu"
+    assert node_group["instanceTypes"] == ["p5.48xlarge"]
+    assert node_group["subnetIds"] == list(SUBNETS.values())
 
 
 def test_a_pool_with_zones_has_only_their_subnets() -> None:
@@ -84,8 +86,8 @@ def test_machines_are_bought_as_the_stack_says(capacity: str | Data, word: str) 
 def test_only_reserved_machines_name_their_reservation() -> None:
     target = {"capacityReservationTarget": {"capacityReservationId": RESERVATION}}
     reserved = {"kind": "reserved", "reservation": RESERVATION}
-    held = template(stack(gpu=machine_pool(capacity=reserved, zones=[f"{REGION}a"])))
-    assert held["capacityReservationSpecification"] == target
+    launch_template = template(stack(gpu=machine_pool(capacity=reserved, zones=[f"{REGION}a"])))
+    assert launch_template["capacityReservationSpecification"] == target
     assert "capacityReservationSpecification" not in template(stack())
 
 
@@ -156,15 +158,15 @@ def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
 
 
 def test_the_autoscaler_owns_the_number_of_nodes() -> None:
-    pools = [each for each in resources(stack()) if each.type == GROUP]
-    assert [each.ignore_changes for each in pools] == [("scalingConfig.desiredSize",)] * 2
+    pools = [resource for resource in resources(stack()) if resource.type == GROUP]
+    assert [pool.ignore_changes for pool in pools] == [("scalingConfig.desiredSize",)] * 2
 
 
 def test_where_nothing_scales_the_number_is_the_stacks_and_nothing_hints_at_it() -> None:
     sections = stack(section(autoscaler="none"), gpu=machine_pool(nodes={"min": 1, "max": 4}))
-    (made,) = [each for each in resources(sections) if each.name == "cluster-pool-gpu-group"]
-    assert made.ignore_changes == ()
-    assert cast("Any", made.inputs)["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
+    (registration,) = [resource for resource in resources(sections) if resource.name == "cluster-pool-gpu-group"]
+    assert registration.ignore_changes == ()
+    assert cast("Any", registration.inputs)["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
     assert hints(sections) == {}
 
 
@@ -206,7 +208,7 @@ def test_an_autoscaler_is_told_what_an_empty_groups_nodes_would_be() -> None:
 
 
 def test_hints_are_the_groups_alone_and_not_its_instances() -> None:
-    tags = [cast("Any", each.inputs) for each in resources(stack()) if each.type == TAG]
+    tags = [cast("Any", resource.inputs) for resource in resources(stack()) if resource.type == TAG]
     assert tags
     assert all(tag["tag"]["propagateAtLaunch"] is False for tag in tags)
     assert {tag["autoscalingGroupName"] for tag in tags} == {UNKNOWN}
@@ -226,7 +228,9 @@ def test_turns_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them
 
 def test_only_a_pool_with_fabric_has_an_efa_on_each_card_that_has_no_address() -> None:
     wired = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
-    first, *others = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in wired]
+    first, *others = [
+        (interface["networkCardIndex"], interface["deviceIndex"], interface["interfaceType"]) for interface in wired
+    ]
     assert first == (0, 0, "interface")
     assert others == [(0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 32))]
     assert len(template(stack())["networkInterfaces"]) == 1
@@ -235,8 +239,8 @@ def test_only_a_pool_with_fabric_has_an_efa_on_each_card_that_has_no_address() -
 def test_no_node_has_a_public_address_and_each_interface_is_in_the_clusters_security_group() -> None:
     wired = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
     assert wired[0]["associatePublicIpAddress"] == "false"
-    assert not any("associatePublicIpAddress" in each for each in wired[1:])
-    assert {tuple(each["securityGroups"]) for each in wired} == {(UNKNOWN,)}
+    assert not any("associatePublicIpAddress" in interface for interface in wired[1:])
+    assert {tuple(interface["securityGroups"]) for interface in wired} == {(UNKNOWN,)}
 
 
 def test_compact_nodes_share_a_placement_group_and_others_have_none() -> None:
@@ -264,16 +268,16 @@ def test_a_key_of_the_stacks_own_encrypts_disks() -> None:
 
 
 def test_bottlerockets_images_are_on_its_second_disk() -> None:
-    found = disks(stack(gpu=machine_pool(driver="bottlerocket", disk={"size": "300Gi"})))
-    assert [(device, ebs["volumeSize"], ebs["encrypted"]) for device, ebs in found] == [
+    device_mappings = disks(stack(gpu=machine_pool(driver="bottlerocket", disk={"size": "300Gi"})))
+    assert [(device, ebs["volumeSize"], ebs["encrypted"]) for device, ebs in device_mappings] == [
         ("/dev/xvda", 4, "true"),
         ("/dev/xvdb", 300, "true"),
     ]
 
 
 def disks(sections: Data) -> Iterator[tuple[str, Data]]:
-    for each in template(sections)["blockDeviceMappings"]:
-        yield each["deviceName"], each["ebs"]
+    for mapping in template(sections)["blockDeviceMappings"]:
+        yield mapping["deviceName"], mapping["ebs"]
 
 
 def test_pods_do_not_reach_a_nodes_credentials() -> None:
@@ -292,22 +296,22 @@ def test_broken_nodes_are_replaced_one_at_a_time() -> None:
 
 
 def test_a_group_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
-    assert all(each.delete_before_replace for each in resources(stack()) if each.type == GROUP)
+    assert all(resource.delete_before_replace for resource in resources(stack()) if resource.type == GROUP)
 
 
 @pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
 def test_what_is_made_in_production_is_protected_and_nothing_elsewhere(environment: str, held: bool) -> None:  # noqa: FBT001
-    made = resources(stack(environment=environment))
-    assert {each.protect for each in made if each.type == GROUP} == {held}
+    registrations = resources(stack(environment=environment))
+    assert {resource.protect for resource in registrations if resource.type == GROUP} == {held}
 
 
 def test_tags_are_on_all_that_can_carry_them_and_on_instances_and_disks() -> None:
     tags = {"environment": "dev", "managed-by": "gpu-tenancy", "owner": "ml"}
-    made = [each for each in resources(stack(section(tags={"owner": "ml"}))) if each.type == GROUP]
-    assert all(each.inputs["tags"] == tags for each in made)
+    registrations = [resource for resource in resources(stack(section(tags={"owner": "ml"}))) if resource.type == GROUP]
+    assert all(resource.inputs["tags"] == tags for resource in registrations)
     specified = template(stack(section(tags={"owner": "ml"})))["tagSpecifications"]
-    assert {each["resourceType"] for each in specified} == {"instance", "volume", "network-interface"}
-    assert all(tags.items() <= each["tags"].items() for each in specified)
+    assert {specification["resourceType"] for specification in specified} == {"instance", "volume", "network-interface"}
+    assert all(tags.items() <= specification["tags"].items() for specification in specified)
 
 
 def test_a_role_for_nodes_is_made_with_what_they_need_and_no_more() -> None:
@@ -327,24 +331,26 @@ def test_a_role_that_the_stack_names_is_taken_as_it_is() -> None:
 
 def attached(sections: Data, role: str) -> set[str]:
     """Names of AWS' policies that a role has."""
-    found = [
-        each
-        for each in resources(sections)
-        if each.type.endswith(":RolePolicyAttachment") and each.name.startswith(role)
+    registrations = [
+        resource
+        for resource in resources(sections)
+        if resource.type.endswith(":RolePolicyAttachment") and resource.name.startswith(role)
     ]
-    return {str(each.inputs["policyArn"]).rpartition("/")[2] for each in found}
+    return {str(attachment.inputs["policyArn"]).rpartition("/")[2] for attachment in registrations}
 
 
 def test_a_cluster_that_exists_is_only_read() -> None:
-    found = one(resources(stack()), CLUSTER)
-    assert found.external_id == "ml"
-    assert not found.protect
+    cluster = one(resources(stack()), CLUSTER)
+    assert cluster.external_id == "ml"
+    assert not cluster.protect
 
 
 def test_all_is_asked_of_the_stacks_region() -> None:
-    made = resources(stack())
-    assert one(made, "pulumi:providers:aws").inputs["region"] == REGION
-    assert {each.provider.split("::")[2] for each in made if each.type.startswith("aws:")} == {"pulumi:providers:aws"}
+    registrations = resources(stack())
+    assert one(registrations, "pulumi:providers:aws").inputs["region"] == REGION
+    assert {resource.provider.split("::")[2] for resource in registrations if resource.type.startswith("aws:")} == {
+        "pulumi:providers:aws"
+    }
 
 
 def test_the_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
@@ -354,8 +360,8 @@ def test_the_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says
 
 
 def test_a_kubeconfig_takes_its_token_from_the_clouds_own_helper_and_has_no_secret() -> None:
-    made = json.loads(kubeconfig(["https://example.com", "Q0E=", "ml", REGION]))
-    (cluster,), (user,) = made["clusters"], made["users"]
+    config = json.loads(kubeconfig(["https://example.com", "Q0E=", "ml", REGION]))
+    (cluster,), (user,) = config["clusters"], config["users"]
     assert cluster["cluster"] == {"server": "https://example.com", "certificate-authority-data": "Q0E="}
     assert list(user["user"]) == ["exec"]
     assert user["user"]["exec"]["command"] == "aws"
@@ -369,14 +375,14 @@ def test_a_kubeconfig_takes_its_token_from_the_clouds_own_helper_and_has_no_secr
         "--output",
         "json",
     ]
-    assert made["current-context"] == made["contexts"][0]["name"]
+    assert config["current-context"] == config["contexts"][0]["name"]
 
 
 def test_what_eks_answers_is_read_where_it_stands() -> None:
     network = ClusterVpcConfig(subnet_ids=["subnet-1"], cluster_security_group_id="sg-1")
     behind = NodeGroupResource(autoscaling_groups=[NodeGroupResourceAutoscalingGroup(name="eks-gpu-1")])
     assert own_security_group(["https://example.com", network]) == "sg-1"
-    assert group_behind([behind]) == "eks-gpu-1"
+    assert auto_scaling_group_name([behind]) == "eks-gpu-1"
     assert certificate(ClusterCertificateAuthority(data="Q0E=")) == "Q0E="
     assert version_text(3) == "3"
     assert role_name("arn:aws:iam::111122223333:role/path/nodes") == "nodes"
@@ -420,6 +426,10 @@ def test_what_is_sent_for_every_kind_of_pool_is_what_aws_describes() -> None:
 
 def described(made: list[Registration]) -> list[str]:
     """What AWS would refuse of all that is sent."""
-    sent = [each for each in made if each.type.startswith("aws:") and not each.external_id]
+    sent = [resource for resource in made if resource.type.startswith("aws:") and not resource.external_id]
     assert sent
-    return [f"{each.name}: {problem}" for each in sent for problem in DESCRIPTION.problems(each.type, each.inputs)]
+    return [
+        f"{resource.name}: {problem}"
+        for resource in sent
+        for problem in DESCRIPTION.problems(resource.type, resource.inputs)
+    ]

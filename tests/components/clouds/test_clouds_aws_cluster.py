@@ -37,19 +37,23 @@ def cluster(sections: Data) -> Any:
 
 def named(made: list[Registration], name: str) -> Any:
     """Inputs of the one resource of a name."""
-    (found,) = [each for each in made if each.name == name]
-    return found.inputs
+    (registration,) = [resource for resource in made if resource.name == name]
+    return registration.inputs
 
 
 def releases(sections: Data) -> dict[str, Any]:
     """Inputs of each Helm release by its name."""
-    return {str(each.inputs["name"]): each.inputs for each in resources(sections) if each.type == RELEASE}
+    return {
+        str(resource.inputs["name"]): resource.inputs for resource in resources(sections) if resource.type == RELEASE
+    }
 
 
 def objects(sections: Data, kind: str) -> dict[str, Any]:
     """Specs of Karpenter's objects of a kind, by name."""
-    found = [cast("Any", each.inputs) for each in resources(sections) if each.inputs.get("kind") == kind]
-    return {each["metadata"]["name"]: each["spec"] for each in found}
+    registrations = [
+        cast("Any", resource.inputs) for resource in resources(sections) if resource.inputs.get("kind") == kind
+    ]
+    return {resource["metadata"]["name"]: resource["spec"] for resource in registrations}
 
 
 def scaled(**pool: Any) -> Data:
@@ -79,42 +83,49 @@ def test_networks_that_the_stack_names_are_all_that_reach_the_api_server() -> No
 
 def test_a_key_is_made_for_secrets_unless_the_stack_names_one() -> None:
     key = f"arn:aws:kms:{REGION}:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-    made = resources(stack(creation()))
-    assert one(made, "aws:kms/key:Key").inputs["enableKeyRotation"]
-    assert one(made, CLUSTER).inputs["encryptionConfig"] == {"resources": ["secrets"], "provider": {"keyArn": UNKNOWN}}
-    given = resources(stack(creation(secretsKey=key)))
-    assert cast("Any", one(given, CLUSTER).inputs)["encryptionConfig"]["provider"] == {"keyArn": key}
-    assert not [each for each in given if each.type == "aws:kms/key:Key"]
+    registrations = resources(stack(creation()))
+    assert one(registrations, "aws:kms/key:Key").inputs["enableKeyRotation"]
+    assert one(registrations, CLUSTER).inputs["encryptionConfig"] == {
+        "resources": ["secrets"],
+        "provider": {"keyArn": UNKNOWN},
+    }
+    with_key = resources(stack(creation(secretsKey=key)))
+    assert cast("Any", one(with_key, CLUSTER).inputs)["encryptionConfig"]["provider"] == {"keyArn": key}
+    assert not [resource for resource in with_key if resource.type == "aws:kms/key:Key"]
 
 
 def test_who_did_what_is_logged_and_kept_for_a_year() -> None:
-    made = resources(stack(creation()))
-    assert set(cast("Any", one(made, CLUSTER).inputs)["enabledClusterLogTypes"]) == {"api", "audit", "authenticator"}
-    log = one(made, "aws:cloudwatch/logGroup:LogGroup")
+    registrations = resources(stack(creation()))
+    assert set(cast("Any", one(registrations, CLUSTER).inputs)["enabledClusterLogTypes"]) == {
+        "api",
+        "audit",
+        "authenticator",
+    }
+    log = one(registrations, "aws:cloudwatch/logGroup:LogGroup")
     assert (log.inputs["name"], log.inputs["retentionInDays"]) == ("/aws/eks/ml/cluster", 365)
-    assert log.urn in one(made, CLUSTER).dependencies
+    assert log.urn in one(registrations, CLUSTER).dependencies
 
 
 def test_roles_that_the_stack_names_administer_by_access_entries_and_by_nothing_else() -> None:
-    made = resources(stack(creation(admins=[ADMINS])))
-    assert cast("Any", one(made, CLUSTER).inputs)["accessConfig"]["authenticationMode"] == "API"
-    assert one(made, "aws:eks/accessEntry:AccessEntry").inputs["principalArn"] == ADMINS
-    policy = one(made, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").inputs
+    registrations = resources(stack(creation(admins=[ADMINS])))
+    assert cast("Any", one(registrations, CLUSTER).inputs)["accessConfig"]["authenticationMode"] == "API"
+    assert one(registrations, "aws:eks/accessEntry:AccessEntry").inputs["principalArn"] == ADMINS
+    policy = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").inputs
     assert policy["principalArn"] == ADMINS
     assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     assert policy["accessScope"] == {"type": "cluster"}
 
 
 def test_nobody_else_administers_where_the_stack_names_nobody() -> None:
-    assert not [each for each in resources(stack(creation())) if "accessEntry" in each.type]
+    assert not [resource for resource in resources(stack(creation())) if "accessEntry" in resource.type]
 
 
 @pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
 def test_a_cluster_is_protected_in_production_by_pulumi_and_by_eks(environment: str, held: bool) -> None:  # noqa: FBT001
-    made = resources(stack(creation(), environment=environment))
-    assert one(made, CLUSTER).protect is held
-    assert one(made, CLUSTER).inputs["deletionProtection"] is held
-    assert {each.protect for each in made if each.type in {GROUP, "aws:kms/key:Key"}} == {held}
+    registrations = resources(stack(creation(), environment=environment))
+    assert one(registrations, CLUSTER).protect is held
+    assert one(registrations, CLUSTER).inputs["deletionProtection"] is held
+    assert {resource.protect for resource in registrations if resource.type in {GROUP, "aws:kms/key:Key"}} == {held}
 
 
 def test_a_cluster_of_one_zone_is_refused() -> None:
@@ -132,15 +143,20 @@ def test_the_clusters_own_pods_have_nodes_without_gpus_that_take_any_pod() -> No
 
 
 def test_all_nodes_have_the_version_of_the_control_plane_and_those_of_a_found_cluster_what_it_has() -> None:
-    groups = [each.inputs["version"] for each in resources(stack(creation())) if each.type == GROUP]
+    groups = [resource.inputs["version"] for resource in resources(stack(creation())) if resource.type == GROUP]
     assert groups == ["1.35"] * 3
-    assert not [each for each in resources(stack()) if each.type == GROUP and "version" in each.inputs]
+    assert not [resource for resource in resources(stack()) if resource.type == GROUP and "version" in resource.inputs]
 
 
 def test_a_created_cluster_has_its_add_ons_and_those_that_call_aws_have_a_role_of_their_own() -> None:
-    addons = [cast("Any", each.inputs) for each in resources(stack(creation())) if each.type == "aws:eks/addon:Addon"]
+    addons = [
+        cast("Any", resource.inputs)
+        for resource in resources(stack(creation()))
+        if resource.type == "aws:eks/addon:Addon"
+    ]
     accounts = {
-        each["addonName"]: [one["serviceAccount"] for one in each.get("podIdentityAssociations", [])] for each in addons
+        addon["addonName"]: [association["serviceAccount"] for association in addon.get("podIdentityAssociations", [])]
+        for addon in addons
     }
     assert accounts == {
         "eks-pod-identity-agent": [],
@@ -158,33 +174,39 @@ def test_support_that_costs_more_is_not_bought_by_forgetting_an_upgrade() -> Non
 
 
 def test_nodes_of_a_created_cluster_may_not_touch_its_network() -> None:
-    attached = [each for each in resources(stack(creation())) if each.type.endswith(":RolePolicyAttachment")]
-    holders = {each.name for each in attached if str(each.inputs["policyArn"]).endswith("AmazonEKS_CNI_Policy")}
+    attached = [
+        resource for resource in resources(stack(creation())) if resource.type.endswith(":RolePolicyAttachment")
+    ]
+    holders = {
+        attachment.name
+        for attachment in attached
+        if str(attachment.inputs["policyArn"]).endswith("AmazonEKS_CNI_Policy")
+    }
     assert holders == {"cluster-first-addons-vpc-cni-role-AmazonEKS_CNI_Policy"}
 
 
 def test_the_network_add_on_is_there_before_any_node() -> None:
-    made = resources(stack(creation()))
-    network = next(each.urn for each in made if each.name == "cluster-first-addons-vpc-cni")
-    groups = [each for each in made if each.type == "gpu-tenancy:clouds:NodeGroup"]
+    registrations = resources(stack(creation()))
+    network = next(resource.urn for resource in registrations if resource.name == "cluster-first-addons-vpc-cni")
+    groups = [resource for resource in registrations if resource.type == "gpu-tenancy:clouds:NodeGroup"]
     assert len(groups) == 3
-    assert all(network in each.dependencies for each in groups)
+    assert all(network in group.dependencies for group in groups)
 
 
 def test_a_cluster_that_exists_gets_no_add_ons() -> None:
-    assert not [each for each in resources(stack()) if "addon" in each.type or "logGroup" in each.type]
+    assert not [resource for resource in resources(stack()) if "addon" in resource.type or "logGroup" in resource.type]
 
 
 def test_the_autoscaler_is_a_release_with_an_identity_that_moves_only_its_own_clusters_groups() -> None:
-    made = resources(stack())
-    values = cast("Any", one(made, RELEASE).inputs)["values"]
+    registrations = resources(stack())
+    values = cast("Any", one(registrations, RELEASE).inputs)["values"]
     assert values["autoDiscovery"] == {"clusterName": "ml"}
     assert values["awsRegion"] == REGION
-    association = one(made, "aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    association = one(registrations, "aws:eks/podIdentityAssociation:PodIdentityAssociation")
     assert association.inputs["namespace"] == "kube-system"
     assert association.inputs["serviceAccount"] == values["rbac"]["serviceAccount"]["name"]
-    assert association.inputs["namespace"] == one(made, RELEASE).inputs["namespace"]
-    assert association.urn in one(made, RELEASE).dependencies
+    assert association.inputs["namespace"] == one(registrations, RELEASE).inputs["namespace"]
+    assert association.urn in one(registrations, RELEASE).dependencies
 
 
 def test_the_autoscalers_policy_writes_nowhere_without_the_clusters_tag() -> None:
@@ -198,8 +220,8 @@ def test_the_autoscalers_policy_writes_nowhere_without_the_clusters_tag() -> Non
 
 @pytest.mark.parametrize("autoscaler", ["installed", "none"])
 def test_an_autoscaler_that_is_there_or_not_wanted_is_not_installed(autoscaler: str) -> None:
-    made = resources(stack(section(autoscaler=autoscaler)))
-    assert not [each for each in made if each.type == RELEASE or "podIdentity" in each.type]
+    registrations = resources(stack(section(autoscaler=autoscaler)))
+    assert not [resource for resource in registrations if resource.type == RELEASE or "podIdentity" in resource.type]
 
 
 def test_the_efa_plugin_runs_on_the_machines_with_efa_whatever_their_taints() -> None:
@@ -208,7 +230,7 @@ def test_the_efa_plugin_runs_on_the_machines_with_efa_whatever_their_taints() ->
         "values"
     ]
     assert values["supportedInstanceLabels"]["values"] == ["p5.48xlarge"]
-    assert {(each["key"], each["effect"]) for each in values["tolerations"]} == {
+    assert {(toleration["key"], toleration["effect"]) for toleration in values["tolerations"]} == {
         ("nvidia.com/gpu", "NoSchedule"),
         ("example.com/row", "NoExecute"),
     }
@@ -216,29 +238,33 @@ def test_the_efa_plugin_runs_on_the_machines_with_efa_whatever_their_taints() ->
 
 
 def test_karpenter_takes_the_place_of_node_groups_for_all_but_the_system_nodes() -> None:
-    assert [each.name for each in resources(stack(creation({"autoscaler": "karpenter"}))) if each.type == GROUP] == [
-        "cluster-system-group"
-    ]
-    assert not [each for each in resources(stack(KARPENTER)) if each.type == GROUP]
+    assert [
+        resource.name for resource in resources(stack(creation({"autoscaler": "karpenter"}))) if resource.type == GROUP
+    ] == ["cluster-system-group"]
+    assert not [resource for resource in resources(stack(KARPENTER)) if resource.type == GROUP]
 
 
 def test_karpenters_definitions_are_a_release_of_their_own_and_come_first() -> None:
-    made = resources(stack(KARPENTER))
-    found = {str(each.inputs["name"]): each for each in made if each.type == RELEASE}
-    assert set(found) == {"karpenter-crd", "karpenter"}
-    assert found["karpenter-crd"].urn in found["karpenter"].dependencies
-    assert found["karpenter"].inputs["skipCrds"]
-    assert found["karpenter"].inputs["atomic"]
-    assert found["karpenter"].inputs["version"] == found["karpenter-crd"].inputs["version"]
+    registrations = resources(stack(KARPENTER))
+    charts = {str(resource.inputs["name"]): resource for resource in registrations if resource.type == RELEASE}
+    assert set(charts) == {"karpenter-crd", "karpenter"}
+    assert charts["karpenter-crd"].urn in charts["karpenter"].dependencies
+    assert charts["karpenter"].inputs["skipCrds"]
+    assert charts["karpenter"].inputs["atomic"]
+    assert charts["karpenter"].inputs["version"] == charts["karpenter-crd"].inputs["version"]
 
 
 def test_karpenter_hears_of_what_ends_a_node_by_a_queue_of_the_clusters_name() -> None:
-    made = resources(stack(KARPENTER))
-    queue = one(made, "aws:sqs/queue:Queue")
+    registrations = resources(stack(KARPENTER))
+    queue = one(registrations, "aws:sqs/queue:Queue")
     assert queue.inputs["name"] == "ml"
     assert releases(stack(KARPENTER))["karpenter"]["values"]["settings"]["interruptionQueue"] == "ml"
-    rules = [json.loads(str(each.inputs["eventPattern"])) for each in made if each.type.endswith(":EventRule")]
-    targets = [each for each in made if each.type.endswith(":EventTarget")]
+    rules = [
+        json.loads(str(resource.inputs["eventPattern"]))
+        for resource in registrations
+        if resource.type.endswith(":EventRule")
+    ]
+    targets = [resource for resource in registrations if resource.type.endswith(":EventTarget")]
     assert ["EC2 Spot Instance Interruption Warning"] in [rule["detail-type"] for rule in rules]
     assert len(targets) == len(rules) == 5
 
@@ -254,12 +280,14 @@ def test_only_eventbridge_writes_to_the_queue_and_only_with_tls() -> None:
 def test_karpenters_nodes_may_join_and_no_other_role_is_handed_to_them(node_role: str | None, given: bool) -> None:  # noqa: FBT001
     more: Data = {"nodeRole": node_role} if node_role else {}
     sections = stack(section(autoscaler="karpenter", **more))
-    made = resources(sections)
-    entries = [each.inputs["type"] for each in made if each.type == "aws:eks/accessEntry:AccessEntry"]
+    registrations = resources(sections)
+    entries = [
+        resource.inputs["type"] for resource in registrations if resource.type == "aws:eks/accessEntry:AccessEntry"
+    ]
     assert entries == ([] if given else ["EC2_LINUX"])
     assert objects(sections, "EC2NodeClass")["gpu"]["role"] == ("nodes" if given else "ml-node")
-    profiles = str(named(made, "cluster-karpenter-role-identity-profiles")["policy"])
-    (passes,) = [each for each in statements(profiles) if each["Action"] == "iam:PassRole"]
+    profiles = str(named(registrations, "cluster-karpenter-role-identity-profiles")["policy"])
+    (passes,) = [statement for statement in statements(profiles) if statement["Action"] == "iam:PassRole"]
     assert passes["Resource"] == (node_role or "arn:aws:iam::*:role/ml-node")
 
 
@@ -293,8 +321,8 @@ def test_karpenter_buys_machines_as_the_stack_says(capacity: str | Data, word: s
 
 def requirements(sections: Data) -> dict[str, list[str]]:
     """What the GPU pool's nodes must be."""
-    found = objects(sections, "NodePool")["gpu"]["template"]["spec"]["requirements"]
-    return {each["key"]: each["values"] for each in found}
+    node_requirements = objects(sections, "NodePool")["gpu"]["template"]["spec"]["requirements"]
+    return {requirement["key"]: requirement["values"] for requirement in node_requirements}
 
 
 def test_karpenter_brings_one_machine_in_the_pools_zones_up_to_its_most() -> None:
@@ -321,8 +349,8 @@ def test_nodes_of_a_fixed_number_are_only_that_pool() -> None:
 
 @pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
 def test_karpenters_pools_are_protected_in_production(environment: str, held: bool) -> None:  # noqa: FBT001
-    made = resources(scaled() | {"environment": environment})
-    assert {each.protect for each in made if each.inputs.get("kind") == "NodePool"} == {held}
+    registrations = resources(scaled() | {"environment": environment})
+    assert {resource.protect for resource in registrations if resource.inputs.get("kind") == "NodePool"} == {held}
 
 
 def test_karpenters_nodes_have_the_labels_and_taints_of_the_pool() -> None:
@@ -339,13 +367,13 @@ def test_a_gpu_node_goes_when_it_is_empty_and_only_then() -> None:
 
 
 def test_karpenters_nodes_are_as_closed_as_node_groups() -> None:
-    made = objects(scaled(disk={"size": "300Gi"}), "EC2NodeClass")["gpu"]
-    assert made["metadataOptions"]["httpTokens"] == "required"
-    assert made["metadataOptions"]["httpPutResponseHopLimit"] == 1
-    assert made["associatePublicIPAddress"] is False
-    (disk,) = made["blockDeviceMappings"]
+    node_class = objects(scaled(disk={"size": "300Gi"}), "EC2NodeClass")["gpu"]
+    assert node_class["metadataOptions"]["httpTokens"] == "required"
+    assert node_class["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert node_class["associatePublicIPAddress"] is False
+    (disk,) = node_class["blockDeviceMappings"]
     assert disk["ebs"] == {"volumeType": "gp3", "volumeSize": "300Gi", "encrypted": True, "deleteOnTermination": True}
-    assert made["securityGroupSelectorTerms"] == [{"id": UNKNOWN}]
+    assert node_class["securityGroupSelectorTerms"] == [{"id": UNKNOWN}]
 
 
 @pytest.mark.parametrize(("driver", "alias"), [("image", "al2023@latest"), ("bottlerocket", "bottlerocket@latest")])
@@ -354,9 +382,12 @@ def test_the_driver_mode_is_a_family_of_images(driver: str, alias: str) -> None:
 
 
 def test_fabric_and_compactness_are_the_node_classs() -> None:
-    made = objects(scaled(fabric=True, compact=True, zones=[f"{REGION}a"]), "EC2NodeClass")["gpu"]
-    assert [each["interfaceType"] for each in made["networkInterfaces"]] == ["interface", *["efa-only"] * 32]
-    assert made["placementGroupSelector"] == {"name": "ml-gpu"}
+    node_class = objects(scaled(fabric=True, compact=True, zones=[f"{REGION}a"]), "EC2NodeClass")["gpu"]
+    assert [interface["interfaceType"] for interface in node_class["networkInterfaces"]] == [
+        "interface",
+        *["efa-only"] * 32,
+    ]
+    assert node_class["placementGroupSelector"] == {"name": "ml-gpu"}
     plain = objects(scaled(), "EC2NodeClass")["gpu"]
     assert "networkInterfaces" not in plain
     assert "placementGroupSelector" not in plain
@@ -400,11 +431,13 @@ def test_a_role_is_its_services_and_pod_identity_tags_its_sessions() -> None:
 
 @pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
 def test_what_is_sent_for_a_cluster_that_is_made_is_what_aws_describes(autoscaler: str) -> None:
-    made = resources(stack(creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"])))
-    sent = [each for each in made if each.type.startswith("aws:")]
-    assert {each.type for each in sent} <= DESCRIPTION.types
-    assert [problem for each in sent for problem in DESCRIPTION.problems(each.type, each.inputs)] == []
+    registrations = resources(
+        stack(creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"]))
+    )
+    sent = [resource for resource in registrations if resource.type.startswith("aws:")]
+    assert {resource.type for resource in sent} <= DESCRIPTION.types
+    assert [problem for resource in sent for problem in DESCRIPTION.problems(resource.type, resource.inputs)] == []
 
 
 def test_no_secret_is_in_anything_that_is_sent() -> None:
-    assert not [each.name for each in resources(stack(creation())) if each.secret_paths]
+    assert not [resource.name for resource in resources(stack(creation())) if resource.secret_paths]

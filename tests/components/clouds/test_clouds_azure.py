@@ -37,42 +37,47 @@ from gpu_tenancy.console.offline.wire import UNKNOWN
 
 
 def test_every_pool_of_the_stack_is_a_user_pool_of_its_cluster_in_the_given_subnet() -> None:
-    pools = [cast("Any", one.inputs) for one in sent(stack()) if one.type == POOL]
-    assert [one["agentPoolName"] for one in pools] == ["cpu", "gpu"]
-    assert {(one["mode"], one["resourceGroupName"], one["vnetSubnetID"]) for one in pools} == {
+    pools = [cast("Any", resource.inputs) for resource in sent(stack()) if resource.type == POOL]
+    assert [pool["agentPoolName"] for pool in pools] == ["cpu", "gpu"]
+    assert {(pool["mode"], pool["resourceGroupName"], pool["vnetSubnetID"]) for pool in pools} == {
         ("User", "ml-group", SUBNET)
     }
-    assert all(one["resourceName"] == UNKNOWN for one in pools)  # The cluster's own word, so that it comes first.
+    assert all(pool["resourceName"] == UNKNOWN for pool in pools)  # The cluster's own word, so that it comes first.
     assert gpu()["vmSize"] == A100
 
 
 def test_a_pool_goes_to_the_subscription_that_the_stack_names() -> None:
     registrations = sent(stack())
-    (provider,) = (one for one in registrations if one.type == "pulumi:providers:azure-native")
+    (provider,) = (resource for resource in registrations if resource.type == "pulumi:providers:azure-native")
     assert provider.inputs["subscriptionId"] == SUBSCRIPTION
-    pools = [one for one in registrations if one.type == POOL]
-    assert all(one.provider.startswith(provider.urn) for one in pools)
+    pools = [resource for resource in registrations if resource.type == POOL]
+    assert all(pool.provider.startswith(provider.urn) for pool in pools)
 
 
 def test_nodes_between_a_least_and_a_most_are_the_autoscalers_and_their_number_is_never_said() -> None:
     sections = stack(gpu=pool(nodes={"min": 1, "max": 4}))
-    one = inputs(sections)
-    assert (one["enableAutoScaling"], one["minCount"], one["maxCount"]) == (True, 1, 4)
-    assert "count" not in one  # An update would set it back.
+    pool_inputs = inputs(sections)
+    assert (pool_inputs["enableAutoScaling"], pool_inputs["minCount"], pool_inputs["maxCount"]) == (True, 1, 4)
+    assert "count" not in pool_inputs  # An update would set it back.
     assert only(sections, POOL, "-gpu").ignore_changes == ("count",)
 
 
 def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
     sections = stack(idle=pool("Standard_NC4as_T4_v3", nodes={"min": 0, "max": 2}))
-    one = inputs(sections, "idle")
-    assert (one["enableAutoScaling"], one["minCount"], one["maxCount"], one["mode"]) == (True, 0, 2, "User")
+    pool_inputs = inputs(sections, "idle")
+    assert (
+        pool_inputs["enableAutoScaling"],
+        pool_inputs["minCount"],
+        pool_inputs["maxCount"],
+        pool_inputs["mode"],
+    ) == (True, 0, 2, "User")
 
 
 def test_a_pool_of_a_fixed_size_has_no_autoscaler_and_is_as_large_as_the_stack_says() -> None:
     sections = stack(gpu=pool(nodes=2))
-    one = inputs(sections)
-    assert (one["enableAutoScaling"], one["count"]) == (False, 2)
-    assert not {"minCount", "maxCount"} & set(one)
+    pool_inputs = inputs(sections)
+    assert (pool_inputs["enableAutoScaling"], pool_inputs["count"]) == (False, 2)
+    assert not {"minCount", "maxCount"} & set(pool_inputs)
     assert only(sections, POOL, "-gpu").ignore_changes == ()
 
 
@@ -97,33 +102,37 @@ def test_nodes_are_labelled_with_their_gpu_pool_and_capacity_and_the_stacks_own_
 
 
 def test_on_demand_is_regular_priority_without_a_price() -> None:
-    one = gpu()
-    assert one["scaleSetPriority"] == "Regular"
-    assert not {"scaleSetEvictionPolicy", "spotMaxPrice", "capacityReservationGroupID"} & set(one)
+    pool_inputs = gpu()
+    assert pool_inputs["scaleSetPriority"] == "Regular"
+    assert not {"scaleSetEvictionPolicy", "spotMaxPrice", "capacityReservationGroupID"} & set(pool_inputs)
 
 
 def test_spot_is_paid_as_it_comes_marked_as_aks_marks_it_and_upgraded_without_words_of_ours() -> None:
-    one = gpu(capacity="spot")
-    assert (one["scaleSetPriority"], one["scaleSetEvictionPolicy"], one["spotMaxPrice"]) == ("Spot", "Delete", -1)
-    assert one["nodeTaints"] == ["nvidia.com/gpu=present:NoSchedule", f"{SPOT}=spot:NoSchedule"]
-    assert one["nodeLabels"][SPOT] == "spot"
-    assert "upgradeSettings" not in one
-    assert one["type"] == "VirtualMachineScaleSets"
+    pool_inputs = gpu(capacity="spot")
+    assert (pool_inputs["scaleSetPriority"], pool_inputs["scaleSetEvictionPolicy"], pool_inputs["spotMaxPrice"]) == (
+        "Spot",
+        "Delete",
+        -1,
+    )
+    assert pool_inputs["nodeTaints"] == ["nvidia.com/gpu=present:NoSchedule", f"{SPOT}=spot:NoSchedule"]
+    assert pool_inputs["nodeLabels"][SPOT] == "spot"
+    assert "upgradeSettings" not in pool_inputs
+    assert pool_inputs["type"] == "VirtualMachineScaleSets"
 
 
 def test_reserved_names_the_reservation_group() -> None:
-    one = inputs(
+    pool_inputs = inputs(
         stack(t4=pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVATION})), "t4"
     )
-    assert (one["capacityReservationGroupID"], one["scaleSetPriority"]) == (RESERVATION, "Regular")
+    assert (pool_inputs["capacityReservationGroupID"], pool_inputs["scaleSetPriority"]) == (RESERVATION, "Regular")
 
 
 @pytest.mark.parametrize("kind", ["capacity-block", "flex-start", "queued"])
 def test_what_azure_does_not_sell_is_refused_by_its_name(kind: str) -> None:
     words = {"kind": kind, **({"reservation": "x"} if kind == "capacity-block" else {"maxRun": "1d"})}
-    (found,) = [each for each in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in each]
-    assert kind in found
-    assert "AKS has no" in found
+    (problem,) = [problem for problem in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in problem]
+    assert kind in problem
+    assert "AKS has no" in problem
 
 
 def test_aks_installs_the_driver_unless_the_gpu_operator_does() -> None:
@@ -136,9 +145,9 @@ def test_a_pool_without_gpus_has_no_driver() -> None:
 
 
 def test_amds_gpus_get_no_driver_of_akss_and_the_taint_of_their_own_resource() -> None:
-    one = inputs(stack(amd=pool("Standard_ND96isr_MI300X_v5")), "amd")
-    assert one["gpuProfile"] == {"driver": "None"}
-    assert one["nodeTaints"] == ["amd.com/gpu=present:NoSchedule"]
+    pool_inputs = inputs(stack(amd=pool("Standard_ND96isr_MI300X_v5")), "amd")
+    assert pool_inputs["gpuProfile"] == {"driver": "None"}
+    assert pool_inputs["nodeTaints"] == ["amd.com/gpu=present:NoSchedule"]
 
 
 @pytest.mark.parametrize(
@@ -155,20 +164,20 @@ def test_amds_gpus_get_no_driver_of_akss_and_the_taint_of_their_own_resource() -
     ],
 )
 def test_aks_cuts_gpus_by_its_own_names_for_the_partitions(machine: str, profile: str, name: str) -> None:
-    one = inputs(stack(cut=cut(machine, profile)), "cut")
-    assert one["gpuInstanceProfile"] == name
+    pool_inputs = inputs(stack(cut=cut(machine, profile)), "cut")
+    assert pool_inputs["gpuInstanceProfile"] == name
 
 
 def test_where_the_gpu_operator_cuts_gpus_aks_does_not_and_a_label_says_how() -> None:
-    one = gpu(sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
-    assert "gpuInstanceProfile" not in one
-    assert one["nodeLabels"]["nvidia.com/mig.config"] == "all-1g.20gb"
+    pool_inputs = gpu(sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
+    assert "gpuInstanceProfile" not in pool_inputs
+    assert pool_inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-1g.20gb"
 
 
 def test_pods_that_take_turns_are_the_gpu_operators_too() -> None:
-    one = gpu(sharing={"timeSlicing": 4})
-    assert "gpuInstanceProfile" not in one
-    assert one["nodeLabels"]["nvidia.com/device-plugin.config"] == "gpu"
+    pool_inputs = gpu(sharing={"timeSlicing": 4})
+    assert "gpuInstanceProfile" not in pool_inputs
+    assert pool_inputs["nodeLabels"]["nvidia.com/device-plugin.config"] == "gpu"
 
 
 def test_zones_are_those_of_the_pool_or_left_to_azure() -> None:
@@ -196,14 +205,18 @@ def test_infiniband_is_the_machines_and_asks_nothing_of_the_pool() -> None:
 def test_a_boot_disk_is_at_least_as_large_as_the_stack_says_in_gib_and_encrypted_by_the_host(
     size: str, gib: int
 ) -> None:
-    one = gpu(disk={"size": size})
-    assert (one["osDiskSizeGB"], one["osDiskType"], one["enableEncryptionAtHost"]) == (gib, "Managed", True)
+    pool_inputs = gpu(disk={"size": size})
+    assert (pool_inputs["osDiskSizeGB"], pool_inputs["osDiskType"], pool_inputs["enableEncryptionAtHost"]) == (
+        gib,
+        "Managed",
+        True,
+    )
 
 
 def test_no_node_has_a_public_address() -> None:
-    pools = [cast("Any", one.inputs) for one in sent(stack(creation())) if one.type == POOL]
+    pools = [cast("Any", resource.inputs) for resource in sent(stack(creation())) if resource.type == POOL]
     system = made(stack(creation()))["agentPoolProfiles"]
-    assert [one["enableNodePublicIP"] for one in (*pools, *system)] == [False, False, False]
+    assert [pool["enableNodePublicIP"] for pool in (*pools, *system)] == [False, False, False]
 
 
 def test_an_upgrade_adds_no_gpu_node_and_takes_one_away_at_a_time() -> None:
@@ -219,9 +232,9 @@ def test_nodes_without_gpus_boot_only_what_is_signed() -> None:
 def test_arm_has_no_such_boot() -> None:
     arm = {"cpu": 32, "memory": "128Gi", "architecture": "arm64"}
     sections = stack(arm={"machine": "Standard_D32ps_v6", "nodes": 1, "labels": {"node-type": "arm"}})
-    one = inputs(sections | {"machines": {"Standard_D32ps_v6": arm}}, "arm")
-    assert one["vmSize"] == "Standard_D32ps_v6"
-    assert "securityProfile" not in one
+    pool_inputs = inputs(sections | {"machines": {"Standard_D32ps_v6": arm}}, "arm")
+    assert pool_inputs["vmSize"] == "Standard_D32ps_v6"
+    assert "securityProfile" not in pool_inputs
 
 
 def test_a_pool_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
@@ -231,18 +244,22 @@ def test_a_pool_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
 def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None:
     guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
     production = sent(stack(creation(), environment="prod"))
-    assert {one.type for one in production if one.protect} == guarded
-    assert all(one.protect for one in production if one.type in guarded)
-    assert not any(one.protect for one in sent(stack(creation())))
+    assert {resource.type for resource in production if resource.protect} == guarded
+    assert all(resource.protect for resource in production if resource.type in guarded)
+    assert not any(resource.protect for resource in sent(stack(creation())))
 
 
 def test_tags_of_the_stack_are_on_whatever_can_carry_them() -> None:
     expected = {"cost-center": "x", "environment": "dev", "managed-by": "gpu-tenancy"}
     registrations = sent(stack(creation() | {"tags": {"cost-center": "x"}}, gpu=pool(compact=True)))
     bare = ("RoleAssignment", "DiagnosticSetting")
-    own = [one for one in registrations if one.type.startswith("azure-native:") and not one.type.endswith(bare)]
-    assert len({one.type for one in own}) == 4
-    assert all(one.inputs["tags"] == expected for one in own)
+    own = [
+        resource
+        for resource in registrations
+        if resource.type.startswith("azure-native:") and not resource.type.endswith(bare)
+    ]
+    assert len({resource.type for resource in own}) == 4
+    assert all(resource.inputs["tags"] == expected for resource in own)
 
 
 # A cluster that exists
@@ -250,10 +267,14 @@ def test_tags_of_the_stack_are_on_whatever_can_carry_them() -> None:
 
 def test_a_cluster_that_exists_is_only_read() -> None:
     registrations = sent(stack())
-    (cluster,) = (one for one in registrations if one.type == CLUSTER)
+    (cluster,) = (resource for resource in registrations if resource.type == CLUSTER)
     assert cluster.external_id == f"{GROUPS}/ml-group/providers/Microsoft.ContainerService/managedClusters/ml"
-    mine = {one.type for one in registrations if one.type.startswith("azure-native:") and not one.external_id}
-    assert mine == {POOL}
+    azure_types = {
+        resource.type
+        for resource in registrations
+        if resource.type.startswith("azure-native:") and not resource.external_id
+    }
+    assert azure_types == {POOL}
 
 
 def test_its_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
@@ -301,7 +322,7 @@ def test_an_answer_without_a_kubeconfig_says_which_role_is_missing() -> None:
 def test_a_cluster_of_another_cloud_is_refused() -> None:
     body = """
         from components.clouds.azure import open_cluster
-        open_cluster("cluster", made.fleet)
+        open_cluster("cluster", made.cluster)
     """
     with pytest.raises(TypeError, match="existing is another cloud"):
         program({"pools": {"cpu": {"cpu": 4, "memory": "16Gi", "nodes": 1}}, "teams": {"a": team()}}, body)

@@ -56,7 +56,7 @@ def test_only_entra_lets_people_in_and_its_groups_administer() -> None:
 
 
 def test_a_cluster_that_nobody_could_administer_is_refused() -> None:
-    assert any("cluster.create.admins" in each for each in errors(stack(creation(admins=[]))))
+    assert any("cluster.create.admins" in problem for problem in errors(stack(creation(admins=[]))))
 
 
 def test_secrets_are_encrypted_by_the_key_of_the_stack_by_an_identity_that_may_use_it() -> None:
@@ -68,30 +68,38 @@ def test_secrets_are_encrypted_by_the_key_of_the_stack_by_an_identity_that_may_u
         "keyVaultNetworkAccess": "Public",
     }
     assert cluster["identity"]["type"] == "UserAssigned"
-    roles = [one for one in registrations if one.type.endswith("RoleAssignment")]
-    sent_roles = [cast("Mapping[str, str]", one.inputs) for one in roles]
-    scopes = {(one["scope"], one["roleDefinitionId"].rpartition("/")[2]) for one in sent_roles}
+    roles = [resource for resource in registrations if resource.type.endswith("RoleAssignment")]
+    sent_roles = [cast("Mapping[str, str]", role.inputs) for role in roles]
+    scopes = {(resource["scope"], resource["roleDefinitionId"].rpartition("/")[2]) for resource in sent_roles}
     assert scopes == {
         (SUBNET, "4d97b98b-1d4f-4787-a291-c67834d212e7"),
         (VAULT, "12338af0-0e69-4776-bea7-57ae8d297424"),
     }
-    assert {one["principalType"] for one in sent_roles} == {"ServicePrincipal"}
-    (resource,) = (one for one in registrations if one.type == CLUSTER)
-    assert {str(one.urn) for one in roles} <= set(resource.dependencies)
+    assert {resource["principalType"] for resource in sent_roles} == {"ServicePrincipal"}
+    (resource,) = (resource for resource in registrations if resource.type == CLUSTER)
+    assert {str(role.urn) for role in roles} <= set(resource.dependencies)
 
 
 def test_the_identity_may_use_each_resource_group_with_reservations_once() -> None:
     reserved = {"kind": "reserved", "reservation": RESERVATION}
     t4 = pool("Standard_NC64as_T4_v3", capacity=reserved)
     more = pool("Standard_NC24ads_A100_v4", capacity={**reserved, "reservation": RESERVATION.replace("a100", "other")})
-    scopes = [one.inputs["scope"] for one in sent(stack(creation(), t4=t4, more=more)) if "RoleAssignment" in one.type]
+    scopes = [
+        resource.inputs["scope"]
+        for resource in sent(stack(creation(), t4=t4, more=more))
+        if "RoleAssignment" in resource.type
+    ]
     assert sorted(map(str, scopes)) == sorted([SUBNET, VAULT, f"{GROUPS}/reserved"])
 
 
 def test_a_grant_keeps_its_name_when_another_comes_before_it() -> None:
     t4 = pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVATION})
     before, after = (
-        {one.inputs["scope"]: one.urn for one in sent(stack(cluster, t4=t4)) if "RoleAssignment" in one.type}
+        {
+            resource.inputs["scope"]: resource.urn
+            for resource in sent(stack(cluster, t4=t4))
+            if "RoleAssignment" in resource.type
+        }
         for cluster in (creation(), creation(diskEncryptionSet=DISKS))
     )
     assert len(after) == len(before) + 1
@@ -101,14 +109,18 @@ def test_a_grant_keeps_its_name_when_another_comes_before_it() -> None:
 def test_disks_are_encrypted_by_a_key_of_the_stacks_own_where_it_has_one() -> None:
     assert made(stack(creation(diskEncryptionSet=DISKS)))["diskEncryptionSetID"] == DISKS
     assert "diskEncryptionSetID" not in made(stack(creation()))
-    scopes = [one.inputs["scope"] for one in sent(stack(creation(diskEncryptionSet=DISKS))) if "Role" in one.type]
+    scopes = [
+        resource.inputs["scope"]
+        for resource in sent(stack(creation(diskEncryptionSet=DISKS)))
+        if "Role" in resource.type
+    ]
     assert DISKS in scopes
 
 
 def test_who_changed_what_is_logged() -> None:
     setting = cast("Any", only(stack(creation()), "azure-native:monitor:DiagnosticSetting").inputs)
     assert setting["workspaceId"] == LOGS
-    assert {each["category"] for each in setting["logs"] if each["enabled"]} == {"kube-audit-admin", "guard"}
+    assert {log["category"] for log in setting["logs"] if log["enabled"]} == {"kube-audit-admin", "guard"}
 
 
 def test_patches_come_by_themselves_and_take_nodes_down_only_where_they_must() -> None:
@@ -184,7 +196,7 @@ def test_nodes_reach_the_internet_as_the_stack_says(said: str, sent_as: str) -> 
     ],
 )
 def test_networks_that_cannot_be_are_refused(words: Data, place: str) -> None:
-    assert any(place in each for each in errors(stack(creation(**words))))
+    assert any(place in problem for problem in errors(stack(creation(**words))))
 
 
 # What no stack of the repository sends, held against AKS's own description
@@ -218,31 +230,34 @@ def without(value: object, place: Place) -> tuple[Any, Any, Any]:
 
 @pytest.fixture(scope="module")
 def described() -> list[Registration]:
-    return [one for one in sent(WHOLE) if one.type in DESCRIPTION.types]
+    return [resource for resource in sent(WHOLE) if resource.type in DESCRIPTION.types]
 
 
 def test_what_is_sent_for_a_cluster_that_is_made_is_what_aks_describes(described: list[Registration]) -> None:
-    assert {one.type for one in described} == {CLUSTER, POOL}
-    assert [DESCRIPTION.problems(one.type, one.inputs) for one in described] == [[]] * len(described)
+    assert {resource.type for resource in described} == {CLUSTER, POOL}
+    assert [DESCRIPTION.problems(resource.type, resource.inputs) for resource in described] == [[]] * len(described)
 
 
 def test_a_mutation_of_each_of_its_inputs_is_noticed(described: list[Registration]) -> None:
     missed: list[tuple[str, Place]] = []
-    for one in described:
-        required, words = DESCRIPTION.required(one.type, one.inputs), DESCRIPTION.enumerated(one.type, one.inputs)
+    for resource in described:
+        required, words = (
+            DESCRIPTION.required(resource.type, resource.inputs),
+            DESCRIPTION.enumerated(resource.type, resource.inputs),
+        )
         assert len(required) >= 3
         assert len(words) >= 5
-        for place in (each for each in places(one.inputs) if not isinstance(each[-1], int)):
-            copy, around, inner = without(one.inputs, place)
-            if place in required and not DESCRIPTION.problems(one.type, copy):
+        for place in (key_path for key_path in places(resource.inputs) if not isinstance(key_path[-1], int)):
+            copy, around, inner = without(resource.inputs, place)
+            if place in required and not DESCRIPTION.problems(resource.type, copy):
                 missed.append(("missing", place))
             around[f"{place[-1]}X"] = inner
-            if not DESCRIPTION.problems(one.type, copy):
+            if not DESCRIPTION.problems(resource.type, copy):
                 missed.append(("key", place))
         for place in words:
-            copy, around, inner = without(one.inputs, place)
+            copy, around, inner = without(resource.inputs, place)
             around[place[-1]] = f"{inner}X"
-            if not DESCRIPTION.problems(one.type, copy):
+            if not DESCRIPTION.problems(resource.type, copy):
                 missed.append(("word", place))
     assert missed == []
 
@@ -270,7 +285,9 @@ def test_a_mutation_of_each_of_its_inputs_is_noticed(described: list[Registratio
     ],
 )
 def test_what_akss_pages_refuse_is_noticed(described: list[Registration], token: str, change: Data, said: str) -> None:
-    (one,) = (
-        each for each in described if each.type == token and each.name.endswith(("-gpu", "-control-plane-cluster"))
+    (registration,) = (
+        resource
+        for resource in described
+        if resource.type == token and resource.name.endswith(("-gpu", "-control-plane-cluster"))
     )
-    assert any(said in each for each in DESCRIPTION.problems(token, {**one.inputs, **change}))
+    assert any(said in problem for problem in DESCRIPTION.problems(token, {**registration.inputs, **change}))

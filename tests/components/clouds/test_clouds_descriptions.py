@@ -23,7 +23,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
 PACKAGES: Final = {"aws": "aws:", "gcp": "gcp:", "azure": "azure-native:"}
 FREE: Final = {"labels", "nodeLabels", "resourceLabels", "tags", "tagsAll"}
 """Maps whose keys are the stack's own."""
-CLOUD_OF: Final = {stack: cloud for cloud, found in DESCRIPTIONS.items() for stack in found.stacks}
+CLOUD_OF: Final = {stack: cloud for cloud, description in DESCRIPTIONS.items() for stack in description.stacks}
 
 
 @dataclass(frozen=True)
@@ -51,29 +51,38 @@ class Sent:
 
 def sent(cloud: str, stack: str) -> list[Sent]:
     """All that a stack sends to its cloud; what it only reads is not sent."""
-    made = [one for one in stack_of_repository(stack).rendered.registrations if not one.external_id]
-    return [Sent(cloud, stack, one) for one in made if one.type.startswith(PACKAGES[cloud])]
+    registrations = [
+        registration
+        for registration in stack_of_repository(stack).rendered.registrations
+        if not registration.external_id
+    ]
+    return [Sent(cloud, stack, resource) for resource in registrations if resource.type.startswith(PACKAGES[cloud])]
 
 
 @cache
 def described(stack: str) -> list[Sent]:
     """What a stack sends that its cloud describes."""
-    return [one for one in sent(CLOUD_OF[stack], stack) if one.resource.type in one.description.types]
+    return [
+        resource for resource in sent(CLOUD_OF[stack], stack) if resource.resource.type in resource.description.types
+    ]
 
 
 @cache
 def kinds(stack: str) -> list[Sent]:
     """One of each way a type of resource is sent, by the keys that it has: mutations of twins would say the same."""
     found: dict[tuple[str, str], Sent] = {}
-    for one in described(stack):
-        found.setdefault((one.resource.type, repr(sorted(map(str, keys(one.inputs))))), one)
+    for resource in described(stack):
+        found.setdefault((resource.resource.type, repr(sorted(map(str, keys(resource.inputs))))), resource)
     return list(found.values())
 
 
 def unnoticed(stack: str, mutants: Callable[[Sent], Mapping[Place, Inputs]]) -> list[str]:
     """The places of a stack where its cloud's description has nothing against what is no longer right."""
     return [
-        f"{one} {place}" for one in kinds(stack) for place, inputs in mutants(one).items() if not one.problems(inputs)
+        f"{resource} {place}"
+        for resource in kinds(stack)
+        for place, inputs in mutants(resource).items()
+        if not resource.problems(inputs)
     ]
 
 
@@ -104,17 +113,17 @@ def changed(inputs: Inputs, place: Place, key: str | int | None, value: object =
 
 
 def text_at(inputs: Inputs, place: Place) -> str:
-    found: Any = inputs
+    value: Any = inputs
     for part in place:
-        found = found[part]
-    return str(found)
+        value = value[part]
+    return str(value)
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
 def test_a_stack_sends_something_and_all_of_it_is_described_or_said_not_to_be(stack: str) -> None:
     description = DESCRIPTIONS[CLOUD_OF[stack]]
     assert described(stack)
-    assert {one.resource.type for one in sent(CLOUD_OF[stack], stack)} <= description.types | set(
+    assert {resource.resource.type for resource in sent(CLOUD_OF[stack], stack)} <= description.types | set(
         description.undescribed
     )
     assert description.types.isdisjoint(description.undescribed)
@@ -122,7 +131,7 @@ def test_a_stack_sends_something_and_all_of_it_is_described_or_said_not_to_be(st
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
 def test_what_is_sent_is_what_the_cloud_describes(stack: str) -> None:
-    assert {str(one): found for one in described(stack) if (found := one.problems())} == {}
+    assert {str(resource): found for resource in described(stack) if (found := resource.problems())} == {}
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
@@ -155,6 +164,6 @@ def test_no_key_may_be_misspelt(stack: str) -> None:
 
 @pytest.mark.parametrize("cloud", DESCRIPTIONS)
 def test_each_cloud_requires_something_and_has_enumerations(cloud: str) -> None:
-    own = [one for stack in DESCRIPTIONS[cloud].stacks for one in kinds(stack)]
-    assert sum(len(one.description.required(one.resource.type, one.inputs)) for one in own) > 5
-    assert sum(len(one.description.enumerated(one.resource.type, one.inputs)) for one in own) > 5
+    own = [resource for stack in DESCRIPTIONS[cloud].stacks for resource in kinds(stack)]
+    assert sum(len(resource.description.required(resource.resource.type, resource.inputs)) for resource in own) > 5
+    assert sum(len(resource.description.enumerated(resource.resource.type, resource.inputs)) for resource in own) > 5

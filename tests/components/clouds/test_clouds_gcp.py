@@ -12,7 +12,7 @@ from gke_description import DESCRIPTION
 from gke_rules import CLUSTER, POOL
 from pulumi_gcp.container import outputs
 
-from components.clouds.gcp.access import Reached, authority, kubeconfig
+from components.clouds.gcp.access import ClusterAccess, authority, kubeconfig
 from components.clouds.gcp.pools import first_nodes
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.model.catalogue.clouds import clouds
@@ -25,7 +25,7 @@ INSTALLER = "nvidia-driver-installer"
 
 def new(**fields: Any) -> Data:
     """A cluster to be made."""
-    made = {
+    creation = {
         "version": "1.34",
         "network": "ml",
         "subnetwork": "ml-sub",
@@ -33,14 +33,14 @@ def new(**fields: Any) -> Data:
         "serviceRange": "services",
         "system": {"machine": "n2-standard-16"},
     }
-    return {**made, **fields}
+    return {**creation, **fields}
 
 
 def opened(pool: Data | None = None, environment: str = "dev", stack: Data | None = None, **cluster: Any) -> Program:
     """A cluster that exists with one pool of L4s, unless it is said otherwise."""
     section = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1", **cluster}
     pools = {"gpus": pool or {}, **(stack or {}).get("pools", {})}
-    driver = next((each["driver"] for each in pools.values() if "driver" in each), None)
+    driver = next((pool["driver"] for pool in pools.values() if "driver" in pool), None)
     sections: Data = {
         "operators": {"driver": driver} if driver else {},
         "environment": environment,
@@ -49,20 +49,20 @@ def opened(pool: Data | None = None, environment: str = "dev", stack: Data | Non
         "teams": {},
         **(stack or {}),
     }
-    made = program(sections, 'from components.clouds import open_cluster\nopen_cluster("cluster", made.fleet)')
-    for one in made.rendered.registrations:
-        if one.type in DESCRIPTION.types and not one.external_id:
-            assert DESCRIPTION.problems(one.type, one.inputs) == []
-    return made
+    rendered = program(sections, 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)')
+    for registration in rendered.rendered.registrations:
+        if registration.type in DESCRIPTION.types and not registration.external_id:
+            assert DESCRIPTION.problems(registration.type, registration.inputs) == []
+    return rendered
 
 
 def every(made: Program, token: str) -> list[Registration]:
-    return [one for one in made.rendered.registrations if one.type == token]
+    return [registration for registration in made.rendered.registrations if registration.type == token]
 
 
 def the_pool(made: Program, name: str = "gpus") -> Registration:
-    (found,) = (one for one in every(made, POOL) if one.inputs["name"] == name)
-    return found
+    (registration,) = (resource for resource in every(made, POOL) if resource.inputs["name"] == name)
+    return registration
 
 
 def said(made: Program, name: str = "gpus") -> Any:
@@ -75,13 +75,13 @@ def node(made: Program, name: str = "gpus") -> Any:
 
 
 def gpu(made: Program) -> Any:
-    (found,) = node(made)["guestAccelerators"]
-    return found
+    (accelerator,) = node(made)["guestAccelerators"]
+    return accelerator
 
 
 def the_cluster(made: Program) -> Any:
-    (found,) = every(made, CLUSTER)
-    return cast("Any", found.inputs)
+    (registration,) = every(made, CLUSTER)
+    return cast("Any", registration.inputs)
 
 
 def taints(made: Program) -> list[tuple[str, str, str]]:
@@ -89,25 +89,25 @@ def taints(made: Program) -> list[tuple[str, str, str]]:
 
 
 def test_an_existing_cluster_is_read_by_its_name_and_nothing_of_it_is_made() -> None:
-    (found,) = every(opened(), CLUSTER)
-    assert found.external_id == "projects/example-ml/locations/us-central1/clusters/ml"
-    assert not {"gcp:kms/keyRing:KeyRing"} & {one.type for one in opened().rendered.registrations}
+    (cluster,) = every(opened(), CLUSTER)
+    assert cluster.external_id == "projects/example-ml/locations/us-central1/clusters/ml"
+    assert not {"gcp:kms/keyRing:KeyRing"} & {registration.type for registration in opened().rendered.registrations}
 
 
 def test_an_existing_cluster_gets_no_system_pool() -> None:
-    assert [one.inputs["name"] for one in every(opened(), POOL)] == ["gpus"]
+    assert [resource.inputs["name"] for resource in every(opened(), POOL)] == ["gpus"]
 
 
 def test_a_pool_says_machine_accelerator_and_count_and_lets_google_bring_the_driver() -> None:
-    made = opened()
-    assert node(made)["machineType"] == "g2-standard-48"
-    assert gpu(made) == {
+    rendered = opened()
+    assert node(rendered)["machineType"] == "g2-standard-48"
+    assert gpu(rendered) == {
         "type": "nvidia-l4",
         "count": 4,
         "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"},
     }
-    assert "gke-no-default-nvidia-gpu-device-plugin" not in node(made)["labels"]
-    assert made.every("DaemonSet") == []
+    assert "gke-no-default-nvidia-gpu-device-plugin" not in node(rendered)["labels"]
+    assert rendered.every("DaemonSet") == []
 
 
 def test_a_gpu_newer_than_the_default_driver_gets_the_latest() -> None:
@@ -117,16 +117,16 @@ def test_a_gpu_newer_than_the_default_driver_gets_the_latest() -> None:
 def test_the_operators_driver_mode_gives_the_label_and_googles_installer_once() -> None:
     operator = {"machine": "g2-standard-48", "nodes": 1, "driver": "operator", "flavor": "l4"}
     pools = {"gpus": operator, "more": operator}
-    made = opened(stack={"pools": pools})
-    assert gpu(made)["gpuDriverInstallationConfig"] == {"gpuDriverVersion": "INSTALLATION_DISABLED"}
-    assert node(made)["labels"]["gke-no-default-nvidia-gpu-device-plugin"] == "true"
-    assert made.only("DaemonSet").namespace == "kube-system"
+    rendered = opened(stack={"pools": pools})
+    assert gpu(rendered)["gpuDriverInstallationConfig"] == {"gpuDriverVersion": "INSTALLATION_DISABLED"}
+    assert node(rendered)["labels"]["gke-no-default-nvidia-gpu-device-plugin"] == "true"
+    assert rendered.only("DaemonSet").namespace == "kube-system"
 
 
 def test_the_installer_goes_only_to_nodes_that_have_no_driver_and_comes_with_their_image() -> None:
     spec = opened({"driver": "operator"}).spec("DaemonSet")["template"]["spec"]
     (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert {each["key"]: each["operator"] for each in term["matchExpressions"]} == {
+    assert {expression["key"]: expression["operator"] for expression in term["matchExpressions"]} == {
         "cloud.google.com/gke-accelerator": "Exists",
         "cloud.google.com/gke-gpu-driver-version": "DoesNotExist",
         "gke-no-default-nvidia-gpu-device-plugin": "In",
@@ -140,12 +140,14 @@ def test_the_installer_goes_only_to_nodes_that_have_no_driver_and_comes_with_the
 
 
 def test_a_gpu_pool_is_tainted_and_labelled_by_pool_capacity_and_model() -> None:
-    made = opened({"taints": [{"key": "example.com/for", "value": "research"}], "labels": {"example.com/rack": "7"}})
-    assert taints(made) == [
+    rendered = opened(
+        {"taints": [{"key": "example.com/for", "value": "research"}], "labels": {"example.com/rack": "7"}}
+    )
+    assert taints(rendered) == [
         ("nvidia.com/gpu", "present", "NO_SCHEDULE"),
         ("example.com/for", "research", "NO_SCHEDULE"),
     ]
-    assert node(made)["labels"] == {
+    assert node(rendered)["labels"] == {
         "example.com/rack": "7",
         "gpu-tenancy.dev/capacity": "on-demand",
         "gpu-tenancy.dev/pool": "gpus",
@@ -162,29 +164,29 @@ def test_a_taints_effect_is_written_as_gke_does(effect: str, written: str) -> No
 
 
 def test_a_pool_of_cpus_has_neither_accelerator_nor_taint() -> None:
-    made = opened({"machine": "n2-standard-32", "nodes": 3, "labels": {"node-type": "cpu"}})
-    assert "guestAccelerators" not in node(made)
-    assert taints(made) == []
-    assert said(made)["autoscaling"]["locationPolicy"] == "BALANCED"
+    rendered = opened({"machine": "n2-standard-32", "nodes": 3, "labels": {"node-type": "cpu"}})
+    assert "guestAccelerators" not in node(rendered)
+    assert taints(rendered) == []
+    assert said(rendered)["autoscaling"]["locationPolicy"] == "BALANCED"
 
 
 def test_on_demand_is_bought_without_any_further_word() -> None:
-    made = opened()
-    assert not {"spot", "flexStart", "maxRunDuration", "reservationAffinity"} & set(node(made))
-    assert "queuedProvisioning" not in said(made)
+    rendered = opened()
+    assert not {"spot", "flexStart", "maxRunDuration", "reservationAffinity"} & set(node(rendered))
+    assert "queuedProvisioning" not in said(rendered)
 
 
 def test_spot_takes_no_reservation_and_whichever_zone_has_machines() -> None:
-    made = opened({"capacity": "spot"})
-    assert node(made)["spot"] is True
-    assert node(made)["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
-    assert said(made)["autoscaling"]["locationPolicy"] == "ANY"
-    assert taints(made) == [("nvidia.com/gpu", "present", "NO_SCHEDULE")]
+    rendered = opened({"capacity": "spot"})
+    assert node(rendered)["spot"] is True
+    assert node(rendered)["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
+    assert said(rendered)["autoscaling"]["locationPolicy"] == "ANY"
+    assert taints(rendered) == [("nvidia.com/gpu", "present", "NO_SCHEDULE")]
 
 
 def test_reserved_takes_that_reservation_and_no_other_machine() -> None:
-    made = opened({"capacity": {"kind": "reserved", "reservation": "ours"}, "zones": ["us-central1-a"]})
-    assert node(made)["reservationAffinity"] == {
+    rendered = opened({"capacity": {"kind": "reserved", "reservation": "ours"}, "zones": ["us-central1-a"]})
+    assert node(rendered)["reservationAffinity"] == {
         "consumeReservationType": "SPECIFIC_RESERVATION",
         "key": "compute.googleapis.com/reservation-name",
         "values": ["ours"],
@@ -192,29 +194,29 @@ def test_reserved_takes_that_reservation_and_no_other_machine() -> None:
 
 
 def test_flex_start_says_how_long_a_node_lives_and_is_neither_repaired_nor_surged() -> None:
-    made = opened({**H100, "capacity": {"kind": "flex-start", "maxRun": "12h"}})
-    assert (node(made)["flexStart"], node(made)["maxRunDuration"]) == (True, "43200s")
-    assert node(made)["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
-    inputs = said(made)
+    rendered = opened({**H100, "capacity": {"kind": "flex-start", "maxRun": "12h"}})
+    assert (node(rendered)["flexStart"], node(rendered)["maxRunDuration"]) == (True, "43200s")
+    assert node(rendered)["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
+    inputs = said(rendered)
     assert inputs["management"] == {"autoRepair": False, "autoUpgrade": True}
     assert "upgradeSettings" not in inputs
     assert "queuedProvisioning" not in inputs
-    assert "spot" not in node(made)
+    assert "spot" not in node(rendered)
 
 
 def test_queued_comes_only_by_provisioning_requests_and_gke_itself_adds_its_taint() -> None:
-    made = opened({**H100, "capacity": {"kind": "queued", "maxRun": "1d"}})
-    assert said(made)["queuedProvisioning"] == {"enabled": True}
-    assert (node(made)["flexStart"], node(made)["maxRunDuration"]) == (True, "86400s")
+    rendered = opened({**H100, "capacity": {"kind": "queued", "maxRun": "1d"}})
+    assert said(rendered)["queuedProvisioning"] == {"enabled": True}
+    assert (node(rendered)["flexStart"], node(rendered)["maxRunDuration"]) == (True, "86400s")
     assert clouds()["gcp"].capacity["queued"].taints == ("cloud.google.com/gke-queued=true:NoSchedule",)
-    assert taints(made) == [("nvidia.com/gpu", "present", "NO_SCHEDULE")]
+    assert taints(rendered) == [("nvidia.com/gpu", "present", "NO_SCHEDULE")]
 
 
 def test_the_number_of_nodes_counts_all_zones_together_and_may_begin_at_none() -> None:
-    made = opened({"nodes": {"min": 0, "max": 7}})
-    scaling = said(made)["autoscaling"]
+    rendered = opened({"nodes": {"min": 0, "max": 7}})
+    scaling = said(rendered)["autoscaling"]
     assert scaling == {"totalMinNodeCount": 0, "totalMaxNodeCount": 7, "locationPolicy": "ANY"}
-    assert said(made)["initialNodeCount"] == 0
+    assert said(rendered)["initialNodeCount"] == 0
 
 
 def test_the_autoscaler_owns_the_number_of_nodes() -> None:
@@ -247,23 +249,23 @@ def test_an_upgrade_takes_gpu_nodes_away_before_it_adds_any() -> None:
 
 
 def test_compact_nodes_have_a_placement_policy() -> None:
-    made = opened({"machine": "a2-ultragpu-8g", "compact": True, "zones": ["us-central1-a"]})
-    assert said(made)["placementPolicy"] == {"type": "COMPACT"}
+    rendered = opened({"machine": "a2-ultragpu-8g", "compact": True, "zones": ["us-central1-a"]})
+    assert said(rendered)["placementPolicy"] == {"type": "COMPACT"}
     assert "placementPolicy" not in said(opened())
 
 
 @pytest.mark.parametrize(("machine", "count"), [("a3-highgpu-8g", 4), ("a3-megagpu-8g", 8), ("a3-ultragpu-8g", 9)])
 def test_fabric_gives_each_gpu_interface_its_network(machine: str, count: int) -> None:
-    made = opened({"machine": machine, "nodes": 1, "fabric": True}, fabricNetworks=NETWORKS)
-    network = said(made)["networkConfig"]
+    rendered = opened({"machine": machine, "nodes": 1, "fabric": True}, fabricNetworks=NETWORKS)
+    network = said(rendered)["networkConfig"]
     assert network["additionalNodeNetworkConfigs"] == NETWORKS[:count]
-    assert node(made)["gvnic"] == {"enabled": True}
+    assert node(rendered)["gvnic"] == {"enabled": True}
 
 
 def test_a_fabric_takes_only_the_networks_that_are_not_anothers() -> None:
-    networks = [{**each, "fabric": "gpudirect-rdma"} for each in NETWORKS[:5]] + NETWORKS[5:]
-    made = opened({**H100, "fabric": True}, fabricNetworks=networks)
-    network = said(made)["networkConfig"]
+    networks = [{**network, "fabric": "gpudirect-rdma"} for network in NETWORKS[:5]] + NETWORKS[5:]
+    rendered = opened({**H100, "fabric": True}, fabricNetworks=networks)
+    network = said(rendered)["networkConfig"]
     assert network["additionalNodeNetworkConfigs"] == NETWORKS[5:9]
 
 
@@ -278,22 +280,22 @@ def test_multi_networking_is_on_where_there_are_networks_for_it() -> None:
 
 
 def test_mig_by_google_is_an_input_and_its_label_is_gkes_own() -> None:
-    made = opened({"machine": "a2-highgpu-1g", "sharing": {"mig": {"profile": "1g.5gb"}}})
-    assert gpu(made)["gpuPartitionSize"] == "1g.5gb"
-    assert "gpuSharingConfig" not in gpu(made)
-    assert not [label for label in node(made)["labels"] if label.startswith("cloud.google.com/")]
+    rendered = opened({"machine": "a2-highgpu-1g", "sharing": {"mig": {"profile": "1g.5gb"}}})
+    assert gpu(rendered)["gpuPartitionSize"] == "1g.5gb"
+    assert "gpuSharingConfig" not in gpu(rendered)
+    assert not [label for label in node(rendered)["labels"] if label.startswith("cloud.google.com/")]
 
 
 def test_turns_by_google_are_an_input_and_their_labels_are_gkes_own() -> None:
-    made = opened({"sharing": {"timeSlicing": 4}})
-    assert gpu(made)["gpuSharingConfig"] == {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 4}
-    assert not [label for label in node(made)["labels"] if label.startswith("cloud.google.com/")]
+    rendered = opened({"sharing": {"timeSlicing": 4}})
+    assert gpu(rendered)["gpuSharingConfig"] == {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 4}
+    assert not [label for label in node(rendered)["labels"] if label.startswith("cloud.google.com/")]
 
 
 def test_turns_by_the_operator_are_no_input_of_the_pool() -> None:
-    made = opened({"driver": "operator", "sharing": {"timeSlicing": 4}})
-    assert "gpuSharingConfig" not in gpu(made)
-    assert node(made)["labels"]["nvidia.com/device-plugin.config"] == "gpus"
+    rendered = opened({"driver": "operator", "sharing": {"timeSlicing": 4}})
+    assert "gpuSharingConfig" not in gpu(rendered)
+    assert node(rendered)["labels"]["nvidia.com/device-plugin.config"] == "gpus"
 
 
 @pytest.mark.parametrize(
@@ -312,15 +314,15 @@ def test_the_boot_disk_is_one_that_the_machine_has(machine: str, disk: str) -> N
 
 def test_the_boot_disk_has_the_said_size_and_key() -> None:
     key = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
-    made = node(opened({"disk": {"size": "300Gi", "key": key}}))
-    assert (made["diskSizeGb"], made["bootDiskKmsKey"]) == (300, key)
+    rendered = node(opened({"disk": {"size": "300Gi", "key": key}}))
+    assert (rendered["diskSizeGb"], rendered["bootDiskKmsKey"]) == (300, key)
     assert "bootDiskKmsKey" not in node(opened())
 
 
 def test_local_disks_of_the_machine_are_ephemeral_storage_and_no_reason_to_replace_it() -> None:
-    made = opened(H100)
-    assert node(made)["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 16}
-    assert "nodeConfig.ephemeralStorageLocalSsdConfig" in the_pool(made).ignore_changes
+    rendered = opened(H100)
+    assert node(rendered)["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 16}
+    assert "nodeConfig.ephemeralStorageLocalSsdConfig" in the_pool(rendered).ignore_changes
 
 
 def test_arm_nodes_get_no_taint_of_their_own() -> None:
@@ -329,9 +331,9 @@ def test_arm_nodes_get_no_taint_of_their_own() -> None:
 
 
 def test_nodes_are_shielded_private_and_show_pods_no_machine_credential() -> None:
-    for made in (opened(), opened(create=new())):
-        for one in every(made, POOL):
-            inputs = cast("Any", one.inputs)
+    for rendered in (opened(), opened(create=new())):
+        for resource in every(rendered, POOL):
+            inputs = cast("Any", resource.inputs)
             assert inputs["networkConfig"]["enablePrivateNodes"] is True
             config = inputs["nodeConfig"]
             assert config["shieldedInstanceConfig"] == {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
@@ -340,60 +342,62 @@ def test_nodes_are_shielded_private_and_show_pods_no_machine_credential() -> Non
 
 
 def test_nodes_have_an_account_of_their_own_with_two_roles() -> None:
-    made = opened()
-    (account,) = every(made, "gcp:serviceaccount/account:Account")
+    rendered = opened()
+    (account,) = every(rendered, "gcp:serviceaccount/account:Account")
     assert account.inputs["accountId"] == "ml-nodes"
-    rights = every(made, "gcp:projects/iAMMember:IAMMember")
-    roles = {cast("str", one.inputs["role"]) for one in rights}
+    rights = every(rendered, "gcp:projects/iAMMember:IAMMember")
+    roles = {cast("str", role.inputs["role"]) for role in rights}
     assert roles == {"roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader"}
-    assert {one.urn for one in rights} <= set(the_pool(made).dependencies)
+    assert {role.urn for role in rights} <= set(the_pool(rendered).dependencies)
 
 
 def test_an_account_that_is_given_is_taken_and_none_is_made() -> None:
-    made = opened(nodeServiceAccount="nodes@example-ml.iam.gserviceaccount.com")
-    assert node(made)["serviceAccount"] == "nodes@example-ml.iam.gserviceaccount.com"
-    assert every(made, "gcp:serviceaccount/account:Account") == []
+    rendered = opened(nodeServiceAccount="nodes@example-ml.iam.gserviceaccount.com")
+    assert node(rendered)["serviceAccount"] == "nodes@example-ml.iam.gserviceaccount.com"
+    assert every(rendered, "gcp:serviceaccount/account:Account") == []
 
 
 def test_an_accounts_name_is_never_too_long() -> None:
-    made = opened(name="a" * 40)
-    (account,) = every(made, "gcp:serviceaccount/account:Account")
+    rendered = opened(name="a" * 40)
+    (account,) = every(rendered, "gcp:serviceaccount/account:Account")
     assert len(cast("str", account.inputs["accountId"])) == 30
 
 
 def test_tags_are_on_the_cluster_and_on_machines() -> None:
-    made = opened(create=new(), tags={"owner": "ml"})
+    rendered = opened(create=new(), tags={"owner": "ml"})
     wanted = {"environment": "dev", "managed-by": "gpu-tenancy", "owner": "ml"}
-    assert the_cluster(made)["resourceLabels"] == wanted
-    assert all(cast("Any", one.inputs)["nodeConfig"]["resourceLabels"] == wanted for one in every(made, POOL))
+    assert the_cluster(rendered)["resourceLabels"] == wanted
+    assert all(
+        cast("Any", resource.inputs)["nodeConfig"]["resourceLabels"] == wanted for resource in every(rendered, POOL)
+    )
 
 
 def test_prod_is_protected_twice_and_dev_is_not() -> None:
     for environment, protected in (("prod", True), ("dev", False)):
-        made = opened(environment=environment, create=new())
-        assert [one.protect for one in [*every(made, CLUSTER), *every(made, POOL)]] == [protected] * 3
-        assert [one.protect for one in every(made, "gcp:kms/cryptoKey:CryptoKey")] == [protected]
-        assert the_cluster(made)["deletionProtection"] is protected
+        rendered = opened(environment=environment, create=new())
+        assert [resource.protect for resource in [*every(rendered, CLUSTER), *every(rendered, POOL)]] == [protected] * 3
+        assert [resource.protect for resource in every(rendered, "gcp:kms/cryptoKey:CryptoKey")] == [protected]
+        assert the_cluster(rendered)["deletionProtection"] is protected
 
 
 def test_a_new_cluster_has_no_public_endpoint_unless_networks_are_allowed() -> None:
-    made = the_cluster(opened(create=new()))
-    assert made["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": True}
-    assert made["masterAuthorizedNetworksConfig"] == {"cidrBlocks": [], "gcpPublicCidrsAccessEnabled": False}
+    rendered = the_cluster(opened(create=new()))
+    assert rendered["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": True}
+    assert rendered["masterAuthorizedNetworksConfig"] == {"cidrBlocks": [], "gcpPublicCidrsAccessEnabled": False}
 
 
 def test_allowed_networks_are_those_that_are_said() -> None:
-    made = the_cluster(opened(create=new(allowFrom=["203.0.113.0/24"])))
-    assert made["privateClusterConfig"]["enablePrivateEndpoint"] is False
-    assert made["masterAuthorizedNetworksConfig"]["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
+    rendered = the_cluster(opened(create=new(allowFrom=["203.0.113.0/24"])))
+    assert rendered["privateClusterConfig"]["enablePrivateEndpoint"] is False
+    assert rendered["masterAuthorizedNetworksConfig"]["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
 
 
 def test_secrets_are_encrypted_by_a_key_that_is_made_and_that_gke_may_use() -> None:
-    made = opened(create=new())
-    assert the_cluster(made)["databaseEncryption"]["state"] == "ENCRYPTED"
-    (right,) = every(made, "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember")
+    rendered = opened(create=new())
+    assert the_cluster(rendered)["databaseEncryption"]["state"] == "ENCRYPTED"
+    (right,) = every(rendered, "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember")
     assert right.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-    (cluster,) = every(made, CLUSTER)
+    (cluster,) = every(rendered, CLUSTER)
     assert right.urn in cluster.dependencies
     (ring,) = every(opened(create=new(), location="us-central1-b"), "gcp:kms/keyRing:KeyRing")
     assert ring.inputs["location"] == "us-central1"
@@ -401,51 +405,51 @@ def test_secrets_are_encrypted_by_a_key_that_is_made_and_that_gke_may_use() -> N
 
 def test_a_key_that_is_given_is_taken_and_none_is_made() -> None:
     key = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
-    made = opened(create=new(secretsKey=key))
-    assert the_cluster(made)["databaseEncryption"] == {"state": "ENCRYPTED", "keyName": key}
-    assert every(made, "gcp:kms/cryptoKey:CryptoKey") == []
+    rendered = opened(create=new(secretsKey=key))
+    assert the_cluster(rendered)["databaseEncryption"] == {"state": "ENCRYPTED", "keyName": key}
+    assert every(rendered, "gcp:kms/cryptoKey:CryptoKey") == []
 
 
 def test_a_new_cluster_is_in_the_given_network_with_its_ranges() -> None:
-    made = the_cluster(opened(create=new()))
-    assert (made["network"], made["subnetwork"], made["networkingMode"]) == ("ml", "ml-sub", "VPC_NATIVE")
+    rendered = the_cluster(opened(create=new()))
+    assert (rendered["network"], rendered["subnetwork"], rendered["networkingMode"]) == ("ml", "ml-sub", "VPC_NATIVE")
     ranges = {"clusterSecondaryRangeName": "pods", "servicesSecondaryRangeName": "services"}
-    assert made["ipAllocationPolicy"] == ranges
-    assert made["datapathProvider"] == "ADVANCED_DATAPATH"
+    assert rendered["ipAllocationPolicy"] == ranges
+    assert rendered["datapathProvider"] == "ADVANCED_DATAPATH"
 
 
 def test_a_new_cluster_has_workload_identity_logs_and_no_node_auto_provisioning() -> None:
-    made = the_cluster(opened(create=new()))
-    assert made["workloadIdentityConfig"] == {"workloadPool": "example-ml.svc.id.goog"}
-    assert {"APISERVER", "CONTROLLER_MANAGER", "SCHEDULER"} <= set(made["loggingConfig"]["enableComponents"])
-    assert made["clusterAutoscaling"] == {"enabled": False}
-    assert (made["enableShieldedNodes"], made["enableLegacyAbac"]) == (True, False)
-    assert (made["releaseChannel"], made["minMasterVersion"]) == ({"channel": "REGULAR"}, "1.34")
+    rendered = the_cluster(opened(create=new()))
+    assert rendered["workloadIdentityConfig"] == {"workloadPool": "example-ml.svc.id.goog"}
+    assert {"APISERVER", "CONTROLLER_MANAGER", "SCHEDULER"} <= set(rendered["loggingConfig"]["enableComponents"])
+    assert rendered["clusterAutoscaling"] == {"enabled": False}
+    assert (rendered["enableShieldedNodes"], rendered["enableLegacyAbac"]) == (True, False)
+    assert (rendered["releaseChannel"], rendered["minMasterVersion"]) == ({"channel": "REGULAR"}, "1.34")
 
 
 def test_a_new_cluster_has_a_system_pool_without_gpus_in_place_of_the_default_one() -> None:
-    made = opened(create=new())
-    assert (the_cluster(made)["removeDefaultNodePool"], the_cluster(made)["initialNodeCount"]) == (True, 1)
-    assert "nodeConfig" in every(made, CLUSTER)[0].ignore_changes
-    system = node(made, "gpu-tenancy-system")
+    rendered = opened(create=new())
+    assert (the_cluster(rendered)["removeDefaultNodePool"], the_cluster(rendered)["initialNodeCount"]) == (True, 1)
+    assert "nodeConfig" in every(rendered, CLUSTER)[0].ignore_changes
+    system = node(rendered, "gpu-tenancy-system")
     assert system["machineType"] == "n2-standard-16"
     assert not {"guestAccelerators", "taints"} & set(system)
-    scaling = said(made, "gpu-tenancy-system")["autoscaling"]
+    scaling = said(rendered, "gpu-tenancy-system")["autoscaling"]
     assert (scaling["totalMinNodeCount"], scaling["totalMaxNodeCount"]) == (2, 3)
 
 
 def test_google_groups_administer_a_new_cluster() -> None:
-    made = opened(create=new(**GROUPS))
-    assert the_cluster(made)["authenticatorGroupsConfig"] == {"securityGroup": "gke-security-groups@example.com"}
-    binding = cast("Any", made.only("ClusterRoleBinding").manifest)
+    rendered = opened(create=new(**GROUPS))
+    assert the_cluster(rendered)["authenticatorGroupsConfig"] == {"securityGroup": "gke-security-groups@example.com"}
+    binding = cast("Any", rendered.only("ClusterRoleBinding").manifest)
     assert [(subject["kind"], subject["name"]) for subject in binding["subjects"]] == [("Group", "admins@example.com")]
     assert binding["roleRef"]["name"] == "cluster-admin"
 
 
 def test_nobody_is_made_administrator_where_none_is_named() -> None:
-    made = opened(create=new())
-    assert made.every("ClusterRoleBinding") == []
-    assert "authenticatorGroupsConfig" not in the_cluster(made)
+    rendered = opened(create=new())
+    assert rendered.every("ClusterRoleBinding") == []
+    assert "authenticatorGroupsConfig" not in the_cluster(rendered)
 
 
 def test_google_groups_without_the_group_that_gke_looks_them_up_in_are_an_error() -> None:
@@ -455,16 +459,16 @@ def test_google_groups_without_the_group_that_gke_looks_them_up_in_are_an_error(
 
 
 def test_the_kubeconfig_asks_googles_helper_and_holds_no_credential() -> None:
-    made = json.loads(kubeconfig(Reached(name="ml", endpoint="203.0.113.7", authority="Q0E=")))
-    assert made["clusters"][0]["cluster"] == {
+    config = json.loads(kubeconfig(ClusterAccess(name="ml", endpoint="203.0.113.7", authority="Q0E=")))
+    assert config["clusters"][0]["cluster"] == {
         "server": "https://203.0.113.7",
         "certificate-authority-data": "Q0E=",
     }
-    (user,) = made["users"]
+    (user,) = config["users"]
     assert set(user["user"]) == {"exec"}
     assert user["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
-    assert made["current-context"] == made["contexts"][0]["name"]
-    assert not [text for _, text in texts(made) if "token" in text or "client-key" in text]
+    assert config["current-context"] == config["contexts"][0]["name"]
+    assert not [text for _, text in texts(config) if "token" in text or "client-key" in text]
 
 
 def test_the_authority_is_what_the_cluster_says_or_nothing_yet() -> None:
@@ -483,12 +487,12 @@ def test_a_pool_whose_name_stays_is_deleted_before_its_successor_is_made() -> No
 
 
 def test_everything_is_inside_the_component_and_pools_wait_for_the_cluster() -> None:
-    made = opened(create=new())
-    (component,) = every(made, "gpu-tenancy:clouds:GkeCluster")
-    (cluster,) = every(made, CLUSTER)
-    for one in every(made, POOL):
-        assert one.parent == component.urn
-        assert cluster.urn in one.dependencies
+    rendered = opened(create=new())
+    (component,) = every(rendered, "gpu-tenancy:clouds:GkeCluster")
+    (cluster,) = every(rendered, CLUSTER)
+    for resource in every(rendered, POOL):
+        assert resource.parent == component.urn
+        assert cluster.urn in resource.dependencies
 
 
 def test_no_other_clouds_package_is_imported() -> None:

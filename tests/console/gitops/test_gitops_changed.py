@@ -130,7 +130,7 @@ def test_a_ref_that_is_not_here_is_refused(project: Path) -> None:
     with pytest.raises(ConsoleError) as refused:
         changed(project, "origin/nowhere")
     assert str(refused.value) == (
-        "origin/nowhere: git cannot compare with this ref: fatal: Not a valid object name origin/nowhere; "
+        "origin/nowhere: git merge-base failed: fatal: Not a valid object name origin/nowhere; "
         "specify a branch, tag or commit that is fetched with its history"
     )
 

@@ -83,7 +83,7 @@ def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Pat
     code, _, said = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"), "--for", "argocd")
     assert (code, said) == (
         1,
-        "error --for argocd requires --repo; add --repo https://git.example.com/it.git\n",
+        "error: --for argocd requires --repo; add --repo https://git.example.com/it.git\n",
     )
     assert not (tmp_path / "tree").exists()
 
@@ -94,7 +94,7 @@ def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Pro
     assert (code, said) == (
         1,
         (
-            f"error {out}: path in the git repository unknown: not in a git repository; "
+            f"error: {out}: path in the git repository unknown: not in a git repository; "
             "specify it, such as --path clusters/prod\n"
         ),
     )

@@ -49,7 +49,7 @@ def test_the_gravest_exit_code_is_that_of_all(codes: tuple[int, ...], code: int)
 
 
 def test_mistakes_are_shown_as_they_were_said() -> None:
-    errors = "error stacks/Pulumi.dev.yaml:41: 24 is more than 16 <script>\n```\nnot the end"
+    errors = "error: stacks/Pulumi.dev.yaml:41: 24 is more than 16 <script>\n```\nnot the end"
     assert joined([a_preview(code=1, report="", errors=errors)]).endswith(
         f"## ✗ dev: invalid stack\n\n````text\n{errors}\n````\n"
     )

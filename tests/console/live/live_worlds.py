@@ -9,8 +9,8 @@ from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue
 
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import State
-from gpu_tenancy.model import admission
-from gpu_tenancy.model.admission import (
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import (
     FAIR,
     Admitted,
     ClusterQueue,
@@ -38,7 +38,7 @@ class World:
     """A tenancy at rest: who came in which order, and who runs."""
 
     tenancy: Tenancy
-    workloads: tuple[admission.Workload, ...]
+    workloads: tuple[kueue.Workload, ...]
     running: dict[str, Admitted]
 
     def again(self, *ended: str) -> set[str]:
@@ -90,7 +90,7 @@ def worlds(draw: st.DrawFn) -> World:
     shapes = st.tuples(st.sampled_from(names), st.integers(1, 5), st.integers(0, 2))
     asked = draw(st.lists(shapes, min_size=2, max_size=9))
     workloads = tuple(
-        admission.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
+        kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
         for at, (queue, gpus, priority) in enumerate(asked)
     )
     rest = settle(tenancy, workloads)
@@ -147,7 +147,7 @@ def _queue(world: World, queue: ClusterQueue) -> Data:
     }
 
 
-def _workload(world: World, at: int, each: admission.Workload) -> Data:
+def _workload(world: World, at: int, each: kueue.Workload) -> Data:
     about = only_gpus(job(each.name, each.queue, gpus=each.pod_sets[0].requests[GPU]))
     about["spec"]["template"]["spec"]["nodeSelector"] = {}
     runs = world.running.get(each.name)

@@ -218,7 +218,7 @@ def test_usage_as_data_has_numbers_in_base_units(busy: Local) -> None:
 def test_a_team_that_is_not_there_is_an_error_with_the_nearest(busy: Local) -> None:
     seen = busy.run("usage", "ml-reserch")
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error team ml-reserch not found; did you mean 'ml-research'?" in seen.stderr
+    assert "error: team ml-reserch not found; did you mean 'ml-research'?" in seen.stderr
 
 
 def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
@@ -243,8 +243,8 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
             " or raise the guarantee"
         ),
     ]
-    entry = json.loads(busy.run("why", "ml-research/r2", "--json").stdout)["entry"]
-    assert entry["ends"] == ["ml-research/job-r1-0abcd", "ml-experiments/job-e1-0abcd"]
+    unblock = json.loads(busy.run("why", "ml-research/r2", "--json").stdout)["unblock"]
+    assert unblock["ends"] == ["ml-research/job-r1-0abcd", "ml-experiments/job-e1-0abcd"]
     assert busy.lines("why", "huge", "-n", "ml-research")[-1].startswith(
         "its queue can never admit it: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32;"
     )
@@ -277,7 +277,6 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
         0,
         [
             "Job new: 1 pod, 4 nvidia.com/gpu, 1 cpu, 4Gi memory in total",
-            "✓ container bounds: all containers are within bounds; no defaults set",
             "✓ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 4 requested, 36 of 36 free",
             "  ResourceQuota budget: limits.cpu 1 requested, 128 of 128 free",
             "  ResourceQuota budget: requests.cpu 1 requested, 64 of 64 free",
@@ -313,7 +312,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
     [
         (
             {"containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": resources(9)}]},
-            "✗ container bounds: container main: 9 nvidia.com/gpu exceeds the LimitRange maximum (8)",
+            "✗ API server: rejects Pod p: ",
             "maximum nvidia.com/gpu usage per Container is 8, but limit is 9",
         ),
         (
@@ -326,7 +325,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
                     }
                 ]
             },
-            ("✗ container bounds: container main: cpu limit 4 is 4 times the request 1; the maximum ratio is 2"),
+            "✗ API server: rejects Pod p: ",
             "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
         ),
         (
@@ -356,6 +355,27 @@ def test_what_a_judge_refuses_the_api_server_refuses_too(
     assert said in seen.stdout
     (word,) = (line for line in seen.stdout.splitlines() if line.startswith("✗ API server: rejects Pod p: "))
     assert refusal in word
+
+
+def test_a_quota_of_limits_refuses_a_container_without_one(busy: Local, tmp_path: Path) -> None:
+    namespace: Data = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "no-defaults"}}
+    quota: Data = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "budget", "namespace": "no-defaults"},
+        "spec": {"hard": {"limits.cpu": "8"}},
+    }
+    for manifest in (namespace, quota):
+        busy.cluster.apply(manifest)
+    container = {"name": "main", "image": "registry.example.com/x:1", "resources": {"requests": {"cpu": "1"}}}
+    pod = {**a_job("p", "no-defaults", 1, 1), "apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    try:
+        seen = busy.run("fit", "no-defaults", "-f", write(tmp_path, pod))
+    finally:
+        busy.cluster.delete(Reference.of(namespace), wait=120)
+    assert seen.exit_code == 2
+    assert "✗ API server: rejects Pod p: " in seen.stdout
+    assert "must specify limits.cpu for: main" in seen.stdout
 
 
 def test_what_only_the_api_server_knows_it_says_itself(busy: Local, tmp_path: Path) -> None:
@@ -477,6 +497,6 @@ def test_a_team_leader_who_asks_for_all_teams_is_told_to_name_one(busy: Local, l
     seen = busy.run("usage", kubeconfig=leader)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr.replace("\n", " ").strip() == (
-        "error teams not readable: you may not list localqueues.kueue.x-k8s.io in the whole cluster;"
+        "error: teams not readable: you may not list localqueues.kueue.x-k8s.io in the whole cluster;"
         " specify your team: tenancy usage TEAM"
     )

@@ -43,7 +43,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     file = nowhere(tmp_path)
     seen = run("usage", "--kubeconfig", str(file))
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error the API server at http://127.0.0.1:9 is not reachable:" in seen.stderr
+    assert "error: the API server at http://127.0.0.1:9 is not reachable:" in seen.stderr
     other = run("usage", "--kubeconfig", str(file), "--context", "other")
     assert "invalid kubeconfig:" in other.stderr
 
@@ -70,4 +70,4 @@ def test_watching_gives_no_data_for_programs(tmp_path: Path) -> None:
     file = nowhere(tmp_path)
     seen = run("usage", "--watch", "--json", "--kubeconfig", str(file))
     assert seen.exit_code == 1
-    assert "error --watch and --json cannot be combined; remove one of them" in seen.stderr
+    assert "error: --watch and --json cannot be combined; remove one of them" in seen.stderr

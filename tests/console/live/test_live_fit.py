@@ -42,7 +42,6 @@ def test_a_job_that_fits_says_so_judge_by_judge() -> None:
     found = judged()
     assert found.asks == "1 pod, 8 nvidia.com/gpu in total"
     assert [(each.about, each.verdict, each.lines) for each in found.answers] == [
-        ("container bounds", "now", ("the namespace has no LimitRange",)),
         ("namespace quota", "now", ("no ResourceQuota of the namespace applies to these pods",)),
         ("queue research", "now", ("a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",)),
         ("nodes", "now", ("1 suitable node, room for 1 such pod now and 1 when empty",)),

@@ -1,6 +1,6 @@
 """Each judge of a pod by itself: bounds, quota, queue, nodes, gangs."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,16 +8,27 @@ from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, p
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.amounts import amount, amount_text
-from gpu_tenancy.console.live.bounds import bound
+from gpu_tenancy.console.live.cluster_queues import quotas_of, read_cluster_queue, read_cohort
+from gpu_tenancy.console.live.defaults import with_defaults
 from gpu_tenancy.console.live.fit import judge_quota
 from gpu_tenancy.console.live.gangs import gang_queues, judge_gang
-from gpu_tenancy.console.live.narrative import refusal_text, share_text
+from gpu_tenancy.console.live.narrative import refusal_text, request_text
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots, untolerated, wants
 from gpu_tenancy.console.live.pods import requests
-from gpu_tenancy.console.live.queueing import Refusal, judge_queue
-from gpu_tenancy.console.live.tree import ClusterQueue, Group, Quota, Tree
+from gpu_tenancy.console.live.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
 from gpu_tenancy.console.live.workloads import PodSet
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import (
+    BorrowWithinCohort,
+    FlavorQuotas,
+    Policy,
+    Preemption,
+    Quota,
+    Quotas,
+    ResourceGroup,
+    Tenancy,
+)
 
 # Amounts.
 
@@ -62,7 +73,7 @@ def test_a_pod_asks_for_its_containers_its_sidecars_and_the_largest_of_what_runs
     assert requests({**spec, "resources": {"requests": {"cpu": 7}}}) == {"cpu": 7000}
 
 
-# Container bounds.
+# Container defaults.
 
 
 def limit_range(**rule: Any) -> Data:
@@ -75,57 +86,20 @@ def bare(**resources: Any) -> Data:
 
 def test_defaults_fill_in_what_a_container_leaves_open() -> None:
     rules = limit_range(default={"cpu": "2", GPU: "0"}, defaultRequest={"cpu": "1", GPU: "0"})
-    found = bound([rules], bare(limits={"memory": "4Gi"}))
-    assert found.answer.verdict == "now"
-    assert found.answer.lines == (
-        "all containers are within bounds; container main: default requests cpu 1 and limits cpu 2",
-    )
-    assert requests(found.spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
+    defaulted = with_defaults([rules], bare(limits={"memory": "4Gi"}))
+    assert defaulted.texts == ("container main: requests cpu 1 and limits cpu 2",)
+    assert requests(defaulted.spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
 
 
 def test_a_limit_without_a_request_is_a_request_before_any_default() -> None:
-    found = bound([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
-    assert found.answer.lines == ("all containers are within bounds; no defaults set",)
-    assert requests(found.spec) == {"cpu": 4000}
+    defaulted = with_defaults([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
+    assert defaulted.texts == ()
+    assert requests(defaulted.spec) == {"cpu": 4000}
 
 
-@pytest.mark.parametrize(
-    ("rule", "resources", "words"),
-    [
-        (
-            {"max": {GPU: "8"}},
-            {"limits": {GPU: 9}},
-            "container main: 9 nvidia.com/gpu exceeds the LimitRange maximum (8)",
-        ),
-        ({"max": {"cpu": "8"}}, {}, "container main: no cpu limit; set one (maximum 8)"),
-        (
-            {"min": {"cpu": "100m"}},
-            {"limits": {"cpu": "50m"}},
-            "container main: 50m cpu is below the LimitRange minimum (100m)",
-        ),
-        ({"min": {"cpu": "1"}}, {}, "container main: no cpu request; set one (minimum 1)"),
-        (
-            {"maxLimitRequestRatio": {"cpu": "2"}},
-            {"requests": {"cpu": 1}, "limits": {"cpu": 4}},
-            "container main: cpu limit 4 is 4 times the request 1; the maximum ratio is 2",
-        ),
-        (
-            {"maxLimitRequestRatio": {"cpu": "2"}},
-            {"requests": {"cpu": 1}},
-            "container main: cpu must have a request and a limit (maximum ratio 2); set both",
-        ),
-    ],
-)
-def test_a_container_beyond_its_bounds_never_passes(rule: Data, resources: Data, words: str) -> None:
-    found = bound([limit_range(**rule)], bare(**resources)).answer
-    assert (found.verdict, found.lines) == ("never", (words,))
-
-
-def test_a_pod_as_a_whole_has_bounds_of_its_own() -> None:
+def test_a_range_of_whole_pods_sets_no_defaults() -> None:
     rules: Data = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}}
-    two: Data = {"containers": [{"name": name, "resources": {"limits": {"cpu": 2}}} for name in ("a", "b")]}
-    assert bound([rules], two).answer.lines == ("pod: 4 cpu exceeds the LimitRange maximum (3)",)
-    assert bound([], two).answer.lines == ("the namespace has no LimitRange",)
+    assert with_defaults([rules], bare(limits={"cpu": 2})).texts == ()
 
 
 # Quotas.
@@ -167,14 +141,6 @@ def test_a_quota_that_is_too_small_when_empty_never_has_room() -> None:
     )
 
 
-def test_a_quota_of_cpu_refuses_a_container_that_does_not_say_how_much() -> None:
-    found = judge_quota([quota({"limits.cpu": "8"})], [(bare(requests={"cpu": 1}), 1)], "")
-    assert (found.verdict, found.lines) == (
-        "never",
-        ("ResourceQuota budget: container main has no limits.cpu; set it",),
-    )
-
-
 @pytest.mark.parametrize(
     ("operator", "own", "default", "counted"),
     [
@@ -197,33 +163,42 @@ def test_a_quota_counts_the_pods_of_its_classes(operator: str, own: str, default
 # The queue.
 
 
-def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), spec: Data | None = None) -> Any:
-    """What the first queue says to some pods."""
-    found = [ClusterQueue.of(each) for each in queues]
+def offers(
+    sets: Sequence[PodSet], *manifests: Data, cohorts: tuple[Data, ...] = (), flavors: Sequence[Data] | None = None
+) -> list[Offer]:
+    """What the first queue offers."""
+    queues = [read_cluster_queue(manifest) for manifest in manifests]
+    tenancy = Tenancy(tuple(queue.spec for queue in queues), tuple(read_cohort(cohort) for cohort in cohorts))
+    given = [flavor()] if flavors is None else flavors
+    return judge_queue(quotas_of(tenancy, queues), queues[0].spec, given, sets)
+
+
+def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), spec: Data | None = None) -> Offer:
+    """What the first queue offers to some pods."""
     pods = PodSet("main", count, {GPU: gpus}, spec or pod_spec(gpus))
-    (taken,) = judge_queue(Tree(found, cohorts), found[0], [flavor()], [pods])
-    return taken
+    (offer,) = offers([pods], *queues, cohorts=cohorts)
+    return offer
 
 
 @pytest.mark.parametrize(
-    ("queues", "root", "leave", "words"),
+    ("queues", "root", "source", "words"),
     [
         (
             (cluster_queue("a", used=0),),
             0,
-            "own",
+            Source.NOMINAL,
             "a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",
         ),
         (
             (cluster_queue("a", "org", used=4, borrowingLimit=24),),
             24,
-            "borrowing",
+            Source.BORROWED,
             "a100 nvidia.com/gpu: 8 requested, fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)",
         ),
         (
             (cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)),
             0,
-            "reclaiming",
+            Source.RECLAIMED,
             (
                 "a100 nvidia.com/gpu: 8 requested, fits after reclaiming 4 that other queues borrowed"
                 " (guaranteed 8, unused 8)"
@@ -232,7 +207,7 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
         (
             (cluster_queue("a", "org", used=8), cluster_queue("b", "org", used=4)),
             0,
-            "others",
+            Source.OTHERS,
             (
                 "a100 nvidia.com/gpu: 8 requested, fits when other queues release 4 (guaranteed 8,"
                 " unused 0; limit 16, used 8)"
@@ -241,50 +216,59 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
         (
             (cluster_queue("a", used=4),),
             0,
-            "own end",
+            Source.OWN_QUEUE,
             (
                 "a100 nvidia.com/gpu: 8 requested, fits when workloads of its own queue end"
                 " (guaranteed 8, unused 4; limit 8, used 4)"
             ),
         ),
-        ((cluster_queue("a", nominalQuota=7),), 0, "never", "a100 nvidia.com/gpu: 8 requested, exceeds the limit of 7"),
+        (
+            (cluster_queue("a", nominalQuota=7),),
+            0,
+            Source.NEVER,
+            "a100 nvidia.com/gpu: 8 requested, exceeds the limit of 7",
+        ),
     ],
 )
-def test_a_queue_says_by_whose_leave_pods_start(queues: tuple[Data, ...], root: int, leave: str, words: str) -> None:
+def test_a_queue_tells_where_the_quota_comes_from(
+    queues: tuple[Data, ...], root: int, source: Source, words: str
+) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
-    taken = ask(1, 8, *queues, cohorts=cohorts)
-    assert (taken.leave, [share_text(each) for each in taken.shares]) == (leave, [words])
+    offer = ask(1, 8, *queues, cohorts=cohorts)
+    assert (offer.source, [request_text(request) for request in offer.requests]) == (source, [words])
 
 
 def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
-    meek = cluster_queue("a", "org")
-    meek["spec"]["preemption"]["reclaimWithinCohort"] = "Never"
-    assert ask(1, 8, meek, cluster_queue("b", "org", used=12)).leave == "others"
+    queue = cluster_queue("a", "org")
+    queue["spec"]["preemption"]["reclaimWithinCohort"] = "Never"
+    assert ask(1, 8, queue, cluster_queue("b", "org", used=12)).source is Source.OTHERS
 
 
 def test_work_that_must_borrow_one_resource_takes_nothing_of_another_from_others() -> None:
     """Seen on Kueue 0.19.2: with 5 GPUs guaranteed and lent out, 5 GPUs with 15 of 12 guaranteed cpus stay waiting."""
     line, beyond = ("a100", GPU), ("a100", "cpu")
-    quotas = {line: Quota(5, 10), beyond: Quota(12_000, 12_000)}
-    group = Group((GPU, "cpu"), ("a100",))
-    own = ClusterQueue("a", "org", (group,), quotas)
-    other = ClusterQueue("b", "org", (group,), {line: Quota(3), beyond: Quota(12_000)}, {line: 8})
 
-    def leaves(cpu: int, queue: ClusterQueue = own) -> list[str]:
-        pods = PodSet("main", 5, {GPU: 1, "cpu": cpu}, {})
-        return [each.leave for each in judge_queue(Tree([queue, other]), queue, [], [pods])[0].shares]
+    def queue(name: str, gpus: Quota, cpus: Quota, preemption: Preemption) -> kueue.ClusterQueue:
+        group = ResourceGroup((FlavorQuotas("a100", {GPU: gpus, "cpu": cpus}),))
+        return kueue.ClusterQueue(name, (group,), "org", preemption=preemption)
 
-    assert leaves(2400) == ["reclaiming", "own"]
-    assert leaves(3000) == ["others", "borrowing"]
-    assert leaves(3000, replace(own, forceful=True)) == ["reclaiming", "borrowing"]
+    def sources(cpu: int, *, borrow: BorrowWithinCohort | None = None) -> list[Source]:
+        own = queue("a", Quota(5, 10), Quota(12_000, 12_000), Preemption(reclaim=Policy.ANY, borrow=borrow))
+        other = queue("b", Quota(3), Quota(12_000), Preemption())
+        quotas = Quotas(Tenancy((own, other)), {"b": {line: 8, beyond: 0}})
+        (offer,) = judge_queue(quotas, own, [], [PodSet("main", 5, {GPU: 1, "cpu": cpu}, {})])
+        return [request.source for request in offer.requests]
+
+    assert sources(2400) == [Source.RECLAIMED, Source.NOMINAL]
+    assert sources(3000) == [Source.OTHERS, Source.BORROWED]
+    assert sources(3000, borrow=BorrowWithinCohort()) == [Source.RECLAIMED, Source.BORROWED]
 
 
 def test_sets_that_start_together_share_what_is_free() -> None:
-    queue = ClusterQueue.of(cluster_queue("a"))
     sets = [PodSet(name, 1, {GPU: 5}, pod_spec(5)) for name in ("master", "worker")]
-    first, second = judge_queue(Tree([queue]), queue, [flavor()], sets)
-    assert (first.leave, second.leave) == ("own", "never")
-    assert share_text(second.shares[0]) == "a100 nvidia.com/gpu: 10 requested, exceeds the limit of 8"
+    first, second = offers(sets, cluster_queue("a"))
+    assert (first.source, second.source) == (Source.NOMINAL, Source.NEVER)
+    assert request_text(second.requests[0]) == "a100 nvidia.com/gpu: 10 requested, exceeds the limit of 8"
 
 
 @pytest.mark.parametrize(
@@ -295,18 +279,18 @@ def test_sets_that_start_together_share_what_is_free() -> None:
     ],
 )
 def test_a_flavor_that_is_not_for_the_pods_is_said(change: Data, words: str) -> None:
-    taken = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
-    assert (taken.leave, taken.shares, [refusal_text(each) for each in taken.refused]) == ("never", (), [words])
+    offer = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
+    assert (offer.source, offer.requests) == (Source.NEVER, ())
+    assert [refusal_text(refusal) for refusal in offer.refused] == [words]
 
 
 def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
-    assert ask(1, 8, cluster_queue("a"), spec=pod_spec(nodeSelector={"zone": "b"})).leave == "own"
+    assert ask(1, 8, cluster_queue("a"), spec=pod_spec(nodeSelector={"zone": "b"})).source is Source.NOMINAL
 
 
 def test_a_resource_in_no_flavor_is_never_admitted() -> None:
-    queue = ClusterQueue.of(cluster_queue("a"))
-    (taken,) = judge_queue(Tree([queue]), queue, [flavor()], [PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))])
-    assert (taken.leave, taken.refused) == ("never", (Refusal(queue="a", resource="rdma/ib"),))
+    (offer,) = offers([PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))], cluster_queue("a"))
+    assert (offer.source, offer.refused) == (Source.NEVER, (Refusal(queue="a", resource="rdma/ib"),))
 
 
 def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger() -> None:
@@ -316,15 +300,13 @@ def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger
     flavors = [flavor(), flavor("b100")]
     anywhere = pod_spec(nodeSelector={})
 
-    def taken(count: int, *, root: int) -> Any:
-        queue = ClusterQueue.of(two)
-        return judge_queue(
-            Tree([queue], [cohort("org", nominal=root)]), queue, flavors, [PodSet("m", count, {GPU: 8}, anywhere)]
-        )[0]
+    def request(count: int, *, root: int) -> QuotaRequest:
+        pods = PodSet("m", count, {GPU: 8}, anywhere)
+        return offers([pods], two, cohorts=(cohort("org", nominal=root),), flavors=flavors)[0].requests[0]
 
-    assert taken(1, root=8).shares[0].flavor == "a100"  # By borrowing, before one with room of its own.
-    assert taken(1, root=0).shares[0].flavor == "b100"
-    assert share_text(taken(4, root=4).shares[0]) == "b100 nvidia.com/gpu: 32 requested, exceeds the limit of 8"
+    assert request(1, root=8).flavor == "a100"  # By borrowing, before one with room of its own.
+    assert request(1, root=0).flavor == "b100"
+    assert request_text(request(4, root=4)) == "b100 nvidia.com/gpu: 32 requested, exceeds the limit of 8"
 
 
 # Nodes.

@@ -7,7 +7,7 @@ from live_builders import Data, came, cluster_queue, cohort, condition, counted,
 
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.snapshot import Participant, Snapshot, take_snapshot
-from gpu_tenancy.model.admission import FAIR, Cohort, Fungibility, Fungible, Preference
+from gpu_tenancy.model.kueue import FAIR, Cohort, Fungibility, Fungible, Preference
 
 
 def played(*found: Data, **objects: list[Data]) -> Snapshot:
@@ -219,7 +219,7 @@ def test_fair_sharing_is_on_where_kueue_writes_shares_or_before_it_counts_where_
         own["spec"]["fairSharing"] = {"weight": weight}
     made = scene_of([own, other])
     assert made.tenancy.fair_sharing == (FAIR if fair else None)
-    assert made.tenancy.queues[0].weight == float(weight or 1)
+    assert made.tenancy.queues[0].weight == (float(weight) if weight else None)
 
 
 def scene_of(there: list[Data]) -> Snapshot:

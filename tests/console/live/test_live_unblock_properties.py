@@ -8,8 +8,8 @@ from live_worlds import FLAVORS, World, queues_of, worlds
 
 from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
 from gpu_tenancy.console.live.unblock import Unblock, find_unblock
-from gpu_tenancy.model import admission
-from gpu_tenancy.model.admission import PodSet, Preemption, Simulation, Tenancy
+from gpu_tenancy.model import kueue
+from gpu_tenancy.model.kueue import PodSet, Preemption, Simulation, Tenancy
 
 
 def entries(world: World) -> dict[str, Unblock]:
@@ -57,7 +57,7 @@ def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> b
     for each in world.workloads:
         if each.name in world.running and not alone:
             simulation.place(each, world.running[each.name].flavors, -1)
-    simulation.submit(admission.Workload("probe", queue, (PodSet({GPU: gpus}, flavors=frozenset({name})),)))
+    simulation.submit(kueue.Workload("probe", queue, (PodSet({GPU: gpus}, flavors=frozenset({name})),)))
     simulation.rest()
     return "probe" in {each.name for each in simulation.settled().admitted}
 
@@ -65,11 +65,11 @@ def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> b
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
 def test_the_arithmetic_of_the_tree_says_what_the_simulation_gives(world: World) -> None:
-    tree = queues_of(world).tree
+    quotas = queues_of(world).quotas
     for queue in world.tenancy.queues:
         for name in FLAVORS[: len(queue.groups[0].flavors)]:
             line = name, GPU
-            now, ever = tree.available(queue.name, line), tree.limit(queue.name, line)
+            now, ever = quotas.available(queue.name, line), quotas.potential_available(queue.name, line)
             for most, alone in ((now, False), (ever, True)):
                 assert most <= 0 or gets_in(world, queue.name, name, most, alone=alone)
                 assert not gets_in(world, queue.name, name, max(0, most) + 1, alone=alone)

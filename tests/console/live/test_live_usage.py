@@ -10,9 +10,10 @@ from rich.text import Text
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live import show
+from gpu_tenancy.console.live.measuring import measure
 from gpu_tenancy.console.live.narrative import missing_text, usage_notes, usage_total
 from gpu_tenancy.console.live.reading import Missing, State
-from gpu_tenancy.console.live.usage import Note, Row, measure
+from gpu_tenancy.console.live.usage import Note, Row
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
@@ -172,7 +173,7 @@ def test_data_for_programs_has_the_same_numbers() -> None:
         "used": 12,
         "borrowed": 4,
         "lent": 0,
-        "waiting": 0,
+        "pending": 0,
         "workloads": 0,
     }
 

@@ -166,7 +166,7 @@ def bare() -> Review:
     for sections_of_team in sections["teams"].values():
         sections_of_team.pop("cohort", None)
     now = outlook_of(sections)
-    over = tuple(replace(supply, guaranteed=supply.gpus.most + 3, price=None) for supply in now.supply)
+    over = tuple(replace(supply, guaranteed=supply.gpus.maximum + 3, price=None) for supply in now.supply)
     return replace(reviewed(replace(now, supply=over)), price_note="")
 
 

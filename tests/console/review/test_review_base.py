@@ -79,7 +79,7 @@ def test_a_stack_that_todays_rules_refuse_is_compared_without_its_promises(proje
 
 
 def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
-    with pytest.raises(ConsoleError, match=r"git cannot resolve nowhere .*specify a branch, tag or commit"):
+    with pytest.raises(ConsoleError, match=r"nowhere: git rev-parse failed: .*specify a branch, tag or commit"):
         base("nowhere", "s", project.folder, "gpu-tenancy")
 
 

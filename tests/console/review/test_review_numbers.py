@@ -134,7 +134,7 @@ def test_a_stack_drawn_by_chance_is_told_as_its_queues_say(sections: Data, tmp_p
         (team.name, holding.flavor, holding.scheduler): (
             holding.guaranteed,
             holding.limit,
-            (holding.busy.least, holding.busy.most),
+            (holding.busy.minimum, holding.busy.maximum),
             holding.alone,
         )
         for team in outlook(found.stack).teams
@@ -155,7 +155,7 @@ def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) 
         ): (
             holding.guaranteed,
             holding.limit,
-            (holding.busy.least, holding.busy.most),
+            (holding.busy.minimum, holding.busy.maximum),
             holding.alone,
             "yes" if holding.lends else "no",
             holding.back or "\N{EN DASH}",
@@ -182,7 +182,7 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
 
 def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case) -> None:
     world = case.world
-    assert [supply.flavor for supply in case.now.supply if supply.gpus.most] == [
+    assert [supply.flavor for supply in case.now.supply if supply.gpus.maximum] == [
         supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys
     ]
     shown = {row[0]: row for row in Tables(case.page).rows("Guarantees and capacity")}
@@ -190,9 +190,9 @@ def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case)
         key = (supply.flavor, supply.resource)
         most = world.supply(key) + gangs(world, key)
         sure, all_ = guaranteed(world, key), limits(world, key)
-        assert (supply.gpus.most, supply.guaranteed, supply.limits) == (most, sure, all_)
+        assert (supply.gpus.maximum, supply.guaranteed, supply.limits) == (most, sure, all_)
         line = shown[supply.flavor]
-        assert line[3] == dash(supply.gpus.least, most)
+        assert line[3] == dash(supply.gpus.minimum, most)
         assert [line[4], line[6], line[7], line[8], line[10]] == [
             str(sure),
             percent(sure, most),
@@ -249,14 +249,14 @@ def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices
 
 def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) -> None:
     for supply in case.now.supply:
-        pools = [pool for pool in case.now.pools if pool.flavor == supply.flavor and pool.nodes.most]
+        pools = [pool for pool in case.now.pools if pool.flavor == supply.flavor and pool.nodes.maximum]
         if any(pool.node_price is None for pool in pools):
             assert supply.price is None
             continue
-        dollars = sum((pool.node_price or 0) * pool.nodes.most for pool in pools)
-        assert supply.price == pytest.approx(dollars / sum(pool.gpus * pool.nodes.most for pool in pools))
+        dollars = sum((pool.node_price or 0) * pool.nodes.maximum for pool in pools)
+        assert supply.price == pytest.approx(dollars / sum(pool.gpus * pool.nodes.maximum for pool in pools))
     for pool in case.now.pools:
-        for nodes, amount in ((pool.nodes.least, pool.floor), (pool.nodes.most, pool.ceiling)):
+        for nodes, amount in ((pool.nodes.minimum, pool.floor), (pool.nodes.maximum, pool.ceiling)):
             expected = 0 if nodes == 0 else None if pool.node_price is None else nodes * pool.node_price
             assert amount == (None if expected is None else pytest.approx(expected))
 
@@ -297,7 +297,15 @@ def test_servers_and_their_peak_are_those_of_deployments_and_autoscalers(case: C
         for name, more in [(deployment["metadata"]["name"], surge(deployment))]
     )
     assert expected == sorted(
-        (server.team, server.name, server.gpus, server.replicas.least, server.replicas.most, server.surge, server.peak)
+        (
+            server.team,
+            server.name,
+            server.gpus,
+            server.replicas.minimum,
+            server.replicas.maximum,
+            server.surge,
+            server.peak,
+        )
         for server in case.now.serving
     )
     held = kueue(case.world)

@@ -147,7 +147,7 @@ def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
     wanted = busy(found).wanted
     for (team, flavor), (sure, limit, runs, own, borrowed, unused, waits) in rows.items():
         share = found.team_shares[team][flavor][found.flavors[flavor].resource or ""]
-        assert (sure, limit) == (share.guaranteed, share.most)
+        assert (sure, limit) == (share.guaranteed, share.effective_limit)
         assert runs == sum(each.gpus for each in moment.running if (each.team, each.flavor) == (team, flavor))
         assert waits == wanted.get((team, flavor), 0) - runs
         assert (own + borrowed, own + unused) == (runs, sure)
@@ -155,7 +155,7 @@ def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
     assert {key for key, gpus in wanted.items() if gpus} <= rows.keys()
     for name, most, used, free, gangs in seen["GPUs by flavor"][1:]:
         flavor = found.flavors[name]
-        assert int(most) + int(gangs) == flavor.most[flavor.resource or ""]
+        assert int(most) + int(gangs) == flavor.capacity[flavor.resource or ""]
         assert int(used) == sum(row[2] for (_, each), row in rows.items() if each == name)
         assert int(used) + int(free) == int(most)
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
 
 from cases.clouds import AKS, EKS, GKE
 from cloud_rules import access
@@ -22,8 +22,8 @@ _AKS: Final = (
 )
 _OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
 _BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
-_ADDON: Final = Given("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
-_ISSUER: Final = Given("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "issuer")
+_ADDON: Final = Sample("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
+_ISSUER: Final = Sample("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "issuer")
 _NO_IDENTITY: Final = (
     "Cluster eks: the stack has neither the add-on eks-pod-identity-agent nor an OpenID Connect provider for the"
     " cluster, so pods use the node's role; add one of them"
@@ -116,7 +116,7 @@ CASES: Final = (
         given={**CLUSTERS, "addon": _ADDON},
         also=[
             ("addon", _ISSUER),
-            ("addon", Given("aws:eks/podIdentityAssociation:PodIdentityAssociation", {}, "association")),
+            ("addon", Sample("aws:eks/podIdentityAssociation:PodIdentityAssociation", {}, "association")),
             ("addon: addonVersion", UNKNOWN),
             ("eks: computeConfig", {"enabled": True}),
         ],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt, manifest
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt, manifest
 
 from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import gpu_pools
@@ -29,7 +29,7 @@ _SYSTEM: Final = "has GPUs and runs AKS system pods (mode System); set mode: Use
 _UNTAGGED: Final = replace(SELF_MANAGED, props={**SELF_MANAGED.props, "tags": SELF_MANAGED.props["tags"][:1]})
 _BY_TEMPLATE: Final = replace(
     GROUP,
-    props={key: each for key, each in GROUP.props.items() if key != "instanceTypes"},
+    props={key: value for key, value in GROUP.props.items() if key != "instanceTypes"},
     needs={**dict.fromkeys(GROUP.props, ()), "launchTemplate": (SELF_TEMPLATE.urn,)},
 )
 _BARE_KARPENTER: Final = manifest("""
@@ -48,7 +48,7 @@ _N1: Final = replace(
         }
     },
 )
-_GKE_CPU: Final = Given("gcp:container/nodePool:NodePool", {"nodeConfig": {"machineType": "e2-medium"}}, "cpu")
+_GKE_CPU: Final = Sample("gcp:container/nodePool:NodePool", {"nodeConfig": {"machineType": "e2-medium"}}, "cpu")
 _ONLY_GPUS: Final = "Cluster {}: all node pools have GPUs; add one without GPUs for the cluster's system pods"
 
 CASES: Final = (
@@ -177,7 +177,7 @@ CASES: Final = (
         given={"cluster": EKS, "eks": GROUP, "cpu": CPU_GROUP},
         also=[
             ("eks: instanceTypes", UNKNOWN),
-            ("cpu", Given("aws:eks/fargateProfile:FargateProfile", {"clusterName": "ml"}, "cpu")),
+            ("cpu", Sample("aws:eks/fargateProfile:FargateProfile", {"clusterName": "ml"}, "cpu")),
         ],
         breaks=[Break("cpu", GONE, _ONLY_GPUS.format("eks"))],
         unknown={"cpu: instanceTypes": doubt("Cluster eks", "NodeGroup cpu: instanceTypes")},
@@ -187,7 +187,7 @@ CASES: Final = (
         rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
         given={"cluster": GKE, "gpus": GKE_POOL, "cpu": _GKE_CPU, "eks": CPU_GROUP},
         also=[
-            ("cpu", Given(GKE.type, {"location": "us-central1", "nodePools": [_GKE_CPU.props]}, "cpu")),
+            ("cpu", Sample(GKE.type, {"location": "us-central1", "nodePools": [_GKE_CPU.props]}, "cpu")),
             ("cluster: enableAutopilot", True),
         ],
         breaks=[Break("cpu: nodeConfig.machineType", "g2-standard-4", _ONLY_GPUS.format("gke"))],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
 
 from cases.clouds import AKS, AKS_POOL, EKS, GKE, GKE_POOL, GROUP, NODE_CLASS, SELF_MANAGED
 from cloud_rules import keeping
@@ -18,8 +18,8 @@ CASES: Final = (
         given={**WHOLE, "self": SELF_MANAGED},
         settings={"asked": True},
         also=[
-            ("self", Given(SELF_MANAGED.type, {"minSize": 1, "tags": [{"key": "Name", "value": "web"}]}, "web")),
-            ("aks", Given(AKS.type, {}, "read")),
+            ("self", Sample(SELF_MANAGED.type, {"minSize": 1, "tags": [{"key": "Name", "value": "web"}]}, "web")),
+            ("aks", Sample(AKS.type, {}, "read")),
         ],
         breaks=[
             Break("eks! protect", to=False, says=f"Cluster eks: {_PROTECT}"),

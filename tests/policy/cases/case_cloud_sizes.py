@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Given, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
 
 from cases.clouds import AKS, AKS_POOL, CPU_GROUP, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import sizes
@@ -21,7 +21,7 @@ _ZONED: Final = replace(
     GKE_POOL,
     props={"location": "us-central1", "nodeCount": 2, "nodeConfig": {"machineType": "e2-medium"}},
 )
-_INLINE: Final = Given(
+_INLINE: Final = Sample(
     GKE.type,
     {
         "location": "us-central1-a",

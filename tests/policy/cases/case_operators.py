@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, Given, doubt
+from policy_builders import GONE, Break, Case, Sample, doubt
 
 from workload_rules import operators
 
@@ -10,23 +10,23 @@ _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OFF: Final = {"driver": {"enabled": False}, "toolkit": {"enabled": False}}
 
 
-def release(chart: str = "gpu-operator", **props: Any) -> Given:
-    return Given(_RELEASE, {"chart": chart, "version": "v26.3.3", **props}, "gpu-operator")
+def release(chart: str = "gpu-operator", **props: Any) -> Sample:
+    return Sample(_RELEASE, {"chart": chart, "version": "v26.3.3", **props}, "gpu-operator")
 
 
-def eks(image: str, **labels: str) -> Given:
-    return Given("aws:eks/nodeGroup:NodeGroup", {"amiType": image, "labels": labels}, "a100")
+def eks(image: str, **labels: str) -> Sample:
+    return Sample("aws:eks/nodeGroup:NodeGroup", {"amiType": image, "labels": labels}, "a100")
 
 
-def gke(driver: str | None = "DEFAULT", image: str = "COS_CONTAINERD", labels: dict[str, str] | None = None) -> Given:
-    given = {} if driver is None else {"gpuDriverInstallationConfig": {"gpuDriverVersion": driver}}
-    config = {"imageType": image, "guestAccelerators": [{"count": 8, **given}], "labels": labels or {}}
-    return Given("gcp:container/nodePool:NodePool", {"nodeConfig": config}, "a100")
+def gke(driver: str | None = "DEFAULT", image: str = "COS_CONTAINERD", labels: dict[str, str] | None = None) -> Sample:
+    inputs = {} if driver is None else {"gpuDriverInstallationConfig": {"gpuDriverVersion": driver}}
+    config = {"imageType": image, "guestAccelerators": [{"count": 8, **inputs}], "labels": labels or {}}
+    return Sample("gcp:container/nodePool:NodePool", {"nodeConfig": config}, "a100")
 
 
-def aks(driver: str = "", size: str = "Standard_ND96asr_v4", version: str = "/v20250501") -> Given:
+def aks(driver: str = "", size: str = "Standard_ND96asr_v4", version: str = "/v20250501") -> Sample:
     profile = {"gpuProfile": {"driver": driver}} if driver else {}
-    return Given(f"azure-native:containerservice{version}:AgentPool", {"vmSize": size, **profile}, "a100")
+    return Sample(f"azure-native:containerservice{version}:AgentPool", {"vmSize": size, **profile}, "a100")
 
 
 def wants(pool: str, said: str, part: str, *, enabled: bool) -> str:
@@ -55,7 +55,7 @@ CASES: Final = (
             ("release", release("our-chart", version="")),
             ("release", release("https://charts.example.com/ours-1.2.3.tgz", version="")),
             ("release", release("oci://registry.example.com/charts/ours:1.2.3", version="")),
-            ("release", Given("kubernetes:helm.sh/v3:Chart", {"path": "charts/ours"})),
+            ("release", Sample("kubernetes:helm.sh/v3:Chart", {"path": "charts/ours"})),
         ],
         breaks=[
             Break(
@@ -77,7 +77,7 @@ CASES: Final = (
             ),
             Break(
                 "release",
-                Given("kubernetes:helm.sh/v4:Chart", {"chart": "oci://registry.example.com/kueue", "version": "0.19"}),
+                Sample("kubernetes:helm.sh/v4:Chart", {"chart": "oci://registry.example.com/kueue", "version": "0.19"}),
                 "Chart it: version 0.19 of oci://registry.example.com/kueue is not an exact version; set one"
                 " release number, such as 1.2.3",
             ),

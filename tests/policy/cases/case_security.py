@@ -145,8 +145,8 @@ CASES: Final = (
         given={"server": SERVER, "system": _SYSTEM},
         also=[(f"{_SPEC}.hostIPC", False)],
         breaks=[
-            Break(f"{_SPEC}.{each}", to=True, says=f"{_POD}: sets {each}; remove it")
-            for each in ("hostPID", "hostIPC", "hostNetwork")
+            Break(f"{_SPEC}.{host_namespace}", to=True, says=f"{_POD}: sets {host_namespace}; remove it")
+            for host_namespace in ("hostPID", "hostIPC", "hostNetwork")
         ],
         unknown={f"{_SPEC}.hostNetwork": doubt(_POD, "spec.template.spec.hostNetwork")},
     ),

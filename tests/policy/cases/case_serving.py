@@ -4,7 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, Given, doubt, manifest
+from policy_builders import GONE, Break, Case, Sample, doubt, manifest
 
 from cases.platform import AUTOSCALER, SCALED, SECOND, SERVER
 from workload_rules import serving
@@ -37,7 +37,7 @@ _UPDATED: Final[dict[str, Any]] = {"operation": "Update", "fieldsV1": {"f:spec":
 _TOO: Final = f"sets replicas, which {_HPA} also sets; remove spec.replicas"
 
 
-def _live(*managers: object) -> Given:
+def _live(*managers: object) -> Sample:
     """The server as the API server answers it: replicas are filled in, and who owns each field is said."""
     props = deepcopy(SERVER.props)
     props["metadata"]["managedFields"] = list(managers)

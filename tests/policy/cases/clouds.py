@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from policy_builders import Given, manifest
+from policy_builders import Sample, manifest
 
 TAGS: Final[dict[str, Any]] = {"owner": "ml-platform", "cost-center": "rd-001", "environment": "prod"}
 
-EKS: Final = Given(
+EKS: Final = Sample(
     "aws:eks/cluster:Cluster",
     {
         "name": "ml",
@@ -17,7 +17,7 @@ EKS: Final = Given(
     "eks",
     protect=True,
 )
-TEMPLATE: Final = Given(
+TEMPLATE: Final = Sample(
     "aws:ec2/launchTemplate:LaunchTemplate",
     {
         "name": "h100",
@@ -27,7 +27,7 @@ TEMPLATE: Final = Given(
     },
     "template",
 )
-GROUP: Final = Given(
+GROUP: Final = Sample(
     "aws:eks/nodeGroup:NodeGroup",
     {
         "amiType": "AL2023_x86_64_NVIDIA",
@@ -43,7 +43,7 @@ GROUP: Final = Given(
     protect=True,
     ignored=("scalingConfig.desiredSize",),
 )
-CPU_GROUP: Final = Given(
+CPU_GROUP: Final = Sample(
     "aws:eks/nodeGroup:NodeGroup",
     {
         "clusterName": "ml",
@@ -52,7 +52,7 @@ CPU_GROUP: Final = Given(
     },
     "cpu",
 )
-SELF_MANAGED: Final = Given(
+SELF_MANAGED: Final = Sample(
     "aws:autoscaling/group:Group",
     {
         "launchTemplate": {"name": "self", "version": "1"},
@@ -70,7 +70,7 @@ SELF_MANAGED: Final = Given(
     "self",
     protect=True,
 )
-SELF_TEMPLATE: Final = Given(
+SELF_TEMPLATE: Final = Sample(
     "aws:ec2/launchTemplate:LaunchTemplate",
     {
         "name": "self",
@@ -103,7 +103,7 @@ spec:
   blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {encrypted: true, kmsKeyID: "arn:aws:kms:1"}}]
   tags: {owner: ml-platform, cost-center: rd-001, environment: prod}
 """)
-GKE: Final = Given(
+GKE: Final = Sample(
     "gcp:container/cluster:Cluster",
     {
         "name": "ml",
@@ -117,7 +117,7 @@ GKE: Final = Given(
     "gke",
     protect=True,
 )
-GKE_POOL: Final = Given(
+GKE_POOL: Final = Sample(
     "gcp:container/nodePool:NodePool",
     {
         "cluster": "ml",
@@ -136,7 +136,7 @@ GKE_POOL: Final = Given(
     "gke-pool",
     protect=True,
 )
-AKS: Final = Given(
+AKS: Final = Sample(
     "azure-native:containerservice:ManagedCluster",
     {
         "resourceName": "ml",
@@ -160,7 +160,7 @@ AKS: Final = Given(
     "aks",
     protect=True,
 )
-AKS_POOL: Final = Given(
+AKS_POOL: Final = Sample(
     "azure-native:containerservice/v20250501:AgentPool",
     {
         "resourceName": "ml",

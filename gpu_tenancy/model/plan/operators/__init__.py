@@ -57,7 +57,7 @@ class ReleasePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One chart of an operator: its row in the catalogue, its values, its API groups."""
+    """A chart of an operator: its row in the catalogue, its values and its API groups."""
 
     row: str
     values: _Make
@@ -65,9 +65,9 @@ class _Part:
 
 
 _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
-    # First: the others create ServiceMonitors, whose CRD is in this chart.
+    # First, because the others create ServiceMonitors, whose CRD is in this chart.
     "prometheus": (_Part("kube-prometheus-stack", prometheus_values, ("monitoring.coreos.com",)),),
-    # Before AMD's and Intel's, whose charts create Certificates.
+    # Before AMD's and Intel's operators, whose charts create Certificates.
     "cert_manager": (_Part("cert-manager", cert_manager_values, ("cert-manager.io", "acme.cert-manager.io")),),
     "gpu_operator": (_Part("gpu-operator", nvidia_values, ("nvidia.com",)),),
     "dra_driver": (_Part("dra-driver-nvidia-gpu", dra_values, ("resource.nvidia.com",)),),
@@ -104,7 +104,7 @@ def releases(stack: Stack) -> tuple[ReleasePlan, ...]:
     """The releases that this program installs, in order.
 
     Args:
-        stack: one that `gpu_tenancy.model.checks` finds nothing wrong with.
+        stack: a stack that passed `gpu_tenancy.model.checks`.
     """
     return tuple(
         release for name in OPERATORS if installed_by(stack, name) == "here" for release in _releases(stack, name)

@@ -1,4 +1,4 @@
-"""Values of the chart that brings certificates for other operators' webhooks: cert-manager's."""
+"""Helm values of cert-manager, which issues the certificates of other operators' webhooks."""
 
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.operators.needs import there
@@ -6,9 +6,9 @@ from gpu_tenancy.model.spec import Stack
 
 
 def cert_manager_values(stack: Stack) -> Values:
-    """cert-manager's: its definitions, which outlive the release as its certificates do, and metrics where wanted.
+    """Values of cert-manager: CRDs, which stay if the release is uninstalled, and metrics if there is a Prometheus.
 
-    They are templates of the chart and off by default:
+    The CRDs are templates of the chart and off by default:
     https://github.com/cert-manager/cert-manager/blob/v1.21.1/deploy/charts/cert-manager/values.yaml
     """
     return {

@@ -1,4 +1,4 @@
-"""Values of the charts that bring GPUs to pods: NVIDIA's two, AMD's, Intel's."""
+"""Helm values of the operators and drivers for GPUs of NVIDIA, AMD and Intel."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,30 +9,30 @@ from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
 
 INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
-"""Label of the nodes that Intel's chart puts its plugin on:
+"""Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
-"""Where the GPU Operator's own driver container keeps the driver; one that the node's image has is at /.
+"""Path of the driver if the GPU Operator's driver container installs it; a driver of the node image is at /.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/values.yaml"""
 
 
 def nvidia_values(stack: Stack) -> Values:
-    """The GPU Operator's: the pools' half, and metrics where something collects them.
+    """Values of the GPU Operator: those of the pools' driver modes, and metrics if there is a Prometheus.
 
-    `dcgmExporter.serviceMonitor.enabled` is always said: its default changed between 26.3 and 26.7.
+    `dcgmExporter.serviceMonitor.enabled` is always set: its default changed between 26.3 and 26.7.
     """
     values = merged(
         operator_values(stack), {"dcgmExporter": {"serviceMonitor": {"enabled": there(stack, "prometheus")}}}
     )
     if there(stack, "amd_gpu_operator"):
-        # One node feature discovery for both vendors, so it runs on the nodes of both.
+        # Both vendors share one node feature discovery, so its workers must run on the nodes of both.
         workers = {"tolerations": _tolerations(stack, gpu_pools(stack))}
         values = merged(values, {"node-feature-discovery": {"worker": workers}})
     return values
 
 
 def dra_values(stack: Stack) -> Values:
-    """The DRA driver's. Its chart wants it confirmed that no device plugin offers the same GPUs."""
+    """Values of NVIDIA's DRA driver; its chart requires confirmation that no device plugin advertises the same GPUs."""
     operator = operator_values(stack)
     root = operator.get("hostPaths", {}).get("driverInstallDir")
     own_driver = operator.get("driver", {}).get("enabled", True)
@@ -44,7 +44,7 @@ def dra_values(stack: Stack) -> Values:
 
 
 def amd_values(stack: Stack) -> Values:
-    """AMD's operator: its pods run on tainted nodes, its driver is the node image's."""
+    """Values of AMD's GPU operator: tolerations for the pools' taints, and no driver, which is in the node image."""
     tolerations = _tolerations(stack, gpu_pools(stack, AMD))
     monitor = {"serviceMonitor": {"enable": there(stack, "prometheus")}}
     return {
@@ -63,13 +63,13 @@ def amd_values(stack: Stack) -> Values:
 
 
 def intel_operator_values(stack: Stack) -> Values:
-    """Intel's operator, which makes a DaemonSet of the plugin below: of GPUs alone."""
+    """Values of Intel's device plugins operator: GPUs are the only devices."""
     del stack
     return {"manager": {"devices": {"gpu": True}}}
 
 
 def intel_values(stack: Stack) -> Values:
-    """Intel's plugin: on nodes that the pools' own labels mark, so that no node feature discovery is needed."""
+    """Values of Intel's GPU plugin: it selects nodes by a label of the pools, without node feature discovery."""
     return {
         "name": "gpu-tenancy",
         "nodeFeatureRule": False,

@@ -1,4 +1,4 @@
-"""Values of the charts that run jobs beside Kueue: Volcano's and Kubeflow Trainer's."""
+"""Helm values of Volcano and Kubeflow Trainer."""
 
 from typing import Any, Final
 
@@ -28,13 +28,13 @@ _SCHEDULER: Final[dict[str, Any]] = {
         },
     ],
 }
-"""`capacity` in place of the chart's `proportion`, which shares by weight and heeds no guarantee (the two exclude each
-other), and `reclaim`, which takes a guarantee back:
+"""With the plugin `capacity` instead of the chart's `proportion`, which shares by weight and ignores guarantees (the
+two are mutually exclusive), and with the action `reclaim`, which reclaims guaranteed quota:
 https://github.com/volcano-sh/volcano/blob/v1.15.1/docs/user-guide/how_to_use_capacity_plugin.md"""
 
 
 def volcano_values(stack: Stack) -> Values:
-    """Volcano's: the chart's own scheduler configuration, unless a team's gangs are guaranteed something."""
+    """Values of Volcano: the chart's scheduler configuration, or `_SCHEDULER` if gangs have a guarantee."""
     guaranteed = any(gang.guaranteed for team in stack.teams.values() for gang in team.gangs.values())
     if not guaranteed:
         return {}
@@ -42,6 +42,6 @@ def volcano_values(stack: Stack) -> Values:
 
 
 def trainer_values(stack: Stack) -> Values:
-    """Kubeflow Trainer's: with JobSet, and the runtime that the TrainJobs made here name, which is off by default."""
+    """Values of Kubeflow Trainer: JobSet, and the runtime of this project's TrainJobs, which is off by default."""
     del stack
     return {"jobset": {"install": True}, "runtimes": {"torchDistributed": {"enabled": True}}}

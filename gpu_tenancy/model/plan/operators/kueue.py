@@ -1,6 +1,6 @@
-"""Values of Kueue's chart. Its configuration is strict: the manager ends at a key that it does not know.
+"""Helm values of Kueue. Its configuration is strict: the manager exits on an unknown key.
 
-Each key was read in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta2/configuration_types.go
+Source of the keys: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta2/configuration_types.go
 """
 
 from typing import Any, Final
@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
-"""Label of the teams' namespaces (`model.plan.namespaces`), and of no namespace of a cloud or of other people."""
+"""Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _UNCOVERED: Final = (
     "ephemeral-storage",
@@ -23,18 +23,18 @@ _UNCOVERED: Final = (
     "rdma/",
     "vpc.amazonaws.com/efa",
 )
-"""Beginnings of the names of resources that no queue covers. Of a workload that asks for one which is neither covered
-nor excluded Kueue says "resource … unavailable" and never admits it. Networks between GPUs come with the machine, so
-whoever has its GPUs has them."""
+"""Prefixes of resources that no queue covers. Kueue never admits a workload that requests a resource which is neither
+covered nor excluded ("resource … unavailable"). Networks between GPUs need no quota, because they belong to machines
+whose GPUs have one."""
 _FRAMEWORKS: Final = ("batch/job", "pod", "deployment", "statefulset")
-"""Always on: whatever a team starts counts, or a bare pod would take GPUs that the queue has promised to others."""
+"""Always on: otherwise a pod that Kueue does not manage would use GPUs that are guaranteed to others."""
 GANG: Final = "Job.v1alpha1.batch.volcano.sh"
-"""Volcano's Job as Kueue names kinds that others manage: its pods are left to Volcano. With
-`manageJobsWithoutQueueName` every other pod without a queue is gated, so a gang would never start
+"""Volcano's Job as an external framework of Kueue, so that Kueue leaves its pods to Volcano. With
+`manageJobsWithoutQueueName`, Kueue gates all other pods without a queue, so a gang would never start
 (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/pod/pod_webhook.go)."""
 _GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
-"""What Kueue must be allowed to get, list and watch to find that out; its chart grants none of it, and refused it
-rejects the gang's pods."""
+"""Resources that Kueue must be able to get, list and watch to recognise a gang. Its chart does not grant this; without
+it, Kueue rejects the gang's pods."""
 _FLUID: Final = "data.fluid.io"
 _CACHES: Final = {
     "AlluxioRuntime": "alluxioruntimes",
@@ -46,29 +46,29 @@ _CACHES: Final = {
     "ThinRuntime": "thinruntimes",
     "VineyardRuntime": "vineyardruntimes",
 }
-"""Kinds of Fluid's whose masters, workers and loaders are left to it, with their plurals. Those are StatefulSets and
-Jobs of such an owner, without a queue, and nothing in a runtime puts the queue's label on a StatefulSet: they would
-wait for ever. Not here: GooseFS, whose objects name no owner; DataProcess, which is anybody's work; loads by a
-timetable, whose owner is a CronJob; FUSE pods, since any DaemonSet beside the queue could ask for GPUs.
+"""Kinds of Fluid, with their plurals, whose masters, workers and loaders Kueue leaves to Fluid. These are StatefulSets
+and Jobs without a queue label, which a runtime cannot set, so they would stay pending for ever. Not included: GooseFS,
+whose objects have no owner; DataProcess, which runs any workload; scheduled loads, whose owner is a CronJob; and FUSE
+pods, because any DaemonSet outside the queue could request GPUs.
 https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/charts,
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go"""
 
 
 def kueue_values(stack: Stack) -> Values:
-    """The values: a configuration in a string, and what stands beside it."""
+    """Values of Kueue: its configuration as YAML in a string, metrics and a feature gate."""
     return {
         "enablePrometheus": there(stack, "prometheus"),
-        # Eviction of what is not ready after a while is on by default since 0.19, and leaving `waitForPodsReady` out
-        # does not turn it off: only this gate does (pkg/util/waitforpodsready of v0.19.2). A server that loads a
-        # model, or a job whose nodes the cloud takes an hour to bring, would be evicted, retried and at last
-        # deactivated. Written here and not in the configuration: the manager ends where both name gates.
+        # Since 0.19, Kueue evicts workloads whose pods are not ready after a timeout. Omitting `waitForPodsReady` does
+        # not disable this, only this gate does (pkg/util/waitforpodsready of v0.19.2). Otherwise a server that loads a
+        # model, or a job whose nodes take an hour to be created, would be evicted, requeued and finally deactivated.
+        # The gate is not in the configuration, because the manager exits if both set gates.
         "controllerManager": {"featureGates": [{"name": "DisableWaitForPodsReady", "enabled": True}]},
         "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(_configuration(stack), sort_keys=False)},
     }
 
 
 def kueue_reads(stack: Stack) -> tuple[tuple[str, str], ...]:
-    """What Kueue must be allowed to get, list and watch beyond what its chart grants: API group and resource."""
+    """Permissions (get, list, watch) that Kueue needs in addition to those of its chart: API group and resource."""
     gangs = _GANG_READS if there(stack, "volcano") else ()
     caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(stack, "fluid") else ()
     return (*gangs, *caches)
@@ -78,7 +78,7 @@ def _configuration(stack: Stack) -> dict[str, Any]:
     configuration: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
-        # As in the chart, which this text replaces whole.
+        # As in the chart, whose configuration this one replaces completely.
         "health": {"healthProbeBindAddress": ":8081"},
         "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
         "webhook": {"port": 9443},
@@ -100,17 +100,17 @@ def _configuration(stack: Stack) -> dict[str, Any]:
         "resources": {"excludeResourcePrefixes": _excluded(stack)},
     }
     if stack.fairness == "even":
-        # Its being there turns it on; both strategies are Kueue's own default order.
+        # This key enables fair sharing; the strategies are Kueue's default.
         strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
         configuration["fairSharing"] = {"preemptionStrategies": strategies}
     return configuration
 
 
 def _teams_alone(stack: Stack) -> dict[str, Any]:
-    """The teams' namespaces and no others: a cloud's own pods, wherever it keeps them, are never gated.
+    """Selector for the teams' namespaces only, so that pods of the cloud are never gated.
 
-    System namespaces are spared by name as well, so that a label put there by mistake does no harm; Kueue refuses a
-    selector that matches kube-system.
+    System namespaces are also excluded by name, in case somebody labels them by mistake; Kueue rejects a selector that
+    matches kube-system.
     """
     spared = {
         "kube-system",

@@ -1,4 +1,4 @@
-"""Values of the charts that collect and serve metrics."""
+"""Helm values of kube-prometheus-stack, KEDA and prometheus-adapter."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -10,14 +10,13 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Prometheus
 
 DASHBOARD_LABEL: Final = "grafana_dashboard"
-"""Label of ConfigMaps that Grafana's sidecar takes for dashboards, with the value `1`."""
+"""Label, with value `1`, of the ConfigMaps that Grafana's sidecar loads as dashboards."""
 
 
 def prometheus_values(stack: Stack) -> Values:
-    """Prometheus takes everybody's monitors and rules, not only those of its own release; Grafana everybody's pages.
+    """Values of kube-prometheus-stack: monitors, rules and dashboards of other releases count too.
 
-    Its objects are named as the release that `metrics.prometheus` speaks of would name them, so its address is the one
-    that queries are sent to.
+    The objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus.
     """
     kinds = ("serviceMonitor", "podMonitor", "rule", "probe", "scrapeConfig")
     return {
@@ -43,7 +42,7 @@ def _full_name(prometheus: Prometheus) -> str:
 
 
 def keda_values(stack: Stack) -> Values:
-    """KEDA's own metrics, where something collects them; its definitions outlive the release, and so do its objects."""
+    """Values of KEDA: metrics if there is a Prometheus; CRDs and their objects stay if the release is uninstalled."""
     monitored = there(stack, "prometheus")
     return {
         "crds": {"additionalAnnotations": {"helm.sh/resource-policy": "keep"}},
@@ -55,9 +54,9 @@ def keda_values(stack: Stack) -> Values:
 
 
 def adapter_values(stack: Stack) -> Values:
-    """prometheus-adapter asks the Prometheus that `metrics.prometheus` speaks of, for what servers scale on alone.
+    """Values of prometheus-adapter: it queries the Prometheus of `metrics.prometheus`, for the servers' metrics only.
 
-    Its default rules serve every series of the cluster, which nobody asked for.
+    The default rules are off, because they serve every series of the cluster.
     """
     address = urlsplit(prometheus_address(stack.metrics.prometheus))
     port = address.port or {"http": 80, "https": 443}[address.scheme]

@@ -10,10 +10,10 @@ from gpu_tenancy.model.spec.operators import Install, Operators
 AMD: Final = "amd.com/"
 INTEL: Final = "gpu.intel.com/"
 NVIDIA: Final = "nvidia.com/"
-"""Vendors by the domain of their GPUs' resource."""
+"""Domains of the GPU resources of each vendor."""
 CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
-"""Operators, by field, whose charts make a Certificate and an Issuer of cert-manager's for their webhooks:
-https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (in a chart within AMD's),
+"""Operators, by field, whose charts create a Certificate and an Issuer of cert-manager for their webhooks:
+https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (a subchart of AMD's),
 https://github.com/intel/helm-charts/blob/main/charts/device-plugin-operator/templates/operator.yaml."""
 
 

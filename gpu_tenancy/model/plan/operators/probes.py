@@ -1,11 +1,11 @@
-"""What the operators' webhooks are asked before anything else is: one object each, that they must let pass.
+"""Objects whose dry run succeeds when the webhooks of an operator are ready.
 
-Kueue's and Volcano's webhooks judge what they are asked; Trainer's refuses a job of a runtime that is not there, so its
-object waits for the runtimes too, which a hook of the chart makes. Webhooks of KEDA, Prometheus and the GPU operators
-of NVIDIA and AMD let pass what they cannot judge yet (`failurePolicy: Ignore`), or judge nothing that is made here.
-cert-manager's fail closed, but its chart asks them itself, in a hook that the release waits for
-(https://github.com/cert-manager/cert-manager/blob/v1.21.1/pkg/util/cmapichecker/cmapichecker.go). Intel's, which fail
-closed too, are not asked yet.
+Kueue's and Volcano's webhooks validate their object. Trainer's webhook rejects a TrainJob whose runtime does not exist,
+so its probe also waits for the runtimes, which a hook of the chart creates. Other operators have no probe: webhooks of
+KEDA, Prometheus and the GPU operators of NVIDIA and AMD have `failurePolicy: Ignore`, or validate no object of this
+project. cert-manager's webhooks fail closed, but its chart checks them in a hook that the release waits for
+(https://github.com/cert-manager/cert-manager/blob/v1.21.1/pkg/util/cmapichecker/cmapichecker.go). Intel's webhooks
+fail closed too and have no probe yet.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One object that is created as a dry run.
+    """An object that is created as a dry run.
 
     Attributes:
         group: API group of its kind.
-        resource: plural of its kind, as roles name it.
+        resource: plural of its kind, as in roles.
         manifest: the object.
     """
 
@@ -52,4 +52,4 @@ PROBES: Final[Mapping[str, Probe]] = {
         },
     ),
 }
-"""By the name of the release."""
+"""Probes by the name of the release."""

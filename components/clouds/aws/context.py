@@ -1,0 +1,44 @@
+"""Facts of a cluster that its nodes and autoscalers need."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterContext:
+    """The cluster that nodes join.
+
+    Attributes:
+        section: the stack's section.
+        security_group: the cluster's security group, which allows traffic between nodes and control plane, and EFA:
+            https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+        tags: tags of all created resources.
+        protect: whether Pulumi refuses to delete its nodes.
+    """
+
+    section: AwsCluster
+    security_group: pulumi.Output[str]
+    tags: Mapping[str, str]
+    protect: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster."""
+        return self.section.name
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRole:
+    """The IAM role of nodes that Karpenter creates.
+
+    Attributes:
+        name: name of the role, without its path.
+        arn: its ARN, or a pattern that matches it.
+    """
+
+    name: str
+    arn: str

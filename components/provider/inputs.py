@@ -1,0 +1,172 @@
+"""The inputs of a component as plain data, with the places of secrets and of values that a preview does not know."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+import pulumi
+from pulumi.output import Unknown
+from pulumi.runtime.rpc import is_rpc_secret, unwrap_rpc_secret
+
+from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.model.source import Source
+
+Late: TypeAlias = "pulumi.Output[Any] | Unknown"
+"""A value that only Pulumi may read: a secret, or one that is unknown in a preview."""
+
+_UNREAD: Final = object()
+"""In place of a value that the plan must not read. It is valid nowhere, so the model leaves its place out, with every
+problem that depends on it."""
+_WORKLOADS: Final = frozenset({"serving", "training"})
+_TEXTS: Final = {"image": 5, "command": 6, "args": 6, "env": 6}
+"""Keys of a workload that reach its pods unchanged, with the length of the path of their texts."""
+
+
+@dataclass
+class Inputs:
+    """The inputs of a component.
+
+    Attributes:
+        sections: plain values. A text that is secret or unknown and reaches the pods unchanged has a placeholder; any
+            other value that is secret or unknown is left out.
+        late: the values of the placeholders.
+        secrets: places of other secrets, which the plan would show.
+        unknown: places of other unknown values, without which there is no plan.
+        needs: resources from whose outputs the inputs are made.
+    """
+
+    sections: dict[str, Any] = field(default_factory=dict[str, Any])
+    late: dict[str, Late] = field(default_factory=dict[str, Late], repr=False)
+    secrets: list[Path] = field(default_factory=list[Path])
+    unknown: list[Path] = field(default_factory=list[Path])
+    needs: set[pulumi.Resource] = field(default_factory=set[pulumi.Resource])
+
+    @property
+    def source(self) -> Source:
+        """The inputs as the source of a stack, in which neither secrets nor unknown values are read."""
+        return Source(self.sections, unread=(*self.secrets, *self.unknown))
+
+    def refusals(self) -> list[Problem]:
+        """One problem for each secret that the plan would show."""
+        rule = "is secret, but the names and amounts of a plan are plain values"
+        fix = "pass a plain value; only image, command, args and env of a server or job can be secret"
+        return [Problem(path, rule, fix) for path in self.secrets]
+
+    def is_secret(self, path: Path) -> bool:
+        """Whether the value at a place is secret, contains a secret or is part of one."""
+        hidden = [*self.secrets, *(place for place, late in self._late.items() if late)]
+        return any(all(a == b for a, b in zip(path, place, strict=False)) for place in hidden)
+
+    _late: dict[Path, bool] = field(default_factory=dict[Path, bool])
+    """Places of placeholders, and whether their values are secret."""
+
+    def placeholder(self, path: Path, value: Late, *, secret: bool) -> str:
+        """A text that is valid as an image and as any other text of a pod, in place of a late value."""
+        text = f"late-{len(self.late)}.invalid/value:0"
+        self.late[text] = value
+        self._late[path] = secret
+        return text
+
+
+async def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
+    """Reads the inputs of a component as the SDK hands them to a provider.
+
+    Args:
+        inputs: by key. Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the
+            wire has no other.
+    """
+    read = Inputs()
+    read.sections = {key: await _plain(read, (key,), value) for key, value in inputs.items()}
+    return read
+
+
+async def _plain(read: Inputs, path: Path, value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
+    if isinstance(value, pulumi.Output):
+        return await _of_output(read, path, cast("pulumi.Output[Any]", value))
+    if is_rpc_secret(value):  # a secret of an engine without output values
+        return await _secret(read, path, pulumi.Output.secret(unwrap_rpc_secret(value)))
+    if isinstance(value, Unknown):
+        return _unknown(read, path, value)
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, Any]", value)
+        return {key: await _plain(read, (*path, key), part) for key, part in mapping.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        entries = cast("Sequence[Any]", value)
+        return [await _plain(read, (*path, index), entry) for index, entry in enumerate(entries)]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+async def _of_output(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any:
+    read.needs |= await output.resources()
+    if await output.is_secret():
+        return await _secret(read, path, output)
+    value = await output.future(with_unknowns=True)
+    if value is None and not await output.is_known():
+        return _unknown(read, path, output)
+    return await _plain(read, path, value)
+
+
+def _unknown(read: Inputs, path: Path, value: Late) -> Any:
+    if _reaches_pods(path):
+        return read.placeholder(path, value, secret=False)
+    read.unknown.append(path)
+    return _UNREAD
+
+
+async def _secret(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any:
+    """A secret text, list of texts or map of texts that reaches the pods unchanged; any other secret is refused."""
+    value = await output.future(with_unknowns=True)
+    texts = _texts(path, value)
+    if texts is None:
+        read.secrets.append(path)
+        return _UNREAD
+    if isinstance(value, dict):
+        keys = cast("dict[str, Any]", value)
+        return {key: read.placeholder((*path, key), output[key], secret=True) for key in keys}
+    if isinstance(value, list):
+        return [read.placeholder((*path, index), output[index], secret=True) for index in range(len(texts))]
+    return read.placeholder(path, output, secret=True)
+
+
+def _texts(path: Path, value: Any) -> list[Any] | None:
+    """The values below a place, if all of them are texts or unknown values that reach the pods unchanged."""
+    if isinstance(value, dict):
+        parts = [((*path, key), part) for key, part in cast("dict[str, Any]", value).items()]
+    elif isinstance(value, list):
+        parts = [((*path, index), part) for index, part in enumerate(cast("list[Any]", value))]
+    else:
+        parts = [(path, value)]
+    fits = all((part is None or isinstance(part, str | Unknown)) and _reaches_pods(place) for place, part in parts)
+    return [part for _, part in parts] if fits else None
+
+
+def _reaches_pods(path: Path) -> bool:
+    """Whether the place is a text of a workload that its pods get unchanged: `teams.ml.serving.chat.env.TOKEN`."""
+    match path:
+        case ("teams", _, section, _, key, *_):
+            return section in _WORKLOADS and _TEXTS.get(str(key)) == len(path)
+        case _:
+            return False
+
+
+def filled(value: Any, late: Mapping[str, Late]) -> Any:
+    """A copy of a resource's properties with the late values in place of their placeholders."""
+    if isinstance(value, str):
+        return _filled_text(value, late)
+    if isinstance(value, Mapping):
+        return {key: filled(part, late) for key, part in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [filled(part, late) for part in cast("Sequence[Any]", value)]
+    return value
+
+
+def _filled_text(text: str, late: Mapping[str, Late]) -> Any:
+    if text in late:
+        return late[text]
+    for placeholder, value in late.items():
+        if placeholder in text:
+            before, _, after = text.partition(placeholder)
+            return pulumi.Output.concat(filled(before, late), cast("Any", value), filled(after, late))
+    return text

@@ -1,0 +1,101 @@
+"""Kueue features that the simulation does not model, and which of them a cluster's objects use.
+
+Where they are used, the simulation may differ from Kueue. Objects are plain data, as written in YAML.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, TypeAlias, cast
+
+Data: TypeAlias = Mapping[str, Any]
+
+
+class Unmodelled(StrEnum):
+    """A feature that is not modelled; the value tells users what it changes."""
+
+    TOPOLOGY = "topology-aware scheduling: a workload may wait for nodes that are near one another"
+    ADMISSION_CHECKS = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
+    MULTIKUEUE = "MultiKueue: a workload may run in another cluster"
+    PARTIAL_ADMISSION = "partial admission: a workload with a minimum count may run with fewer pods"
+    PODS_READY = "waitForPodsReady: a workload whose pods do not get ready is evicted, and others may wait for it"
+    ADMISSION_FAIR_SHARING = "admission fair sharing: the past use of local queues decides who is next in a queue"
+    STOPPED_QUEUES = "stopPolicy: a queue that is held or drained admits nothing"
+    CONCURRENT_ADMISSION = "concurrent admission: a workload may try several flavors at once and move between them"
+    ELASTIC_JOBS = "elastic jobs: a running workload may grow and shrink"
+    TRANSFORMATIONS = "resource transformations: the manager counts other resources than the pods ask for"
+    NAMESPACES = "namespace selectors: a queue may refuse the workloads of a namespace"
+    FEATURE_GATES = "feature gates: the simulation has those that are on by default"
+
+
+_QUEUE: Final[Mapping[str, Unmodelled]] = {
+    "admissionChecks": Unmodelled.ADMISSION_CHECKS,
+    "admissionChecksStrategy": Unmodelled.ADMISSION_CHECKS,
+    "admissionScope": Unmodelled.ADMISSION_FAIR_SHARING,
+    "concurrentAdmissionPolicy": Unmodelled.CONCURRENT_ADMISSION,
+}
+_CONFIGURATION: Final[Mapping[str, Unmodelled]] = {
+    "waitForPodsReady": Unmodelled.PODS_READY,
+    "admissionFairSharing": Unmodelled.ADMISSION_FAIR_SHARING,
+    "multiKueue": Unmodelled.MULTIKUEUE,
+    "featureGates": Unmodelled.FEATURE_GATES,
+}
+_KINDS: Final[Mapping[str, Unmodelled]] = {
+    "AdmissionCheck": Unmodelled.ADMISSION_CHECKS,
+    "MultiKueueCluster": Unmodelled.MULTIKUEUE,
+    "MultiKueueConfig": Unmodelled.MULTIKUEUE,
+}
+
+
+def unmodelled(manifests: Iterable[Data]) -> tuple[Unmodelled, ...]:
+    """The features that objects use.
+
+    Args:
+        manifests: queues, flavors, workloads, and the manager's `Configuration`.
+
+    Returns:
+        Each feature once, in the order of `Unmodelled`.
+    """
+    used = {feature for manifest in manifests for feature in _used(manifest)}
+    return tuple(feature for feature in Unmodelled if feature in used)
+
+
+def _used(manifest: Data) -> Iterator[Unmodelled]:
+    spec = _map(manifest.get("spec"))
+    kind = str(manifest.get("kind", ""))
+    if kind in _KINDS:
+        yield _KINDS[kind]
+    if kind in {"ClusterQueue", "LocalQueue"} and (spec.get("stopPolicy") or "None") != "None":
+        yield Unmodelled.STOPPED_QUEUES
+    if kind == "ClusterQueue":
+        yield from (feature for key, feature in _QUEUE.items() if spec.get(key))
+        # An empty selector matches every namespace, a missing one matches none.
+        if "namespaceSelector" not in spec or spec["namespaceSelector"]:
+            yield Unmodelled.NAMESPACES
+    if kind == "ResourceFlavor" and spec.get("topologyName"):
+        yield Unmodelled.TOPOLOGY
+    if kind == "Workload":
+        yield from _workload(manifest, spec)
+    if kind == "Configuration":
+        yield from (feature for key, feature in _CONFIGURATION.items() if manifest.get(key))
+        if _map(manifest.get("resources")).get("transformations"):
+            yield Unmodelled.TRANSFORMATIONS
+
+
+def _workload(manifest: Data, spec: Data) -> Iterator[Unmodelled]:
+    for pod_set in _list(spec.get("podSets")):
+        if pod_set.get("minCount"):
+            yield Unmodelled.PARTIAL_ADMISSION
+        if pod_set.get("topologyRequest"):
+            yield Unmodelled.TOPOLOGY
+    annotations = _map(_map(manifest.get("metadata")).get("annotations"))
+    if annotations.get("kueue.x-k8s.io/elastic-job"):
+        yield Unmodelled.ELASTIC_JOBS
+
+
+def _map(value: object) -> Data:
+    return cast("Data", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Data]:
+    items = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return [_map(item) for item in items]

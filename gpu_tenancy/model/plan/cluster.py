@@ -1,0 +1,184 @@
+"""The cluster and its node pools, in terms that are common to all clouds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_tenancy.model.catalogue import Machine, Network, find_machine
+from gpu_tenancy.model.catalogue.clouds import DriverMode, rules_of
+from gpu_tenancy.model.plan.gpu_operator import operator_values
+from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
+from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster, service_of
+from gpu_tenancy.model.spec.pools import Capacity, Disk
+
+PROTECTED: Final = "prod"
+"""The environment whose clusters and pools Pulumi refuses to delete."""
+MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+"""Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
+PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+"""Node label that selects the configuration of a node for the GPU Operator's device plugin:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """GPU sharing that the cloud configures through inputs of the pool.
+
+    Attributes:
+        mig_profile: such as `1g.10gb`; None without MIG.
+        turns: pods that share a GPU by time slicing; None without.
+    """
+
+    mig_profile: str | None = None
+    turns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surge:
+    """Nodes that an upgrade may add or remove at a time."""
+
+    added: int
+    unavailable: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """One pool, as a cloud creates it.
+
+    Attributes:
+        machine: the machine type; `machine.type` is the cloud's name for it.
+        supply: labels, taints and resources of its nodes.
+        labels: all labels of its nodes: `supply.node_labels` and those of its driver mode.
+        capacity: purchase option of its machines.
+        zones: empty for all zones of the cluster.
+        compact: whether its nodes are placed close together.
+        fabric: the machine's network between GPUs, if it is to be configured.
+        driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
+        partitioning: GPU sharing that the cloud configures; empty if the GPU Operator does, or without sharing.
+        surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
+    """
+
+    name: str
+    machine: Machine
+    supply: PoolSupply
+    labels: Mapping[str, str]
+    capacity: Capacity
+    zones: tuple[str, ...]
+    compact: bool
+    fabric: Network | None
+    disk: Disk
+    driver: str | None
+    partitioning: Partitioning
+    surge: Surge
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs of a node."""
+        return self.machine.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class SystemNodes:
+    """System nodes of a created cluster."""
+
+    machine: Machine
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """A cluster and its node pools.
+
+    Attributes:
+        section: the stack's section.
+        protect: whether Pulumi refuses to delete clusters and pools.
+        tags: of all cloud resources.
+        pools: the pools to create; empty for an existing cluster.
+        system: system nodes of a cluster to create.
+        gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
+    """
+
+    environment: str
+    section: Cluster
+    protect: bool
+    tags: Mapping[str, str]
+    pools: tuple[NodePool, ...]
+    system: SystemNodes | None
+    gpu_operator: Mapping[str, Any]
+
+
+def cluster_plan(stack: Stack) -> ClusterPlan:
+    """The plan of a stack's cluster and node pools; the stack must pass `gpu_tenancy.model.checks`."""
+    tags = {"environment": stack.environment, "managed-by": "gpu-tenancy"}
+    extra = getattr(stack.cluster, "tags", {})
+    return ClusterPlan(
+        environment=stack.environment,
+        section=stack.cluster,
+        protect=stack.environment == PROTECTED,
+        tags={**tags, **extra},
+        pools=tuple(_node_pool(stack, name) for name in stack.pools) if stack.cluster.NODES_MADE else (),
+        system=_system(stack),
+        gpu_operator=operator_values(stack),
+    )
+
+
+def _node_pool(stack: Stack, name: str) -> NodePool:
+    pool, machine, supply = stack.pools[name], machine_of(stack, stack.pools[name]), pool_supply(stack, name)
+    if machine is None or supply is None:
+        msg = f"pool {name} has no machine type; model.checks reports this first"
+        raise ValueError(msg)
+    nvidia = supply.resource is not None and supply.resource.startswith("nvidia.com/")
+    driver, mode = _driver(stack, pool.driver) if nvidia else (None, None)
+    labels = {**supply.node_labels, **(mode.labels if mode else {}), **_operator_labels(stack, name)}
+    return NodePool(
+        name=name,
+        machine=machine,
+        supply=supply,
+        labels=dict(sorted(labels.items())),
+        capacity=pool.capacity,
+        zones=tuple(pool.zones),
+        compact=pool.compact,
+        fabric=machine.network if pool.fabric else None,
+        disk=pool.disk,
+        driver=driver,
+        partitioning=_partitioning(stack, name),
+        surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),
+    )
+
+
+def _driver(stack: Stack, driver: str | None) -> tuple[str, DriverMode]:
+    modes = rules_of(service_of(stack.cluster)).drivers
+    name = driver or next(iter(modes))
+    return name, modes[name]
+
+
+def _partitioning(stack: Stack, name: str) -> Partitioning:
+    pool = stack.pools[name]
+    rule = sharing_rule(stack, pool)
+    if rule is None or rule.by != "cloud" or pool.sharing is None:
+        return Partitioning()
+    mig, turns = pool.sharing.mig, pool.sharing.time_slicing
+    return Partitioning(mig.profile if mig else None, turns.turns if turns else None)
+
+
+def _operator_labels(stack: Stack, name: str) -> dict[str, str]:
+    """Node labels that make the GPU Operator configure a pool's GPU sharing."""
+    pool = stack.pools[name]
+    rule = sharing_rule(stack, pool)
+    if rule is None or rule.by != "operator" or pool.sharing is None:
+        return {}
+    if pool.sharing.mig:
+        return {MIG_CONFIG_LABEL: f"all-{pool.sharing.mig.profile}"}
+    return {PLUGIN_CONFIG_LABEL: name}
+
+
+def _system(stack: Stack) -> SystemNodes | None:
+    creation = stack.cluster.creation
+    machine = find_machine(creation.system.machine) if creation else None
+    if creation is None or machine is None:
+        return None
+    return SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)

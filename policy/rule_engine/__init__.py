@@ -1,0 +1,37 @@
+"""The rule engine of the policy packs: reads resources, evaluates rules, implements Pulumi's analyzer protocol.
+
+Each pack links this folder so that it can be published alone: `pulumi policy publish` follows links.
+"""
+
+from pulumi_policy import EnforcementLevel, Severity
+
+from rule_engine.quantities import format_number, quantity
+from rule_engine.reading import Unknown, UnknownValueError, View
+from rule_engine.resources import Resource, Subject, kubernetes, typed
+from rule_engine.rules import AnyRule, Pack, Rule, Settings
+from rule_engine.stacks import Stack, elsewhere
+
+ADVICE = EnforcementLevel.ADVISORY
+MUST = EnforcementLevel.MANDATORY
+
+__all__ = [
+    "ADVICE",
+    "MUST",
+    "AnyRule",
+    "EnforcementLevel",
+    "Pack",
+    "Resource",
+    "Rule",
+    "Settings",
+    "Severity",
+    "Stack",
+    "Subject",
+    "Unknown",
+    "UnknownValueError",
+    "View",
+    "elsewhere",
+    "format_number",
+    "kubernetes",
+    "quantity",
+    "typed",
+]

@@ -1,0 +1,219 @@
+"""A resource's properties as rules read them: plain values with their paths, and unknown values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from google.protobuf.struct_pb2 import Struct, Value
+from pulumi_policy import proxy
+
+from rule_engine.quantities import format_float, quantity
+from rule_engine.secrets import Secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that exists but cannot be read.
+
+    Attributes:
+        why: the reason, which messages put after the path.
+    """
+
+    why: str = "is unknown until deployment"
+
+
+Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"
+Path: TypeAlias = tuple[str, ...]
+
+# Published constants of Pulumi's protocol: sdk/go/common/resource/properties.go in pulumi/pulumi.
+SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
+_OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
+_UNKNOWN: Final = Unknown()
+_FILE: Final = Unknown("is a file, an archive or a resource reference, which policies cannot read")
+UNKNOWNS: Final = frozenset(
+    {
+        proxy.UNKNOWN_ARCHIVE_VALUE,
+        proxy.UNKNOWN_ARRAY_VALUE,
+        proxy.UNKNOWN_ASSET_VALUE,
+        proxy.UNKNOWN_BOOLEAN_VALUE,
+        proxy.UNKNOWN_NUMBER_VALUE,
+        proxy.UNKNOWN_OBJECT_VALUE,
+        proxy.UNKNOWN_STRING_VALUE,
+    }
+)
+
+
+class UnknownValueError(Exception):
+    """A rule needs a value that is not known yet, or that does not have the type that its API requires.
+
+    Args:
+        path: the property path of the value.
+        why: the reason; never contains the value itself.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{'.'.join(path)} {why}")
+
+
+class Reader:
+    """Converts a Struct to plain values in one pass, and collects its secrets.
+
+    Args:
+        secrets: collects the values that messages must not show.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    def read(self, struct: Struct) -> dict[str, Plain]:
+        """Returns the properties; unknown values become `Unknown`, secrets their value."""
+        value = self._value
+        return {key: value(field) for key, field in struct.fields.items()}
+
+    def _value(self, value: Value) -> Plain:
+        # Most frequent kinds first: a pack spends most of its time here.
+        kind = value.WhichOneof("kind")
+        if kind == "string_value":
+            text = value.string_value
+            return _UNKNOWN if text in UNKNOWNS else text
+        if kind == "struct_value":
+            return self._struct(value.struct_value)
+        if kind == "number_value":
+            return value.number_value
+        if kind == "list_value":
+            return [self._value(item) for item in value.list_value.values]
+        if kind == "bool_value":
+            return value.bool_value
+        return None
+
+    def _struct(self, struct: Struct) -> Plain:
+        fields = struct.fields
+        if SIGNATURE not in fields:
+            return self.read(struct)
+        signature = fields[SIGNATURE].string_value
+        if signature in {SECRET, _OUTPUT}:
+            inner = self._value(fields["value"]) if "value" in fields else _UNKNOWN
+            if signature == SECRET or ("secret" in fields and fields["secret"].bool_value):
+                self._secrets.keep(inner)
+            return inner
+        return _FILE
+
+
+class View:
+    """One value and its path. Missing values read as empty; unknown values raise.
+
+    All methods take the keys of the path below this value, and raise `UnknownValueError` if a value on that path is
+    unknown or has another type.
+
+    Example:
+        >>> View({"spec": {"replicas": 3.0}}).number("spec", "replicas")
+        Decimal('3')
+    """
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Plain, path: Path = ()) -> None:
+        self.value = value
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and (self.path, self.value) == (other.path, other.value)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - it holds dicts
+
+    def at(self, *keys: str) -> "View":
+        """The value under these keys; a view of None if one of them is missing."""
+        value, path = self.value, self.path
+        for key in keys:
+            mapping = _mapping(value, path)
+            value, path = mapping.get(key), (*path, key)
+        if isinstance(value, Unknown):
+            raise UnknownValueError(path, value.why)
+        return View(value, path)
+
+    def has(self, *keys: str) -> bool:
+        """Whether a value exists, known or unknown."""
+        if not keys:
+            return self.value is not None
+        above = self.at(*keys[:-1])
+        return _mapping(above.value, above.path).get(keys[-1]) is not None
+
+    def text(self, *keys: str, default: str = "") -> str:
+        """A string; numbers and booleans are converted."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return default
+            case str():
+                return view.value
+            case bool():
+                return str(view.value).lower()
+            case float() | int():
+                return format_float(view.value)
+            case _:
+                raise UnknownValueError(view.path, "is not a string")
+
+    def flag(self, *keys: str, default: bool = False) -> bool:
+        """A boolean; the strings `true` and `false` are accepted too."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return default
+            case bool():
+                return view.value
+            case "true" | "True":
+                return True
+            case "false" | "False":
+                return False
+            case _:
+                raise UnknownValueError(view.path, "is not a boolean")
+
+    def number(self, *keys: str) -> Decimal | None:
+        """A number or a Kubernetes quantity (`500m`, `2Ti`), in its base unit; None if it is missing."""
+        view = self.at(*keys)
+        if view.value is None:
+            return None
+        number = quantity(self.text(*keys)) if isinstance(view.value, (str, float, int)) else None
+        if number is None or isinstance(view.value, bool):
+            raise UnknownValueError(view.path, "is not a number")
+        return number
+
+    def items(self, *keys: str) -> list["View"]:
+        """The items of a list."""
+        view = self.at(*keys)
+        match view.value:
+            case None:
+                return []
+            case list():
+                return [View(item, (*view.path, str(index))) for index, item in enumerate(view.value)]
+            case _:
+                raise UnknownValueError(view.path, "is not a list")
+
+    def texts(self, *keys: str) -> list[str]:
+        """The items of a list of strings."""
+        return [item.text() for item in self.items(*keys)]
+
+    def entries(self, *keys: str) -> dict[str, "View"]:
+        """The entries of a map, sorted by key because the protocol keeps no order; single entries may be unknown."""
+        view = self.at(*keys)
+        return {key: View(item, (*view.path, key)) for key, item in sorted(_mapping(view.value, view.path).items())}
+
+    def string_map(self, *keys: str) -> dict[str, str]:
+        """The entries of a map of strings, such as labels."""
+        return {key: item.text() for key, item in self.entries(*keys).items()}
+
+
+def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:
+    match value:
+        case None:
+            return {}
+        case dict():
+            return value
+        case Unknown():
+            raise UnknownValueError(path, value.why)
+        case _:
+            raise UnknownValueError(path, "is not a map")

@@ -1,0 +1,180 @@
+"""Resources of a Pulumi program, and the parts of them that rules are about."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import analyzer_pb2
+
+from rule_engine.reading import Reader, Unknown, UnknownValueError, View
+from rule_engine.secrets import Secrets
+
+_KUBERNETES: Final = "kubernetes:"
+_HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
+
+
+class Placed(Protocol):
+    """A part of a resource that a rule checks, with its place."""
+
+    @property
+    def place(self) -> str:
+        """The place for messages: `Job ml-research/nightly, container main`."""
+        ...
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Placed)
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """One resource, as Pulumi's engine passes it to a policy.
+
+    Attributes:
+        type: its type token, `kubernetes:apps/v1:Deployment`.
+        protect: whether Pulumi refuses to delete it.
+        ignored: properties in `ignoreChanges`.
+        secrets: values of this resource that messages must not show.
+        needs: for each property that the program set, the URNs of the resources that it depends on; empty if a
+            resource is evaluated alone, because the engine sends this only for a whole stack.
+    """
+
+    type: str
+    urn: str = ""
+    name: str = ""
+    protect: bool = False
+    ignored: tuple[str, ...] = ()
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], repr=False)
+    _struct: Struct | None = field(default=None, repr=False)
+    _props: View | None = field(default=None, repr=False)
+    _found: dict[object, object] = field(default_factory=dict[object, object], repr=False)
+
+    @property
+    def props(self) -> View:
+        """Its inputs; in a whole stack, its outputs. Read once, on first use.
+
+        Values that a preview of a stack does not know and the program did not set are left out: the cloud sets them.
+        """
+        if self._props is None:
+            props = Reader(self.secrets).read(self._struct) if self._struct is not None else {}
+            for key in _HIDDEN.get(self.type, ()):
+                self.secrets.keep(props.get(key), whole=True)
+            if self.needs:
+                props = {
+                    key: value for key, value in props.items() if key in self.needs or not isinstance(value, Unknown)
+                }
+            self._props = View(props)
+        return self._props
+
+    @property
+    def kind(self) -> str:
+        """The last part of its type: `Deployment`."""
+        return self.type.rsplit(":", 1)[-1]
+
+    @property
+    def group(self) -> str:
+        """API group of a Kubernetes object (`core` for the unnamed one); else empty."""
+        if not self.type.startswith(_KUBERNETES):
+            return ""
+        return self.type.split(":")[1].split("/")[0]
+
+    @property
+    def place(self) -> str:
+        """Kind, namespace and name of a Kubernetes object; else the kind and its name in the program."""
+        return self.once("place", self._place)
+
+    def _place(self) -> str:
+        if not self.group:
+            return f"{self.kind} {self.name}"
+        try:
+            name = self.props.text("metadata", "name") or self.name
+            namespace = self.props.text("metadata", "namespace")
+        except UnknownValueError:
+            return f"{self.kind} {self.name}"
+        return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
+
+    def parts(self, subject: "Subject[S]") -> list[S]:
+        """The parts of this resource that a rule checks; computed once for all rules with this subject.
+
+        Raises:
+            UnknownValueError: they are unknown.
+        """
+        return self.once(subject, lambda: list(subject.find(self)) if subject.selects(self) else [])
+
+    def once(self, key: Hashable, find: Callable[[], T]) -> T:
+        """A fact that several rules need, computed once; an unknown result is cached too.
+
+        Args:
+            key: identifies the fact within this resource.
+            find: computes it.
+
+        Raises:
+            UnknownValueError: it is unknown.
+        """
+        if key not in self._found:
+            try:
+                self._found[key] = find()
+            except UnknownValueError as error:
+                self._found[key] = error
+        fact = self._found[key]
+        if isinstance(fact, UnknownValueError):
+            raise UnknownValueError(fact.path, fact.why)
+        return fact  # pyright: ignore[reportReturnType] - what `find` of this key gave
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject(Generic[S]):
+    """A kind of part that rules check, and how it is found in a resource.
+
+    Attributes:
+        name: its name in the documentation: `containers`.
+        selects: whether a resource can have such parts; reads only the type.
+        find: the parts of one resource; may raise `UnknownValueError`.
+    """
+
+    name: str
+    selects: Callable[[Resource], bool]
+    find: Callable[[Resource], Iterable[S]]
+
+
+def kubernetes(*kinds: str) -> Callable[[Resource], bool]:
+    """Selects Kubernetes objects of these kinds, each `group:Kind`, in any version.
+
+    Patches (`DeploymentPatch`) are excluded: they contain a part of an object, and the rest is unknown.
+    """
+    wanted = frozenset(kinds)
+    return lambda resource: f"{resource.group}:{resource.kind}" in wanted
+
+
+def typed(*tokens: str) -> Callable[[Resource], bool]:
+    """Selects resources with these type tokens."""
+    wanted = frozenset(tokens)
+    return lambda resource: resource.type in wanted
+
+
+def read(
+    request: analyzer_pb2.AnalyzeRequest | analyzer_pb2.AnalyzerResource, secrets: Secrets | None = None
+) -> Resource:
+    """Reads a resource of the analyzer protocol.
+
+    Args:
+        request: the engine's message.
+        secrets: shared by all resources of a stack; by default, the resource has its own.
+    """
+    options = request.options
+    return Resource(
+        request.type,
+        request.urn,
+        request.name,
+        protect=options.protect,
+        ignored=tuple(options.ignoreChanges),
+        secrets=Secrets() if secrets is None else secrets,
+        needs=_needs(request) if isinstance(request, analyzer_pb2.AnalyzerResource) else {},
+        _struct=request.properties,
+    )
+
+
+def _needs(request: analyzer_pb2.AnalyzerResource) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(dependencies.urns) for key, dependencies in request.propertyDependencies.items()}

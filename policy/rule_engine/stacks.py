@@ -1,0 +1,168 @@
+"""All resources of a stack, for rules that compare resources."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
+
+from rule_engine.reading import UnknownValueError
+from rule_engine.resources import Placed, Resource, Subject
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Placed)
+Among: TypeAlias = tuple[Callable[[S], object], object]
+"""An index key of parts (a named function, not a lambda, so that the index is reused) and the wanted value."""
+
+
+class Stack:
+    """All resources of a stack, indexed by subject and key."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
+        self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
+        self._known: dict[object, tuple[list[object], list[UnknownValueError]]] = {}
+        self._sorted: dict[object, tuple[dict[object, list[object]], list[UnknownValueError]]] = {}
+        self._made: dict[object, object] = {}
+
+    def hide(self, text: str) -> str:
+        """The text with all secrets of the stack hidden."""
+        for secrets in self._secrets:
+            text = secrets.hide(text)
+        return text
+
+    def all(self, subject: Subject[S]) -> list[S]:
+        """All parts of one subject.
+
+        Raises:
+            UnknownValueError: some of them are unknown.
+        """
+        known, unknown = self._parts(subject)
+        if unknown:
+            raise unknown[0]
+        return known
+
+    def first(self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None" = None) -> S | None:
+        """The first part for which the predicate is true; None if there is none.
+
+        Unknown parts matter only if no known part matches.
+
+        Args:
+            subject: the kind of part.
+            predicate: called for each part.
+            among: an index key and the value to look up; in a large stack, the index is built once.
+
+        Raises:
+            UnknownValueError: no known part matches, and an unknown part may match.
+        """
+        return next(iter(self._matching(subject, predicate, among, first=True)), None)
+
+    def matching(self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None" = None) -> list[S]:
+        """All parts for which the predicate is true; the arguments are those of `first`.
+
+        Raises:
+            UnknownValueError: it is unknown for one of them.
+        """
+        return list(self._matching(subject, predicate, among, first=False))
+
+    def once(self, name: object, make: Callable[[], T]) -> T:
+        """A value that several parts of the stack share, computed once.
+
+        Args:
+            name: the cache key.
+            make: computes the value; an `UnknownValueError` that it raises is raised each time.
+        """
+        if name not in self._made:
+            try:
+                self._made[name] = make()
+            except UnknownValueError as error:
+                self._made[name] = error
+        value = self._made[name]
+        if isinstance(value, UnknownValueError):
+            raise value
+        return value  # pyright: ignore[reportReturnType] - what was made under this name
+
+    def known_values(self, subject: Subject[S], function: Callable[[S], T]) -> Iterator[tuple[S, T]]:
+        """Each part of a subject with the value of a function; parts with unknown values are skipped.
+
+        For sums: a rule that uses it also reports each skipped part as unknown.
+        """
+        known, _ = self._parts(subject)
+        for part in known:
+            try:
+                value = function(part)
+            except UnknownValueError:
+                continue
+            yield part, value
+
+    def has(self, subject: Subject[S]) -> bool:
+        """Whether the stack has any part of this subject, known or unknown."""
+        known, unknown = self._parts(subject)
+        return bool(known or unknown)
+
+    def _matching(
+        self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None", *, first: bool
+    ) -> Iterator[S]:
+        known, unknown = self._parts(subject) if among is None else self._among(subject, among)
+        doubts = list(unknown)
+        for part in known:
+            try:
+                matches = predicate(part)
+            except UnknownValueError as error:
+                doubts.append(_of(part, error))
+                continue
+            if matches:
+                yield part
+                if first:
+                    return
+        if doubts:
+            raise doubts[0]
+
+    def _among(self, subject: Subject[S], among: "Among[S]") -> tuple[list[S], list[UnknownValueError]]:
+        key, wanted = among
+        if (subject, key) not in self._sorted:
+            known, unknown = self._parts(subject)
+            groups: dict[object, list[object]] = {}
+            doubts = list(unknown)
+            for part in known:
+                try:
+                    groups.setdefault(key(part), []).append(part)
+                except UnknownValueError as error:
+                    doubts.append(_of(part, error))
+            self._sorted[subject, key] = (groups, doubts)
+        groups, doubts = self._sorted[subject, key]
+        return groups.get(wanted, []), doubts  # pyright: ignore[reportReturnType] - parts of this subject
+
+    def _parts(self, subject: Subject[S]) -> tuple[list[S], list[UnknownValueError]]:
+        if subject not in self._known:
+            known: list[object] = []
+            unknown: list[UnknownValueError] = []
+            for resource in self.resources:
+                try:
+                    known += resource.parts(subject)
+                except UnknownValueError as error:
+                    unknown.append(_of(resource, error))
+            self._known[subject] = (known, unknown)
+        return self._known[subject]  # pyright: ignore[reportReturnType] - what `parts` of this subject gave
+
+
+@contextmanager
+def elsewhere(part: Placed) -> Generator[None]:
+    """Adds a part's place to unknown values of a resource other than the evaluated one.
+
+    Raises:
+        UnknownValueError: as raised within, with the part's place before its path.
+    """
+    try:
+        yield
+    except UnknownValueError as error:
+        raise _of(part, error) from error
+
+
+def _of(part: Placed, error: UnknownValueError) -> UnknownValueError:
+    """The same error with the place of its part; an error that already has a place is unchanged."""
+    if error.path and ": " in error.path[0]:
+        return error
+    try:
+        place = part.place
+    except UnknownValueError:
+        return error
+    return UnknownValueError((f"{place}: {'.'.join(error.path)}",), error.why)

@@ -1,0 +1,5 @@
+"""The plugin that Pulumi starts for programs in other languages."""
+
+from components.provider import serve
+
+serve()

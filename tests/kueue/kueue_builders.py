@@ -1,0 +1,67 @@
+"""Builders of ClusterQueues and workloads, and short forms of their state."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_tenancy.model.kueue import (
+    ClusterQueue,
+    FlavorQuotas,
+    PodSet,
+    Quota,
+    ResourceGroup,
+    Settled,
+    Step,
+    Tenancy,
+    Workload,
+    run,
+)
+
+GPU = "nvidia.com/gpu"
+
+
+def group(**flavors: Quota) -> tuple[ResourceGroup, ...]:
+    """One resource group with a GPU quota for each flavor."""
+    return (ResourceGroup(tuple(FlavorQuotas(name, {GPU: quota}) for name, quota in flavors.items())),)
+
+
+def queue(name: str, nominal: int, limit: int | None = None, lends: int | None = None, **rules: Any) -> ClusterQueue:
+    """A ClusterQueue with a quota of A100 GPUs, in the cohort `org` unless another is named.
+
+    Args:
+        name: of the queue.
+        nominal: the nominal quota.
+        limit: the borrowing limit.
+        lends: the lending limit.
+        rules: other fields of the ClusterQueue.
+    """
+    return ClusterQueue(name, group(a100=Quota(nominal, limit, lends)), rules.pop("cohort", "org"), **rules)
+
+
+def work(name: str, at: str, gpus: int, priority: int = 0, pods: int = 1) -> Workload:
+    """A workload with one pod set; `at` is its queue, `gpus` the request of one pod."""
+    return Workload(name, at, (PodSet({GPU: gpus}, pods),), priority)
+
+
+def after(tenancy: Tenancy, *workloads: Workload, finish: Sequence[str] = ()) -> Settled:
+    """The state after these are submitted one after another, and then those in `finish` finish."""
+    return run(tenancy, [Step(workloads), Step(finish=tuple(finish))])[-1]
+
+
+def after_steps(tenancy: Tenancy, *steps: Sequence[Workload]) -> Settled:
+    """The state after steps that submit workloads, with the preemptions of the last step."""
+    return run(tenancy, [Step(tuple(workloads)) for workloads in steps])[-1]
+
+
+def admitted(settled: Settled) -> list[str]:
+    """Names of the admitted workloads."""
+    return [workload.name for workload in settled.admitted]
+
+
+def pending(settled: Settled) -> dict[str, str]:
+    """The reason of each pending workload."""
+    return {workload.name: workload.why for workload in settled.pending}
+
+
+def evicted(settled: Settled) -> list[tuple[str, str, str]]:
+    """The name, the preemptor and Kueue's reason of each preemption."""
+    return [(eviction.name, eviction.by, eviction.reason) for eviction in settled.evicted]

@@ -1,0 +1,234 @@
+"""Properties of every tenancy and every sequence of steps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from kueue_builders import GPU, admitted, work
+
+from gpu_tenancy.model.kueue import (
+    FAIR,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Settled,
+    Step,
+    Strategy,
+    Tenancy,
+    Workload,
+    run,
+    settle,
+)
+
+SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUEUES = ("a", "b", "c", "d")
+GROUPS = ("left", "right")
+
+
+def groups(quotas: Sequence[Quota]) -> tuple[ResourceGroup, ...]:
+    """One resource group with a flavor for each quota."""
+    flavors = (FlavorQuotas(f"f{number}", {GPU: quota}) for number, quota in enumerate(quotas))
+    return (ResourceGroup(tuple(flavors)),)
+
+
+@st.composite
+def quotas(draw: st.DrawFn, flavors: int) -> list[Quota]:
+    drawn: list[Quota] = []
+    for _ in range(flavors):
+        nominal = draw(st.integers(0, 6))
+        limit = draw(st.none() | st.integers(0, 6))
+        drawn.append(Quota(nominal, limit, draw(st.none() | st.integers(0, nominal))))
+    return drawn
+
+
+@st.composite
+def tenancies(draw: st.DrawFn) -> Tenancy:
+    """Up to four queues in a tree of up to three levels."""
+    flavors = draw(st.integers(1, 2))
+    cohorts = (Cohort("org"), *(Cohort(name, "org", groups(draw(quotas(flavors)))) for name in GROUPS))
+    queues = tuple(
+        ClusterQueue(
+            name,
+            groups(draw(quotas(flavors))),
+            draw(st.sampled_from(["org", *GROUPS])),
+            draw(st.sampled_from(Strategy)),
+            Preemption(
+                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER])),
+                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.ANY])),
+            ),
+            weight=draw(st.sampled_from([0.0, 1.0, 2.0])),
+        )
+        for name in QUEUES[: draw(st.integers(1, 4))]
+    )
+    return Tenancy(queues, cohorts, draw(st.sampled_from([None, FAIR])))
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Tenancy, list[Step]]:
+    """A tenancy, and steps that submit or finish workloads."""
+    tenancy = draw(tenancies())
+    names = [queue.name for queue in tenancy.queues]
+    steps: list[Step] = []
+    unfinished: list[str] = []
+    for number in range(draw(st.integers(1, 12))):
+        if unfinished and draw(st.integers(0, 4)) == 0:
+            finished = unfinished.pop(draw(st.integers(0, len(unfinished) - 1)))
+            steps.append(Step(finish=(finished,)))
+            continue
+        unfinished.append(f"w{number}")
+        workload = work(
+            unfinished[-1],
+            draw(st.sampled_from(names)),
+            draw(st.integers(1, 5)),
+            draw(st.sampled_from([0, 0, 10])),
+            draw(st.integers(1, 2)),
+        )
+        steps.append(Step((workload,)))
+    return tenancy, steps
+
+
+def used(settled: Settled, steps: Sequence[Step]) -> dict[tuple[str, str], int]:
+    """GPUs that admitted workloads use, by queue and flavor."""
+    pod_sets = {workload.name: workload.pod_sets[0] for step in steps for workload in step.submit}
+    usage: dict[tuple[str, str], int] = {}
+    for workload in settled.admitted:
+        place, pod_set = (workload.queue, workload.flavors[0][GPU]), pod_sets[workload.name]
+        usage[place] = usage.get(place, 0) + pod_set.requests[GPU] * pod_set.count
+    return usage
+
+
+def quota_of(owner: ClusterQueue | Cohort, name: str) -> Quota:
+    """The GPU quota for a flavor."""
+    return next(
+        (flavor.resources[GPU] for group in owner.groups for flavor in group.flavors if flavor.flavor == name), Quota()
+    )
+
+
+@SLOW
+@given(worlds())
+def test_usage_exceeds_neither_the_total_quota_nor_a_borrowing_limit(world: tuple[Tenancy, list[Step]]) -> None:
+    tenancy, steps = world
+    for settled in run(tenancy, steps):
+        for flavor in ("f0", "f1"):
+            by_queue = {queue: amount for (queue, name), amount in used(settled, steps).items() if name == flavor}
+            owners = (*tenancy.queues, *tenancy.cohorts)
+            assert sum(by_queue.values()) <= sum(quota_of(owner, flavor).nominal for owner in owners)
+            for queue in tenancy.queues:
+                quota = quota_of(queue, flavor)
+                if quota.borrowing_limit is not None:
+                    assert by_queue.get(queue.name, 0) <= quota.nominal + quota.borrowing_limit
+
+
+@SLOW
+@given(worlds())
+def test_quota_beyond_the_lending_limit_is_not_borrowed(world: tuple[Tenancy, list[Step]]) -> None:
+    tenancy, steps = world
+    for settled in run(tenancy, steps):
+        for flavor in ("f0", "f1"):
+            by_queue = {queue: amount for (queue, name), amount in used(settled, steps).items() if name == flavor}
+            for lender in tenancy.queues:
+                quota = quota_of(lender, flavor)
+                not_lent = 0 if quota.lending_limit is None else quota.nominal - quota.lending_limit
+                owners = [owner for owner in (*tenancy.queues, *tenancy.cohorts) if owner is not lender]
+                others = sum(amount for name, amount in by_queue.items() if name != lender.name)
+                assert others <= sum(quota_of(owner, flavor).nominal for owner in owners) + quota.nominal - not_lent
+
+
+@SLOW
+@given(worlds())
+def test_every_workload_that_has_not_finished_is_either_admitted_or_pending(world: tuple[Tenancy, list[Step]]) -> None:
+    tenancy, steps = world
+    unfinished: list[str] = []
+    for step, settled in zip(steps, run(tenancy, steps), strict=True):
+        unfinished = [name for name in unfinished if name not in step.finish]
+        unfinished += [workload.name for workload in step.submit]
+        names = [*admitted(settled), *(workload.name for workload in settled.pending)]
+        assert sorted(names) == sorted(unfinished)
+        assert all(workload.why for workload in settled.pending)
+
+
+@SLOW
+@given(worlds())
+def test_two_runs_have_the_same_result(world: tuple[Tenancy, list[Step]]) -> None:
+    assert run(*world) == run(*world)
+
+
+@SLOW
+@given(worlds())
+def test_names_do_not_affect_the_result(world: tuple[Tenancy, list[Step]]) -> None:
+    """Kueue breaks ties by random UIDs and the order of maps; the simulation by the order of creation and of queues."""
+    tenancy, steps = world
+
+    def renamed(name: str) -> str:
+        return {"a": "z", "b": "y", "c": "x", "d": "v", "left": "s", "right": "r", "org": "t"}.get(
+            name, f"z{9 - len(name)}{name[::-1]}"
+        )
+
+    renamed_tenancy = Tenancy(
+        tuple(replace(queue, name=renamed(queue.name), cohort=renamed(queue.cohort or "")) for queue in tenancy.queues),
+        tuple(
+            replace(cohort, name=renamed(cohort.name), parent=cohort.parent and renamed(cohort.parent))
+            for cohort in tenancy.cohorts
+        ),
+        tenancy.fair_sharing,
+    )
+    renamed_steps = [
+        Step(
+            tuple(
+                replace(workload, name=renamed(workload.name), queue=renamed(workload.queue))
+                for workload in step.submit
+            ),
+            tuple(renamed(name) for name in step.finish),
+        )
+        for step in steps
+    ]
+    states, renamed_states = run(tenancy, steps), run(renamed_tenancy, renamed_steps)
+    expected = [[renamed(name) for name in admitted(settled)] for settled in states]
+    assert [admitted(settled) for settled in renamed_states] == expected
+
+
+@SLOW
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.none() | st.integers(0, 8)), min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 10])), max_size=24),
+    st.booleans(),
+)
+def test_no_workload_within_nominal_quota_is_pending_while_others_borrow(
+    quotas_of: list[tuple[int, int | None]],
+    submitted: list[tuple[int, int]],
+    fair: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """With the reclaim policy Any. Workloads have one GPU, so quota is never fragmented."""
+    rules = Preemption(reclaim=Policy.ANY)
+    queues = tuple(
+        ClusterQueue(name, groups([Quota(nominal, limit)]), "org", preemption=rules)
+        for name, (nominal, limit) in zip(QUEUES, quotas_of, strict=False)
+    )
+    workloads = [
+        work(f"w{number}", queues[index % len(queues)].name, 1, priority)
+        for number, (index, priority) in enumerate(submitted)
+    ]
+    steps = [Step((workload,)) for workload in workloads]
+    for settled in run(Tenancy(queues, fair_sharing=FAIR if fair else None), steps):
+        by_queue = {queue: amount for (queue, _), amount in used(settled, steps).items()}
+        borrowing = any(by_queue.get(queue.name, 0) > quota_of(queue, "f0").nominal for queue in queues)
+        for workload in settled.pending:
+            (queue,) = (queue for queue in queues if queue.name == workload.queue)
+            assert not borrowing or by_queue.get(queue.name, 0) >= quota_of(queue, "f0").nominal
+
+
+@SLOW
+@given(worlds())
+def test_workloads_submitted_at_once_do_not_exceed_the_total_quota(world: tuple[Tenancy, list[Step]]) -> None:
+    tenancy, steps = world
+    workloads: list[Workload] = [workload for step in steps for workload in step.submit]
+    settled = settle(tenancy, workloads)
+    assume(not settled.livelock)
+    total = sum(used(settled, steps).values())
+    owners = (*tenancy.queues, *tenancy.cohorts)
+    assert total <= sum(quota_of(owner, flavor).nominal for owner in owners for flavor in ("f0", "f1"))

@@ -1,0 +1,132 @@
+"""Recordings of the real Kueue 0.19.2; the simulation agrees with them."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from gpu_tenancy.console.commands.simulate import register
+from gpu_tenancy.model.kueue import Settled, Step, run
+from gpu_tenancy.model.kueue.scenarios import observe, read_steps, read_tenancy
+
+SCENARIOS: Final = Path(__file__).parent / "recordings" / "kueue-0.19.2.jsonl"
+LAST: Final = 0.99
+"""The part of scenarios whose last step agrees, at least."""
+STEPS: Final = 0.98
+"""The part of steps that agree, at least."""
+MINIMAL: Final = {
+    "id": "minimal",
+    "clusterQueues": [{"name": "a", "resources": [{"flavor": "f", "resource": "gpu", "nominal": 2}]}],
+    "priorities": {"high": 10},
+    "steps": [
+        {"submit": [{"name": "one", "queue": "a", "requests": {"gpu": 2}}]},
+        {"submit": [{"name": "two", "queue": "a", "requests": {"gpu": 1}, "pods": 2, "priority": "high"}]},
+        {"finish": ["one"]},
+    ],
+}
+
+
+def scenarios() -> list[dict[str, Any]]:
+    """The recordings; the page next to them describes how they were made."""
+    return [json.loads(line) for line in SCENARIOS.read_text(encoding="utf-8").splitlines()]
+
+
+def agrees(settled: Settled, observed: dict[str, Any]) -> bool:
+    """Whether a state equals a recorded one, with its flavors if they were recorded."""
+    if [workload.name for workload in settled.admitted] != observed["admitted"]:
+        return False
+    if [workload.name for workload in settled.pending] != observed["pending"]:
+        return False
+    return "flavors" not in observed or observed["flavors"] == {
+        workload.name: dict(workload.flavors[0]) for workload in settled.admitted
+    }
+
+
+def below(minimum: float, agreeing: dict[tuple[str, bool], list[bool]]) -> dict[tuple[str, bool], float]:
+    """The classes of which a smaller part agrees, with that part."""
+    return {key: sum(values) / len(values) for key, values in agreeing.items() if sum(values) < minimum * len(values)}
+
+
+def test_each_class_agrees_with_the_real_kueue_in_both_modes() -> None:
+    last: dict[tuple[str, bool], list[bool]] = defaultdict(list)
+    steps: dict[tuple[str, bool], list[bool]] = defaultdict(list)
+    for scenario in scenarios():
+        if scenario["stable"]:
+            states = run(read_tenancy(scenario), read_steps(scenario))
+            agreeing = [agrees(*pair) for pair in zip(states, scenario["observed"], strict=True)]
+            last[scenario["class"], scenario["fairSharing"]].append(agreeing[-1])
+            steps[scenario["class"], scenario["fairSharing"]] += agreeing
+    assert len(last) == 21
+    assert below(LAST, last) == {}
+    assert below(STEPS, steps) == {}
+
+
+def test_recordings_that_did_not_settle_are_livelocks_in_the_simulation() -> None:
+    livelocks = [scenario for scenario in scenarios() if not scenario.get("settled", True)]
+    assert livelocks
+    for scenario in livelocks:
+        states = run(read_tenancy(scenario), read_steps(scenario))
+        assert any(settled.livelock for settled in states), scenario["id"]
+
+
+def test_a_workload_that_finishes_during_a_livelock_is_removed() -> None:
+    """In a livelock evictions are always in progress, and such a workload may finish before it has stopped."""
+    (scenario,) = (scenario for scenario in scenarios() if not scenario.get("settled", True))
+    tenancy = read_tenancy(scenario)
+    steps = [Step((workload,)) for step in read_steps(scenario) for workload in step.submit]
+    states = run(tenancy, steps)
+    first = next(number for number, settled in enumerate(states) if settled.livelock)
+    for finished in states[first].admitted:
+        after = run(tenancy, [*steps[: first + 1], Step(finish=(finished.name,))])[-1]
+        assert finished.name not in {workload.name for workload in (*after.admitted, *after.pending)}
+
+
+def test_observe_returns_the_admitted_and_the_pending_workloads_after_each_step() -> None:
+    assert observe(MINIMAL) == {
+        "id": "minimal",
+        "observed": [
+            {"admitted": ["one"], "pending": []},
+            {"admitted": ["one"], "pending": ["two"]},
+            {"admitted": ["two"], "pending": []},
+        ],
+    }
+
+
+def simulated(folder: Path, text: str) -> tuple[int, str]:
+    """The exit code and the output of `tenancy simulate` for a file with this text."""
+    app = Typer()
+    register(app)
+    app.callback()(lambda: None)
+    (folder / "scenarios.jsonl").write_text(text, encoding="utf-8")
+    out = folder / "out" / "observed.jsonl"
+    arguments = ["simulate", "--scenarios", str(folder / "scenarios.jsonl"), "--out", str(out)]
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
+    return result.exit_code, result.output.replace(str(folder), "AT")
+
+
+def test_the_command_writes_a_line_for_each_scenario(tmp_path: Path) -> None:
+    line = json.dumps(MINIMAL)
+    assert simulated(tmp_path, f"{line}\n\n{line}\n") == (0, "2 scenarios in AT/out/observed.jsonl\n")
+    written = (tmp_path / "out" / "observed.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in written] == [observe(MINIMAL)] * 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("{", "AT/scenarios.jsonl:1: not valid JSON: "),
+        ("{}", "AT/scenarios.jsonl:1: missing key 'clusterQueues'; add the key to the scenario"),
+        (
+            json.dumps(MINIMAL).replace('"queue": "a"', '"queue": "b"'),
+            "invalid scenario: workload 'one': ClusterQueue 'b' does not exist; correct the scenario",
+        ),
+    ],
+)
+def test_the_command_reports_the_line_that_it_cannot_read(broken: str, message: str, tmp_path: Path) -> None:
+    code, output = simulated(tmp_path, broken)
+    assert (code, message in output) == (1, True), output
+    assert not (tmp_path / "out").exists()
