@@ -1,5 +1,5 @@
 """The plugin that Pulumi starts for programs in other languages."""
 
-from components.provider import serve
+from components.provider.plugin import serve
 
 serve()

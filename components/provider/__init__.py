@@ -1,5 +1,5 @@
-"""The components as a Pulumi plugin, for programs in every Pulumi language."""
+"""The components as a Pulumi plugin, for programs in every Pulumi language.
 
-from .plugin import serve
-
-__all__ = ["serve"]
+`plugin` is imported by the plugin's process alone: it loads Pulumi's copy of google/rpc/status.proto, which protobuf
+rejects in a process that has Google's own copy, as every process with a client library of Google's has.
+"""

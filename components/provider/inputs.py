@@ -1,5 +1,6 @@
 """The inputs of a component as plain data, with the places of secrets and of values that a preview does not know."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
@@ -169,4 +170,24 @@ def _filled_text(text: str, late: Mapping[str, Late]) -> Any:
         if placeholder in text:
             before, _, after = text.partition(placeholder)
             return pulumi.Output.concat(filled(before, late), cast("Any", value), filled(after, late))
+    return text
+
+
+_PLAIN_KEY: Final = re.compile(r"[^.\[\]\"\s]+")
+
+
+def property_path(path: Path) -> str:
+    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`.
+
+    Source: https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
+    """
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            quoted = part.replace('"', '\\"')
+            text += f'["{quoted}"]'
     return text

@@ -4,7 +4,6 @@ The engine starts it and calls it over gRPC:
 https://github.com/pulumi/pulumi/blob/master/proto/pulumi/provider.proto
 """
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
@@ -21,7 +20,7 @@ from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknow
 
 from ..platform import PLATFORM, Platform, outputs
 from ..tenancy import Tenancy
-from .inputs import Inputs, filled, read_inputs
+from .inputs import Inputs, filled, property_path, read_inputs
 from .package import OUTPUTS, TENANCY, TENANCY_CLUSTER, TENANCY_SECTIONS, package_text
 
 _COMPONENTS: Final = (PLATFORM, TENANCY)
@@ -164,26 +163,6 @@ def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) ->
 def _detail(problem: Problem) -> InputPropertyErrorDetails:
     value = "" if problem.value is None else f"{problem.value} "
     return {"property_path": property_path(problem.path), "reason": f"{value}{problem.rule}; {problem.fix}"}
-
-
-_PLAIN_KEY: Final = re.compile(r"[^.\[\]\"\s]+")
-
-
-def property_path(path: Path) -> str:
-    """A place as Pulumi writes it: `pools.a100.labels["example.com/pool"]`, `teams.ml.training.fit.args[0]`.
-
-    Source: https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
-    """
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif _PLAIN_KEY.fullmatch(part):
-            text += f".{part}" if text else part
-        else:
-            quoted = part.replace('"', '\\"')
-            text += f'["{quoted}"]'
-    return text
 
 
 def _left_out(places: Iterable[Path]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import grpc
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.struct_pb2 import Struct
+from google.rpc import status_pb2  # Pulumi's own copy cannot be loaded beside the one of Google's libraries.
 from pulumi.runtime.proto import (
     engine_pb2,
     engine_pb2_grpc,
@@ -22,7 +23,6 @@ from pulumi.runtime.proto import (
     provider_pb2_grpc,
     resource_pb2,
     resource_pb2_grpc,
-    status_pb2,
 )
 from repository import ROOT
 

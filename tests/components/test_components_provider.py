@@ -20,9 +20,8 @@ from plugin_process import BUCKET, PLUGIN, PROJECT, STACK, Constructed, Construc
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from components.provider.inputs import filled
+from components.provider.inputs import filled, property_path
 from components.provider.package import TENANCY_SECTIONS
-from components.provider.plugin import property_path
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import Stack

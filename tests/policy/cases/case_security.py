@@ -80,7 +80,7 @@ CASES: Final = (
             Break(
                 f"{_CONTEXT}.capabilities.add",
                 ["SYS_ADMIN", "CAP_IPC_LOCK", "CHOWN"],
-                f"{_IN}: adds capabilities IPC_LOCK, SYS_ADMIN; remove those that are not needed, or allow them in"
+                f"{_IN}: adds capabilities CAP_IPC_LOCK, SYS_ADMIN; remove those that are not needed, or allow them in"
                 " the rule's settings",
             ),
             Break(
