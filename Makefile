@@ -17,7 +17,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests lint style types bench docs schema policies simulate ready ready-clouds
+.PHONY: up down preview test tests lint style types bench docs schema policies scopes simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -59,6 +59,9 @@ simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; wr
 
 schema: ready ## Generate stacks/schema.json from the model
 	@$(RUN) tenancy schema --out stacks/schema.json
+
+scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
+	@$(RUN) python -m gpu_tenancy.console.embedded.definitions.scopes
 
 docs: ready-clouds ## Generate docs pages from the model and commands; build the site in out/site
 	@$(RUN) python -m gpu_tenancy.console.documentation

@@ -1,6 +1,6 @@
 """A team's namespace with its ResourceQuotas, LimitRange, NetworkPolicies and LocalQueue."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import pulumi
@@ -14,8 +14,13 @@ from pulumi_kubernetes.core.v1 import (
     ResourceQuotaSpecArgsDict,
     ServiceAccount,
 )
-from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
+from pulumi_kubernetes.networking.v1 import (
+    NetworkPolicy,
+    NetworkPolicyEgressRuleArgsDict,
+    NetworkPolicySpecArgsDict,
+)
 
+from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.latency import Monitor
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
@@ -128,6 +133,20 @@ def _ratio(ratio: Fraction) -> str:
     return str(ratio.numerator) if ratio.denominator == 1 else f"{int(ratio * 1000)}m"
 
 
+def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[NetworkPolicyEgressRuleArgsDict]:
+    """Egress to link-local addresses of nodes, which no selector matches."""
+    return [
+        {
+            "to": [{"ip_block": {"cidr": cidr}} for cidr in endpoint.cidrs],
+            "ports": [
+                {"port": port, "protocol": protocol} for port in endpoint.ports for protocol in endpoint.protocols
+            ],
+        }
+        for endpoint in endpoints
+        if endpoint.serves == serves
+    ]
+
+
 def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecArgsDict]:
     policies: dict[str, NetworkPolicySpecArgsDict] = {
         "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
@@ -138,7 +157,8 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
                 {
                     "to": [{"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": "kube-system"}}}],
                     "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
-                }
+                },
+                *_to_nodes(network.node_endpoints, "dns"),
             ],
         },
         # The pods of a distributed job communicate on ports that they choose themselves.
@@ -149,6 +169,8 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
             "egress": [{"to": [{"pod_selector": {}}]}],
         },
     }
+    if identity := _to_nodes(network.node_endpoints, "identity"):
+        policies["allow-identity"] = {"pod_selector": {}, "policy_types": ["Egress"], "egress": identity}
     if network.egress:
         policies["allow-https"] = {
             "pod_selector": {},

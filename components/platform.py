@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan import Plan, plan
 
 from .clouds import open_cluster
 from .config import configured_stack
+from .infiniband import Infiniband
 from .observability import Observability
 from .operators import Operators
 from .tenancy import Tenancy
@@ -50,6 +51,8 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
         inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[operators])
+    if planned.infiniband:
+        Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:
         of_others = planned.monitoring not in {release.namespace for release in planned.operators}
         Observability(f"{prefix}observability", planned.observability, planned.monitoring, inside, of_others=of_others)

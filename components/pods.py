@@ -1,17 +1,24 @@
 """Pod specs of workloads, shared by servers, jobs and gangs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pulumi_kubernetes.core.v1 import (
+    CapabilitiesArgsDict,
     ContainerArgsDict,
     EnvVarArgsDict,
+    PodSecurityContextArgsDict,
     PodSpecArgsDict,
     ResourceRequirementsArgsDict,
+    SecurityContextArgsDict,
     TolerationArgsDict,
     VolumeArgsDict,
     VolumeMountArgsDict,
 )
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
+from gpu_tenancy.model.catalogue.fabrics import HostMount
+from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
@@ -29,47 +36,131 @@ def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
 
 def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
     """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed."""
-    return {"requests": format_amounts(pod.amounts), "limits": format_amounts(pod.amounts)}
+    amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
+    return {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
 
 
 def environment(pod: PodPlan) -> list[EnvVarArgsDict]:
-    """The environment variables, in a stable order."""
-    return [{"name": name, "value": value} for name, value in sorted(pod.env.items())]
+    """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
+    return _variables({**(pod.fabric.env if pod.fabric else {}), **pod.env})
+
+
+def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
+    return [{"name": name, "value": value} for name, value in sorted(values.items())]
+
+
+def annotations(pod: PodPlan) -> dict[str, str]:
+    """Annotations of the pod: the networks and devices of its fabric, and the sidecars of its datasets."""
+    return {**(pod.fabric.annotations if pod.fabric else {}), **pod.datasets.annotations}
+
+
+def template_metadata(pod: PodPlan, labels: Mapping[str, str]) -> ObjectMetaArgsDict:
+    """Metadata of a pod template."""
+    metadata: ObjectMetaArgsDict = {"labels": dict(labels)}
+    if of_fabric := annotations(pod):
+        metadata["annotations"] = of_fabric
+    return metadata
+
+
+def rights(capabilities: tuple[str, ...] = ()) -> SecurityContextArgsDict:
+    """The security context of a container: no privilege escalation, and no capabilities but these."""
+    added: CapabilitiesArgsDict = {"add": list(capabilities)} if capabilities else {}
+    return {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"], **added}}
+
+
+def container_rights(pod: PodPlan) -> SecurityContextArgsDict:
+    """The security context of a workload's container: without capabilities, unless its fabric needs one."""
+    return rights(pod.fabric.capabilities if pod.fabric else ())
 
 
 def container(pod: PodPlan, name: str) -> ContainerArgsDict:
-    """The container of a workload's pod, without privilege escalation and without capabilities."""
+    """The container of a workload's pod."""
     args: ContainerArgsDict = {
         "name": name,
         "image": pod.image,
         "resources": resources(pod),
-        "security_context": {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"]}},
+        "security_context": container_rights(pod),
     }
     if pod.command:
         args["command"] = list(pod.command)
     if pod.args:
         args["args"] = list(pod.args)
-    if pod.env:
-        args["env"] = environment(pod)
-    if pod.shared_memory:
-        args["volume_mounts"] = shared_memory_mounts(pod)
+    if variables := environment(pod):
+        args["env"] = variables
+    if of_pod := mounts(pod):
+        args["volume_mounts"] = of_pod
     return args
 
 
 _SHARED_MEMORY: Final = "shared-memory"
+_DATASET: Final = "dataset-"
+"""Prefix of the volumes of datasets; the names of datasets are too long for volumes, and could be those of others."""
 
 
-def shared_memory_mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
-    """The mount of /dev/shm, through which processes on several GPUs exchange data; empty if the plan has none."""
-    return [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
+def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
+    """The mounts of a workload's container: /dev/shm, its datasets, and the libraries and devices of its fabric.
+
+    Processes on several GPUs exchange data through /dev/shm.
+    """
+    of_memory: list[VolumeMountArgsDict] = (
+        [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
+    )
+    of_datasets: list[VolumeMountArgsDict] = [
+        {"name": f"{_DATASET}{index}", "mount_path": mount.path, "read_only": mount.read_only}
+        for index, mount in enumerate(pod.datasets.mounts)
+    ]
+    return [*of_memory, *of_datasets, *_host_mounts(pod.fabric.mounts if pod.fabric else ())]
 
 
-def shared_memory_volumes(pod: PodPlan) -> list[VolumeArgsDict]:
-    """The volume of /dev/shm; it counts as the container's memory."""
-    if not pod.shared_memory:
-        return []
+def _host_mounts(paths: tuple[HostMount, ...]) -> list[VolumeMountArgsDict]:
+    return [{"name": mount.name, "mount_path": mount.path} for mount in paths]
+
+
+def volumes(pod: PodPlan) -> list[VolumeArgsDict]:
+    """The volumes of a pod. /dev/shm counts as the container's memory."""
     size = format_bytes(pod.shared_memory)
-    return [{"name": _SHARED_MEMORY, "empty_dir": {"medium": "Memory", "size_limit": size}}]
+    of_memory: list[VolumeArgsDict] = (
+        [{"name": _SHARED_MEMORY, "empty_dir": {"medium": "Memory", "size_limit": size}}] if pod.shared_memory else []
+    )
+    of_datasets: list[VolumeArgsDict] = [
+        {
+            "name": f"{_DATASET}{index}",
+            "persistent_volume_claim": {"claim_name": mount.dataset, "read_only": mount.read_only},
+        }
+        for index, mount in enumerate(pod.datasets.mounts)
+    ]
+    return [*of_memory, *of_datasets, *(host_volumes(pod.fabric) if pod.fabric else [])]
+
+
+def host_volumes(fabric: PodFabric) -> list[VolumeArgsDict]:
+    """The paths of the node that the containers of a pod mount for its fabric."""
+    return [{"name": mount.name, "host_path": {"path": mount.host}} for mount in fabric.host_mounts]
+
+
+def sidecars(fabric: PodFabric | None) -> list[ContainerArgsDict]:
+    """The daemon of a fabric as a sidecar: it starts before the workload's container and ends after it.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    """
+    if fabric is None or fabric.daemon is None:
+        return []
+    daemon = fabric.daemon
+    return [
+        {
+            "name": daemon.name,
+            "image": daemon.image,
+            "restart_policy": "Always",
+            "command": list(daemon.command),
+            "env": _variables(daemon.env),
+            "security_context": rights(daemon.capabilities),
+            "volume_mounts": _host_mounts(daemon.mounts),
+        }
+    ]
+
+
+ACCOUNT: Final = "workload"
+"""Service account of all workloads of a team."""
+POD_SECURITY: Final[PodSecurityContextArgsDict] = {"seccomp_profile": {"type": "RuntimeDefault"}}
 
 
 def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgsDict:
@@ -79,11 +170,13 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         "node_selector": pod.node_labels,
         "tolerations": tolerations(pod.tolerated),
         "automount_service_account_token": False,
-        "service_account_name": "workload",
-        "security_context": {"seccomp_profile": {"type": "RuntimeDefault"}},
+        "service_account_name": ACCOUNT,
+        "security_context": POD_SECURITY,
     }
     if pod.priority:
         spec["priority_class_name"] = pod.priority
-    if pod.shared_memory:
-        spec["volumes"] = shared_memory_volumes(pod)
+    if of_pod := volumes(pod):
+        spec["volumes"] = of_pod
+    if of_fabric := sidecars(pod.fabric):
+        spec["init_containers"] = of_fabric
     return spec

@@ -10,11 +10,11 @@ from .namespace import TeamNamespace
 from .priorities import Priorities
 from .queues import Queues
 from .serving import ModelServer
-from .training import GangJob, TrainingJob
+from .training import GangJob, TrainingJob, TrainingRuntime
 
 
 class Team(pulumi.ComponentResource):
-    """One team: its namespace, then its datasets, servers, jobs and gangs.
+    """One team: its namespace, then its datasets, servers, runtimes of TrainJobs, jobs and gangs.
 
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
@@ -27,7 +27,9 @@ class Team(pulumi.ComponentResource):
         inside = pulumi.ResourceOptions(parent=self, depends_on=[self.space.namespace, *self.space.bounds])
         self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
-        self.jobs = [TrainingJob(f"{name}.{job.name}", job, inside) for job in team.jobs]
+        self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
+        after = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.runtimes]))
+        self.jobs = [TrainingJob(f"{name}.{job.name}", job, after) for job in team.jobs]
         self.gangs = [GangJob(f"{name}.{gang.name}", gang, inside) for gang in team.gangs]
         self.register_outputs({"namespace": team.namespace.name})
 

@@ -2,6 +2,7 @@
 
 from typing import Any, TypeAlias
 
+from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.kueue import Cohort, Quota
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -11,6 +12,10 @@ from gpu_tenancy.model.source import Source
 
 Data: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
+PROVIDED: Data = {"provides": list(needs())}
+"""Keys of a cluster that has all that a stack may need."""
+EXISTING: Data = {"cloud": "existing", **PROVIDED}
+"""An existing cluster that has all that a stack may need; copied where a test changes it."""
 
 
 def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any) -> Data:
@@ -35,7 +40,9 @@ def job(**fields: Any) -> Data:
 
 def stack(**sections: Any) -> Data:
     """CPU nodes, 16 H100s and 32 A100s, and a team that is guaranteed half of the H100s."""
+    cluster: Data = sections.pop("cluster", {"cloud": "existing"})
     return {
+        "cluster": {**PROVIDED, **cluster},
         "pools": {"cpu": pool("m7i.8xlarge", 3), "h100": pool(), "a100": pool("p4de.24xlarge", 4)},
         "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
         **sections,

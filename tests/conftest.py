@@ -7,6 +7,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 import pytest
+from documented_definitions import install_documented
 from rendered_stacks import SHARED
 from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
 from xdist.remote import Producer
@@ -75,6 +76,7 @@ def cluster(platform: Platform, report: Report) -> Iterator[Cluster]:
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     with platform.cluster() as found:
         install(found, fetch(pins, platform.cache, report), report)
+        install_documented(found)
         yield found
 
 

@@ -93,7 +93,7 @@ def preview(project: Path, stack: str) -> tuple[int, str, Path]:
 
 def test_a_cloud_is_added_as_the_page_says(copy: Path) -> None:
     steps = list(blocks("another-cloud.md"))
-    assert [how for how, _, _ in steps] == ["add to", "file", "file", "in", "file", "in", "file"]
+    assert [how for how, _, _ in steps] == ["add to", "file", "file", "in", "file", "add to", "file"]
     for step in steps:
         follow(copy, *step)
     code, words, objects = preview(copy, "coreweave")
@@ -135,7 +135,7 @@ def test_a_service_that_is_only_described_needs_rows_alone(copy: Path) -> None:
         follow(copy, how, where, what)
     (copy / "stacks" / "Pulumi.described.yaml").write_text(
         "config:\n"
-        "  gpu-tenancy:cluster: {cloud: existing, provider: coreweave}\n"
+        "  gpu-tenancy:cluster: {cloud: existing, provider: coreweave, provides: [networkPolicies]}\n"
         "  gpu-tenancy:pools: {h100: {machine: gd-8xh100ib-i128, nodes: 2}}\n"
         "  gpu-tenancy:teams: {a: {owner: o, costCenter: c, gpus: {h100: {guaranteed: 8}}}}\n",
         encoding="utf-8",
@@ -155,11 +155,13 @@ def test_the_programs_in_other_languages_have_the_same_valid_inputs() -> None:
     component = program["resources"]["ml"]
     assert component["type"].replace(":", ":index:") == TENANCY
     assert misfits(package_schema(), TENANCY, component["properties"]) == []
-    assert sorted(load(Source(component["properties"])).teams) == ["ml-research"]
+    sections = {**component["properties"], "cluster": {"cloud": "existing", **component["properties"]["cluster"]}}
+    assert sorted(load(Source(sections)).teams) == ["ml-research"]
     assert program["outputs"] == {"queues": "${ml.queues}"}
     for language in ("ts", "go", "csharp"):
         block = fenced(page, language)[0]
-        for word in ("ml-prod", "a100", "p4de.24xlarge", "ml-research", "research", "rd-001", "8", "32", "queues"):
+        words = ["ml-prod", "a100", "p4de.24xlarge", "ml-research", "research", "rd-001", "8", "32", "queues"]
+        for word in [*words, "networkPolicies"]:
             assert word in block, (language, word)
 
 

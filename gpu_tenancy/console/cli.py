@@ -6,7 +6,18 @@ import typer
 from rich.console import Console
 
 from gpu_tenancy.console import terminal
-from gpu_tenancy.console.commands import facts, live, platform, previewing, render, simulate, stacks, starting, whatif
+from gpu_tenancy.console.commands import (
+    doctor,
+    facts,
+    live,
+    platform,
+    previewing,
+    render,
+    simulate,
+    stacks,
+    starting,
+    whatif,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
-for group in (starting, previewing, stacks, whatif, live, platform, render, facts, simulate):
+for group in (starting, previewing, stacks, doctor, whatif, live, platform, render, facts, simulate):
     group.register(app)
 
 

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
@@ -17,6 +17,8 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from gpu_tenancy.console.catalogue import abilities
 from gpu_tenancy.console.cli import app
 from gpu_tenancy.console.project import project_folder, read_stack, stack_names
+from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.quantity import format_bytes, format_cpu
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.spec import NAMESPACE
@@ -33,7 +35,7 @@ EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 
 _WRITTEN: Final = "<!-- Written by `make docs`; do not edit. -->"
 _TABLE: Final = re.compile(
-    r"(?<=<!-- table of clouds: written by `make docs` -->\n).*?(?=<!-- end of the table -->)", re.DOTALL
+    r"(?P<start><!-- table of (?P<name>\w+): written by `make docs` -->\n).*?(?=<!-- end of the table -->)", re.DOTALL
 )
 _STACK_HEAD: Final = f"""
 # Stack reference
@@ -45,6 +47,7 @@ A stack is one environment: the file `stacks/Pulumi.<stack>.yaml`. This page lis
 ```yaml
 # yaml-language-server: $schema=schema.json
 config:
+  gpu-tenancy:cluster: {{cloud: existing, provides: [networkPolicies]}}
   gpu-tenancy:pools:
     a100: {{machine: p4de.24xlarge, nodes: {{min: 0, max: 4}}}}
   gpu-tenancy:teams:
@@ -93,11 +96,11 @@ _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
 def pages(project: Path) -> dict[Path, str]:
     """The generated pages: text by path, relative to the project."""
     stacks = [read_stack(name, project).sections for name in stack_names(project)]
-    clouds = (project / CLOUDS).read_text(encoding="utf-8")
+    page = (project / CLOUDS).read_text(encoding="utf-8")
     return {
         COMMANDS: commands_page(),
         STACK: stack_page(Reference(file_schema(), stacks)),
-        CLOUDS: _TABLE.sub(lambda _: clouds_table(), clouds),
+        CLOUDS: _TABLE.sub(lambda table: table["start"] + _TABLES[table["name"]](), page),
     }
 
 
@@ -105,6 +108,27 @@ def clouds_table() -> str:
     """What each cloud supports, as a Markdown table."""
     headings, rows = abilities()
     return "\n".join(["", *_table(headings, rows), "", ""])
+
+
+def needs_table() -> str:
+    """What objects of a stack need, and what provides it on each cloud, as a Markdown table."""
+    names = {name: rules.title for name, rules in clouds().items() if rules.package}
+    headings = ("in `provides`", "needed by", *names.values(), "means")
+    rows = [
+        (f"`{name}`", need.of, *(_provider(need, cloud) for cloud in names), need.means)
+        for name, need in needs().items()
+    ]
+    return "\n".join(["", *_table(headings, rows), "", ""])
+
+
+def _provider(need: Need, cloud: str) -> str:
+    if cloud in need.cloud:
+        return need.cloud[cloud]
+    return f"with `create`: {need.made[cloud].by}" if cloud in need.made else "declare it"
+
+
+_TABLES: Final[Mapping[str, Callable[[], str]]] = {"clouds": clouds_table, "needs": needs_table}
+"""The generated tables, by their name in the page."""
 
 
 # The stack reference.

@@ -9,6 +9,7 @@ import yaml
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems
 from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.source import Source, read_file, to_config
@@ -147,7 +148,14 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
-    cluster = {"cloud": "existing", "kubeconfig": str(kubeconfig), "autoscaler": stack.cluster.grows, **like}
+    cluster = {
+        "cloud": "existing",
+        "kubeconfig": str(kubeconfig),
+        "autoscaler": stack.cluster.grows,
+        # Nodes of the embedded platform run no pods: nothing of it is missing there.
+        "provides": list(needs()),
+        **like,
+    }
     # Operators on an existing cluster belong to its owner, so the stack does not install them.
     kept = {key: section for key, section in source.sections.items() if key != "operators"}
     return replace(source, sections={**kept, "cluster": cluster})

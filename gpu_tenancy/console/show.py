@@ -7,14 +7,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.proofs import Proof
 from gpu_tenancy.console.summary import Summary
 from gpu_tenancy.console.terminal import Column, table
+from gpu_tenancy.console.texts import available, counted
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
-from gpu_tenancy.model.plan.supply import pool_supply
+from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
+from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.spec import Stack
 
 
@@ -48,21 +51,27 @@ def waiting(summary: Summary) -> str:
     if not summary.waiting:
         return ""
     pods = "1 pod is" if summary.waiting == 1 else f"{summary.waiting} pods are"
-    return f"{pods} unschedulable: no node has enough free GPUs (with Kueue running, they stay pending in the queue)"
+    free = available(supply.resource for supply in summary.supply)
+    return f"{pods} unschedulable: no node has enough free {free} (with Kueue running, they stay pending in the queue)"
 
 
 def pools(stack: Stack) -> Table:
     """Table of node pools with prices, from the minimum to the maximum number of nodes."""
-    listed = table(_POOL_COLUMNS, title="Node pools, USD per hour")
+    supplies = {name: pool_supply(stack, name) for name in stack.pools}
+    with_gpus = any(supply and supply.resource for supply in supplies.values())
+    heads = (
+        _POOL_COLUMNS if with_gpus else tuple(_WITHOUT_GPUS.get(title, (title, side)) for title, side in _POOL_COLUMNS)
+    )
+    listed = table(heads, title="Node pools, USD per hour")
     for cost in pool_costs(stack):
-        supply, pool = pool_supply(stack, cost.pool), stack.pools[cost.pool]
+        supply, pool = supplies[cost.pool], stack.pools[cost.pool]
         if supply is None:
             continue
         listed.add_row(
             cost.pool,
             pool.machine or "custom",
             supply.flavor,
-            f"{supply.gpus_per_node} {supply.resource}" if supply.resource else "",
+            _per_node(supply, with_gpus=with_gpus),
             f"{cost.min_nodes}" if cost.min_nodes == cost.max_nodes else f"{cost.min_nodes} to {cost.max_nodes}",
             supply.capacity,
             _dollars(cost.node),
@@ -72,6 +81,14 @@ def pools(stack: Stack) -> Table:
     return listed
 
 
+def _per_node(supply: PoolSupply, *, with_gpus: bool) -> str:
+    """`8 nvidia.com/gpu`; in a stack without GPUs `31 CPUs, 116Gi memory`."""
+    if with_gpus:
+        return f"{supply.gpus_per_node} {supply.resource}" if supply.resource else ""
+    return ", ".join(counted(supply.node[resource], resource) for resource in (CPU, MEMORY))
+
+
+_WITHOUT_GPUS: Final[dict[str, Column]] = {"GPUs per node": ("allocatable per node", "left")}
 _POOL_COLUMNS: Final[tuple[Column, ...]] = (
     ("pool", "left"),
     ("machine", "left"),
@@ -100,7 +117,8 @@ def _dollars(amount: float | None) -> str:
 
 def promises(summary: Summary) -> Table:
     """Table of each team's guarantee, limit and usage, as read from the API server."""
-    listed = table(_COLUMNS, title="GPUs, read from the API server")
+    counts = available(flavor.resource for flavor in summary.supply)
+    listed = table(_COLUMNS, title=f"{counts}, read from the API server")
     supply = {flavor.flavor: flavor for flavor in summary.supply}
     for holding in summary.holdings:
         flavor = supply[holding.flavor]
@@ -108,10 +126,10 @@ def promises(summary: Summary) -> Table:
             holding.team,
             holding.flavor,
             holding.scheduler,
-            str(holding.guaranteed),
-            str(holding.limit),
-            str(holding.used),
-            f"{flavor.used} of {flavor.gpus}",
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, holding.used),
+            f"{amount_text(flavor.resource, flavor.used)} of {amount_text(flavor.resource, flavor.capacity)}",
             "yes" if holding.lends else "no",
         )
     return listed

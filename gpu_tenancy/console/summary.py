@@ -7,25 +7,27 @@ from dataclasses import dataclass
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import WaitTimeoutError
-from gpu_tenancy.console.live.amounts import amount_text
+from gpu_tenancy.console.live.amounts import amount_text, amounts
 from gpu_tenancy.console.live.budgets import budgets
 from gpu_tenancy.console.live.cluster_queues import ClusterQueue
-from gpu_tenancy.console.live.measuring import KINDS, measure
+from gpu_tenancy.console.live.measuring import KINDS
+from gpu_tenancy.console.live.measuring import measure as measure_usage
 from gpu_tenancy.console.live.pods import called, ended
 from gpu_tenancy.console.live.queues import Queues, flavored
 from gpu_tenancy.console.live.reading import State, read
 from gpu_tenancy.console.live.usage import Row
 from gpu_tenancy.console.offline.wire import at, text_at
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPUs of one flavor that one team may use.
+    """GPUs of one flavor that one team may use; CPU or memory, in base units, where the flavor has no GPUs.
 
     Attributes:
+        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
         scheduler: `Kueue`, or `Volcano` for gangs.
         guaranteed: nominal quota.
         limit: what its queue could use if all others used nothing.
@@ -40,6 +42,7 @@ class Holding:
     limit: int
     used: int
     lends: bool
+    resource: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """A flavor's nodes, allocatable GPUs and GPUs in use."""
+    """A flavor's nodes, its allocatable GPUs and those in use; CPU or memory, in base units, where it has no GPUs."""
 
     flavor: str
     product: str
     nodes: int
-    gpus: int
+    capacity: int
     used: int
+    resource: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +85,21 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
     state = read(cluster, KINDS)
     queues = Queues(state)
     teams = [team.namespace.name for team in plan.teams]
-    rows = [row for row in measure(state).rows if row.flavor in tree.flavors and not row.part_of]
-    holdings = [_holding(row, queues) for row in rows if row.resource == tree.flavors[row.flavor].resource]
+    counted = {(measure.flavor, measure.resource): measure for measure in measures(tree)}
+    own = {(team, measure) for team in tree.team_shares for measure in measures_of(tree, team)}
+    holdings = [
+        _holding(row, queues, counted[row.flavor, row.resource])
+        for row in measure_usage(state).rows
+        if not row.part_of
+        and (row.flavor, row.resource) in counted
+        and (row.scheduler == "Volcano" or row.used or (row.team, counted[row.flavor, row.resource]) in own)
+    ]
     pods = [pod for team in teams for pod in state.of("Pod", team) if not ended(pod)]
     nodes = {called(node): node for node in state.of("Node")}
     return Summary(
         holdings=tuple(holding for holding in holdings if holding.limit),
         budgets=tuple(budget for team in teams for budget in _budgets(state, team)),
-        supply=tuple(_supply(flavor, state, holdings) for flavor in tree.flavors.values() if flavor.resource),
+        supply=tuple(_supply(tree, measure, state, holdings) for measure in counted.values()),
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
         astray=tuple(_astray(pods, nodes)),
     )
@@ -115,10 +126,12 @@ _QUIET = 3.0
 """Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
 
 
-def _holding(row: Row, queues: Queues) -> Holding:
+def _holding(row: Row, queues: Queues, measure: Measure) -> Holding:
     gangs = row.scheduler == "Volcano"
     lends = not gangs and _lends(queues.cluster_queues[row.team], row.flavor, row.resource)
-    return Holding(row.team, row.flavor, row.scheduler, row.guaranteed or 0, row.limit or 0, row.used, lends)
+    return Holding(
+        row.team, measure.label, row.scheduler, row.guaranteed or 0, row.limit or 0, row.used, lends, row.resource
+    )
 
 
 def _lends(queue: ClusterQueue, flavor: str, resource: str) -> bool:
@@ -133,12 +146,13 @@ def _budgets(state: State, team: str) -> Iterator[Budget]:
             yield Budget(team, line.quota, line.resource, used, hard)
 
 
-def _supply(flavor: Flavor, state: State, holdings: Sequence[Holding]) -> Supply:
+def _supply(tree: Tree, measure: Measure, state: State, holdings: Sequence[Holding]) -> Supply:
+    flavor = tree.flavors[measure.flavor]
     by_node = flavored(state.of("Node"), state.of("ResourceFlavor"))
     nodes = [node for node in state.of("Node") if by_node.get(called(node)) == flavor.name]
-    gpus = sum(int(text_at(node, "status", "allocatable", flavor.resource or "") or 0) for node in nodes)
-    used = sum(holding.used for holding in holdings if holding.flavor == flavor.name)
-    return Supply(flavor.name, flavor.product or "", len(nodes), gpus, used)
+    capacity = sum(amounts(at(node, "status", "allocatable")).get(measure.resource, 0) for node in nodes)
+    used = sum(holding.used for holding in holdings if holding.flavor == measure.label)
+    return Supply(measure.label, flavor.product or "", len(nodes), capacity, used, measure.resource)
 
 
 def _astray(pods: list[Manifest], nodes: Mapping[str, Manifest]) -> Iterator[str]:

@@ -102,7 +102,8 @@ def format_amount(resource: str, amount: int) -> str:
     kind = resource.removeprefix("requests.").removeprefix("limits.")
     if kind == CPU:
         return format_cpu(amount)
-    return format_bytes(amount) if kind in {MEMORY, "storage"} else format_count(amount)
+    of_bytes = kind in {MEMORY, "storage"} or kind.startswith("hugepages-")
+    return format_bytes(amount) if of_bytes else format_count(amount)
 
 
 def format_amounts(amounts: Amounts) -> dict[str, str]:

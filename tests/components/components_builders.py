@@ -12,8 +12,9 @@ from builders import Data
 
 from gpu_tenancy.console.offline.checks import problems
 from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
 from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.console.offline.wire import Json
 from gpu_tenancy.model.source import Source, to_config
 
 HEADER = """
@@ -69,12 +70,12 @@ class Program:
         ]
 
 
-def program(sections: Data, body: str) -> Program:
-    """Renders a program with the plan of a stack at hand as `made`."""
+def program(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
+    """Renders a program with the plan of a stack at hand as `made`; provider functions answer by token."""
     config = {**to_config(Source(sections)), "gpu-tenancy:keys": json.dumps(list(sections))}
     with TemporaryDirectory() as folder:
         (Path(folder) / "__main__.py").write_text(HEADER + dedent(body))
-        rendered = render(Path(folder), project="other", stack="x", config=config)
+        rendered = render(Path(folder), project="other", stack="x", config=config, answers=answers)
     return Program(rendered)
 
 

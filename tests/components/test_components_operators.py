@@ -113,7 +113,7 @@ def test_a_stack_without_the_dependency_is_noticed() -> None:
 
 
 def on_a_cloud(**sections: Any) -> Data:
-    cluster = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1"}
+    cluster = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
     pools = {"cpu": pool("n2-standard-32", 3, labels={"node-type": "cpu"}), "h100": pool("a3-highgpu-8g")}
     return stack(cluster=cluster, pools=pools, **sections)
 

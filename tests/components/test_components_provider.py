@@ -14,7 +14,8 @@ from typing import Any, Final
 import grpc
 import psutil
 import pytest
-from builders import Data, errors, job, server, stack, team
+from builders import PROVIDED, Data, errors, job, server, team
+from builders import stack as stack_of_file
 from package_schema import misfits
 from plugin_process import BUCKET, PLUGIN, PROJECT, STACK, Constructed, ConstructError, Plugin, output, plugin, secret
 from rendered_stacks import stack_of_repository
@@ -50,7 +51,12 @@ def for_tenancy(sections: Data) -> Data:
     kept = {key: value for key, value in sections.items() if key in TENANCY_SECTIONS}
     cluster = sections.get("cluster", {})
     cloud = cluster.get("provider") or cluster.get("cloud", "existing")
-    return {**kept, "cluster": {} if cloud == "existing" else {"provider": cloud}}
+    return {**kept, "cluster": PROVIDED if cloud == "existing" else {**PROVIDED, "provider": cloud}}
+
+
+def stack(**sections: Any) -> Data:
+    """A stack as a program passes it to Tenancy."""
+    return stack_of_file(**sections) | {"cluster": sections.get("cluster", dict(PROVIDED))}
 
 
 def with_server(**fields: Any) -> Data:
@@ -314,7 +320,7 @@ def test_an_unknown_amount_leaves_out_the_objects_with_a_warning_that_names_its_
 
 
 def test_a_whole_section_that_is_unknown_is_named(running: Plugin) -> None:
-    made = running.construct("Platform", stack(teams=output()), preview=True)
+    made = running.construct("Platform", stack_of_file(teams=output()), preview=True)
     assert "does not know teams. " in made.warnings[0]
     assert [one.type for one in made.registrations] == ["gpu-tenancy:index:Platform"]
 
@@ -444,7 +450,7 @@ def test_an_unknown_component_is_refused_with_the_known_ones(running: Plugin) ->
 
 def test_a_tenancy_refuses_what_only_a_platform_has(running: Plugin) -> None:
     sections = stack(
-        cluster={"cloud": "existing", "kubeconfig": "/root/.kube/config", "provider": "aws"},
+        cluster={**PROVIDED, "cloud": "existing", "kubeconfig": "/root/.kube/config", "provider": "aws"},
         prices={"p5.48xlarge": {"onDemand": 1.0}},
         operators={"kueue": "here", "volcano": {"install": "here"}, "keda": "installed"},
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from builders import Data, job, pool, server, team
+from builders import EXISTING, Data, job, pool, server, team
 from repository import ROOT
 
 FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
@@ -15,6 +15,7 @@ FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
 def small(**sections: Any) -> Data:
     """Two teams on a node of H100s and one of L4s: the least that has every promise."""
     return {
+        "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 1)},
         "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
         "teams": {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from builders import Data
+from builders import EXISTING, Data
 from chart_repository import StandIn
 from repository import ROOT
 
@@ -67,7 +67,7 @@ class OnCli:
         names = [chart.name for chart in charts]
         program = _PROGRAM.format(names=names, address=address, program=str(ROOT / "__main__.py"))
         (self.folder / "__main__.py").write_text(program)
-        cluster = {"cloud": "existing", "kubeconfig": str(self.kubeconfig)}
+        cluster = {**EXISTING, "kubeconfig": str(self.kubeconfig)}
         config = {f"gpu-tenancy:{key}": value for key, value in {**sections, "cluster": cluster}.items()}
         self._write("Pulumi.operators-here.yaml", {"config": config})
 

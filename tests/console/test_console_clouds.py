@@ -5,9 +5,12 @@ from pathlib import Path
 from subprocess import CompletedProcess, run
 from sys import executable
 from textwrap import dedent
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
+from builders import pool, team
+from console_builders import Project
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 from typer.testing import CliRunner
@@ -116,3 +119,40 @@ def test_the_command_knows_no_machines_of_a_misspelt_cloud() -> None:
     result = CliRunner().invoke(app, ["machines", "--cloud", "gpc"])
     assert result.exit_code == 1
     assert "error: --cloud: unknown cloud 'gpc'; did you mean 'gcp'?" in result.output
+
+
+def manifests(file: Path) -> list[dict[str, Any]]:
+    """The objects of a YAML file."""
+    return [manifest for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")) if isinstance(manifest, dict)]
+
+
+def test_a_stack_with_karpenter_and_partitions_can_be_previewed(tmp_path: Path) -> None:
+    """Karpenter learns of the partitions from a NodeOverlay, which is cluster-scoped."""
+    project = Project.at(tmp_path / "project")
+    project.write(
+        "partitions",
+        {
+            "cluster": {
+                "cloud": "aws",
+                "name": "ml",
+                "region": "eu-central-1",
+                "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
+                "autoscaler": "karpenter",
+                "provides": ["networkPolicies"],
+            },
+            "pools": {"parts": pool("p4de.24xlarge", {"min": 0, "max": 2}, sharing={"mig": {"profile": "1g.10gb"}})},
+            "teams": {"a": team(gpus={"parts": {"guaranteed": 56}})},
+        },
+    )
+    done = CliRunner().invoke(
+        app, ["preview", "partitions", "--project", str(project.folder), "--out", str(tmp_path / "out")]
+    )
+    assert done.exit_code == 0, done.output
+    overlays: list[Any] = [
+        manifest
+        for file in (tmp_path / "out").rglob("*.yaml")
+        for manifest in manifests(file)
+        if manifest.get("kind") == "NodeOverlay"
+    ]
+    assert [overlay["metadata"] for overlay in overlays] == [{"name": "parts"}]
+    assert overlays[0]["spec"]["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builders import Data, pool, server, team
+from builders import EXISTING, Data, pool, server, team
 from chart_repository import StandIn, repository
 from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
@@ -43,6 +43,7 @@ def installed_here(**operators: str) -> Data:
     """A team with a server that KEDA scales, and the three operators that this takes."""
     scaled = server(replicas={"min": 1, "max": 2}, scaleOn={"cpu": 70, "latencyP99": "100ms"})
     return {
+        "cluster": EXISTING,
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1)},
         "operators": {"prometheus": "here", "kueue": "here", "keda": "here", "gpuOperator": "off", **operators},
         "metrics": {"histogram": "inference_latency_seconds"},

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from builders import GPU
 from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.console.proofs import Proof
@@ -15,13 +16,13 @@ from gpu_tenancy.model.plan import plan
 
 SUMMARY = Summary(
     holdings=(
-        Holding("ml-production", "h100", "Kueue", guaranteed=161, limit=162, used=43, lends=False),
-        Holding("ml-research", "a100", "Kueue", guaranteed=84, limit=325, used=286, lends=True),
+        Holding("ml-production", "h100", "Kueue", guaranteed=161, limit=162, used=43, lends=False, resource=GPU),
+        Holding("ml-research", "a100", "Kueue", guaranteed=84, limit=325, used=286, lends=True, resource=GPU),
     ),
     budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
     supply=(
-        Supply("a100", "NVIDIA-A100-SXM4-80GB", 47, 379, 287),
-        Supply("h100", "NVIDIA-H100-80GB-HBM3", 28, 224, 44),
+        Supply("a100", "NVIDIA-A100-SXM4-80GB", 47, 379, 287, GPU),
+        Supply("h100", "NVIDIA-H100-80GB-HBM3", 28, 224, 44, GPU),
     ),
     waiting=1,
     astray=(),
@@ -105,9 +106,9 @@ def test_every_number_of_the_summary_is_on_the_page(outcome: Outcome, tmp_path: 
     for holding in SUMMARY.holdings:
         assert {str(holding.guaranteed), str(holding.limit), str(holding.used)} <= set(texts)
     for supply in SUMMARY.supply:
-        assert {str(supply.nodes), str(supply.gpus), str(supply.used), supply.product} <= set(texts)
+        assert {str(supply.nodes), str(supply.capacity), str(supply.used), supply.product} <= set(texts)
         promised = next(holding.guaranteed for holding in SUMMARY.holdings if holding.flavor == supply.flavor)
-        assert str(supply.gpus - promised) in texts
+        assert str(supply.capacity - promised) in texts
     assert {"requests.memory", "237Gi", "258Gi", "prod-001", "rd-001"} <= set(texts)
     assert any("71 created" in text for text in texts)
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from builders import GPU
 from console_builders import Project, small
 from typer.testing import CliRunner, Result
 
@@ -90,8 +91,8 @@ def test_other_programs_read_the_same(project: Project) -> None:
     }
     assert moment["evicted"][0]["means"].startswith("its quota was borrowed")
     assert [each for each in moment["teams"] if each["flavor"] == "l4"] == [
-        {"team": "speech", "flavor": "l4", "guaranteed": 2, "limit": 4, "runs": 2, "waits": 2},
-        {"team": "third", "flavor": "l4", "guaranteed": 0, "limit": 4, "runs": 2, "waits": 2},
+        {"team": "speech", "flavor": "l4", "guaranteed": 2, "limit": 4, "runs": 2, "waits": 2, "resource": GPU},
+        {"team": "third", "flavor": "l4", "guaranteed": 0, "limit": 4, "runs": 2, "waits": 2, "resource": GPU},
     ]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from builders import Data, job, planned, pool, stack, team
+from builders import PROVIDED, Data, job, planned, pool, stack, team
 from repository import ROOT
 
 from gpu_tenancy.model.load import load
@@ -13,7 +13,13 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.source import read_file
 
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
-EKS = {"cloud": "aws", "name": "ml", "region": "eu-central-1", "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"}}
+EKS: Data = {
+    **PROVIDED,
+    "cloud": "aws",
+    "name": "ml",
+    "region": "eu-central-1",
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
+}
 _GROUP = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
 AKS = {
     "cloud": "azure",

@@ -4,20 +4,31 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import Data, errors, line, planned, pool, queue_of, stack, team
+from builders import EXISTING, PROVIDED, Data, errors, line, planned, pool, queue_of, stack, team
 
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.supply import flavors
 from gpu_tenancy.model.source import Source
 
+ADMIN: Final = "arn:aws:iam::111122223333:role/deployer"
 AWS: Final = {
     "cloud": "aws",
     "name": "ml",
     "region": "eu-central-1",
     "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
 }
-GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1"}
+GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
+REGIONAL: Final = {**GCP, "location": "us-central1"}
+GKE: Final = {
+    "version": "1.34",
+    "network": "ml",
+    "subnetwork": "ml",
+    "podRange": "pods",
+    "serviceRange": "services",
+    "system": {"machine": "n2-standard-16"},
+}
+ONCE: Final = {"start": "2026-12-18"}
 AZURE: Final = {
     "cloud": "azure",
     "name": "ml",
@@ -47,9 +58,53 @@ def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields
     )
 
 
+def gb200(nodes: int, **fields: Any) -> Data:
+    """A pool of machines that form an NVLink domain."""
+    return stack(
+        cluster=GCP,
+        pools={"gb200": pool("a4x-highgpu-4g", nodes, **fields)},
+        teams={"a": team(gpus={"gb200": {"guaranteed": 8}})},
+    )
+
+
 def pool_of(sections: Data, name: str = "h100") -> Any:
     (pool_plan,) = (pool for pool in planned(sections).cluster.pools if pool.name == name)
     return pool_plan
+
+
+def test_zones_that_the_catalogue_does_not_know_are_not_checked() -> None:
+    row = {"cpu": 96, "memory": "1Ti", "gpu": "h100-80gb", "gpus": 8, "accelerator": "nvidia-h100-80gb"}
+    sections = on("gcp", zones=["us-central1-f"]) | {"cluster": {**REGIONAL, **PROVIDED}}
+    assert errors(sections) != []
+    assert errors(sections | {"machines": {H100["gcp"]: row}}) == []
+    known = {**row, "zones": ["us-central1-a"]}
+    (problem,) = errors(sections | {"machines": {H100["gcp"]: known}})
+    assert "us-central1-f does not have a3-highgpu-8g; set pools.h100.zones to one or more of: us-central1-a" in problem
+
+
+def test_node_locations_are_the_zones_of_pools_without_their_own() -> None:
+    located = {**REGIONAL, "create": {**GKE, "nodeLocations": ["us-central1-a", "us-central1-b"]}}
+    assert errors(on("gcp") | {"cluster": located}) == []
+
+
+def test_a_pool_without_gpus_leaves_its_zones_to_gke() -> None:
+    sections = stack(cluster={**REGIONAL, **PROVIDED}, pools={"cpu": pool("n2-standard-32", 3)}, teams={})
+    assert errors(sections) == []
+
+
+def test_a_compact_pool_may_name_the_policy_of_its_reservation() -> None:
+    reserved = {"kind": "reserved", "reservation": "ml-h100"}
+    assert errors(on("gcp", compact=True, placementPolicy="ml-h100", capacity=reserved)) == []
+
+
+def test_a_rack_of_gb200_is_a_pool() -> None:
+    assert errors(gb200(18)) == []
+
+
+def test_an_exclusion_may_be_a_date_of_yaml() -> None:
+    text = "{start: 2026-12-18, end: 2026-12-31}"
+    creation = {**GKE, "maintenance": {"exclusions": {"launch": yaml.safe_load(text)}}}
+    assert errors(on("gcp") | {"cluster": {**GCP, "create": creation}}) == []
 
 
 @EVERY
@@ -170,7 +225,7 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
             ),
         ),
         "nodes close to each other in several zones": (
-            on("gcp", compact=True),
+            on("gcp", compact=True, zones=["us-central1-a", "us-central1-b"]),
             (
                 "pools.h100.compact: GKE supports compact placement only in one zone; set one zone under"
                 " pools.h100.zones"
@@ -212,8 +267,119 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
             on("azure", teams={}, nodes={"min": 0, "max": 2}, sharing=SEVENTHS),
             (
                 "pools.h100.nodes: 0 to 2 nodes must be a fixed number: the autoscaler of AKS does not add nodes"
-                " with MIG partitions; set one number of nodes, such as 2, or set driver: operator"
+                " with MIG partitions; set one number of nodes, such as 2"
             ),
+        ),
+        "partitions of the GPU Operator that AKS's autoscaler does not add": (
+            on("azure", teams={}, nodes={"min": 0, "max": 2}, sharing=SEVENTHS, driver="operator"),
+            "pools.h100.nodes: 0 to 2 nodes must be a fixed number: the autoscaler of AKS does not add nodes",
+        ),
+        "GPUs in the zones that GKE selects": (
+            on("gcp") | {"cluster": REGIONAL},
+            (
+                "pools.h100.zones: are not set, so GKE creates the pool in zones that it selects itself, and the"
+                " creation fails if one of them does not have a3-highgpu-8g; set pools.h100.zones to one or more of:"
+                " us-central1-a, us-central1-b, us-central1-c"
+            ),
+        ),
+        "a zone without the machine type": (
+            on("gcp", zones=["us-central1-c", "us-central1-f"]) | {"cluster": REGIONAL},
+            (
+                "pools.h100.zones[1]: us-central1-f does not have a3-highgpu-8g (catalogue of 2026-11-22); set"
+                " pools.h100.zones to one or more of: us-central1-a, us-central1-b, us-central1-c"
+            ),
+        ),
+        "a cluster in a zone without the machine type": (
+            on("gcp") | {"cluster": {**GCP, "location": "us-central1-f"}},
+            "pools.h100.zones: us-central1-f does not have a3-highgpu-8g (catalogue of 2026-11-22)",
+        ),
+        "a region without the machine type": (
+            on("gcp") | {"cluster": {**GCP, "location": "me-west1-a"}},
+            (
+                "pools.h100.zones: me-west1-a does not have a3-highgpu-8g (catalogue of 2026-11-22); use another"
+                " machine type, or a region that has it (zones: asia-east1-c, asia-northeast1-b,"
+            ),
+        ),
+        "node locations without the machine type": (
+            on("gcp")
+            | {"cluster": {**REGIONAL, "create": {**GKE, "nodeLocations": ["us-central1-a", "us-central1-f"]}}},
+            "pools.h100.zones: us-central1-f does not have a3-highgpu-8g",
+        ),
+        "node locations of another region": (
+            on("gcp") | {"cluster": {**REGIONAL, "create": {**GKE, "nodeLocations": ["us-east1-b"]}}},
+            "cluster: create.nodeLocations: us-east1-b is not a zone of us-central1; set a zone such as us-central1-a",
+        ),
+        "node locations of a cluster in one zone": (
+            on("gcp") | {"cluster": {**GCP, "create": {**GKE, "nodeLocations": ["us-central1-a"]}}},
+            (
+                "cluster: sets create.nodeLocations, but its location is the zone us-central1-a; remove"
+                " create.nodeLocations, or set location to a region"
+            ),
+        ),
+        "a compact pool beside its reservation": (
+            on("gcp", compact=True, capacity={"kind": "reserved", "reservation": "ml-h100"}),
+            (
+                "pools.h100.compact: GKE uses a reservation only for machines with the reservation's own placement"
+                " policy, so the pool would get no machines; set pools.h100.placementPolicy to the policy that the"
+                " reservation was created with, or remove compact"
+            ),
+        ),
+        "a placement policy without compact placement": (
+            on("gcp", placementPolicy="ml-h100"),
+            (
+                "pools.h100.placementPolicy: ml-h100 has no effect without compact placement; set compact: true, or"
+                " remove it"
+            ),
+        ),
+        "a placement policy where there are none": (
+            on("aws", placementPolicy="ml-h100"),
+            "pools.h100.placementPolicy: ml-h100 is not supported on EKS; remove it",
+        ),
+        "a placement policy by its path": (
+            on("gcp", compact=True, placementPolicy="projects/p/ml"),
+            (
+                "pools.h100.placementPolicy: projects/p/ml is not a placement policy; set the name of a resource"
+                " policy in the cluster's region"
+            ),
+        ),
+        "more machines than an NVLink domain has": (
+            gb200(19),
+            (
+                "pools.gb200.nodes.max: 19 is more than the 18 machines of one NVLink domain (1x72) of"
+                " a4x-highgpu-4g; set 18 or less, and add a pool with the same flavor for each further domain"
+            ),
+        ),
+        "an NVLink domain in two zones": (
+            gb200(18, zones=["us-central1-a", "us-central1-b"]),
+            "pools.gb200.zones: must be one zone: a4x-highgpu-4g forms NVLink domains (1x72), each in one zone",
+        ),
+        "maintenance windows that are too short for GKE": (
+            on("gcp") | {"cluster": {**GCP, "create": {**GKE, "maintenance": {"days": ["sunday"]}}}},
+            (
+                "cluster.create.maintenance: has windows of 16 hours in 32 days, but GKE requires 48; set hours: 12, or"
+                " add days"
+            ),
+        ),
+        "an exclusion of upgrades without an end": (
+            on("gcp") | {"cluster": {**GCP, "create": {**GKE, "maintenance": {"exclusions": {"x": ONCE}}}}},
+            (
+                "cluster.create.maintenance.exclusions.x: has no end, which scope upgrades requires; set end, or scope:"
+                " minor-or-node-upgrades"
+            ),
+        ),
+        "an exclusion that ends before it starts": (
+            on("gcp")
+            | {
+                "cluster": {
+                    **GCP,
+                    "create": {**GKE, "maintenance": {"exclusions": {"x": {**ONCE, "end": "2026-12-01"}}}},
+                }
+            },
+            "cluster.create.maintenance.exclusions.x: end 2026-12-01 is before start 2026-12-18; swap them",
+        ),
+        "an exclusion without a date": (
+            on("gcp") | {"cluster": {**GCP, "create": {**GKE, "maintenance": {"exclusions": {"x": {"start": "May"}}}}}},
+            "cluster.create.maintenance.exclusions.x.start: May is not a date; set YEAR-MONTH-DAY, such as 2026-12-24",
         ),
         "a key for the disks of one pool on AKS": (
             on("azure", disk={"key": "https://ml.vault.azure.net/keys/disks/1"}),
@@ -288,7 +454,10 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
             ),
         ),
         "GPUs under the cluster's own pods": (
-            on("aws") | {"cluster": {**AWS, "create": {"version": "1.35", "system": {"machine": "g6.xlarge"}}}},
+            on("aws")
+            | {
+                "cluster": {**AWS, "create": {"version": "1.35", "admins": [ADMIN], "system": {"machine": "g6.xlarge"}}}
+            },
             (
                 "cluster.create.system.machine: g6.xlarge has GPUs, which system nodes do not need;"
                 " use a machine type without GPUs: "
@@ -532,7 +701,7 @@ def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
 
 
 def test_an_existing_cluster_of_a_known_service_follows_its_rules() -> None:
-    sections = on("azure", capacity="spot") | {"cluster": {"cloud": "existing", "provider": "azure"}}
+    sections = on("azure", capacity="spot") | {"cluster": {**EXISTING, "provider": "azure"}}
     plan = planned(sections)
     assert plan.cluster.pools == ()
     assert plan.cluster.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}

@@ -1,5 +1,5 @@
 import pytest
-from builders import Data, errors, job, pool, server, stack, team
+from builders import EXISTING, Data, errors, job, pool, server, stack, team
 
 from gpu_tenancy.model.problems import listed, nearest, unknown
 
@@ -210,6 +210,7 @@ def test_a_cycle_of_cohorts_which_kueue_accepts_in_silence_is_refused() -> None:
 def test_all_errors_come_at_once_of_shape_and_of_coherence_in_every_section() -> None:
     problems = errors(
         {
+            "cluster": EXISTING,
             "pools": {"h100": pool(), "l4": pool("g6.12xlarge", "many")},
             "priorities": {"hi": {"value": 2000000000}},
             "teams": {

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 import yaml
-from builders import Data, errors, job, pool, team
+from builders import EXISTING, Data, errors, job, pool, team
 from operators_builders import AMD_POOL, STACKS, made_here, plan_of
 from originals import original
 
@@ -122,6 +122,7 @@ def _everything() -> Iterator[ReleasePlan]:
         "prometheus",
         "certManager",
         "gpuOperator",
+        "networkOperator",
         "amdGpuOperator",
         "intelDevicePlugin",
         "kueue",
@@ -132,7 +133,8 @@ def _everything() -> Iterator[ReleasePlan]:
     dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
     for server_of_metrics in ("keda", "prometheusAdapter"):
         operators: Data = {**dict.fromkeys([*every, server_of_metrics], "here"), "draDriver": dra}
-        planned_stack = plan(load(Source({"pools": pools, "teams": teams, "fairness": "even", "operators": operators})))
+        sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": operators}
+        planned_stack = plan(load(Source(sections)))
         yield from planned_stack.operators
 
 

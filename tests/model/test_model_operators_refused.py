@@ -1,7 +1,7 @@
 """Errors of operators: each shows the place, the rule and the fix."""
 
 import pytest
-from builders import Data, errors, pool, server, stack, team
+from builders import EXISTING, Data, errors, pool, server, stack, team
 from operators_builders import AMD_POOL, amd_made_here, made_here, names, with_gangs, with_jobs
 
 from gpu_tenancy.model.catalogue.clouds import clouds
@@ -24,7 +24,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
         made_here(operators={"kueu": "here"}),
         (
             "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, keda, prometheus,"
-            " gpuOperator, fluid, … (13 in total; list them with: tenancy schema)"
+            " gpuOperator, fluid, … (14 in total; list them with: tenancy schema)"
         ),
     ),
     "a misspelt value": (
@@ -177,6 +177,7 @@ def test_the_dra_driver_for_compute_domains_alone_goes_beside_the_device_plugin(
 def test_intels_plugin_wants_the_label_by_which_it_finds_its_nodes() -> None:
     arc = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
     sections: Data = {
+        "cluster": EXISTING,
         "pools": {"cpu": pool("m7i.8xlarge", 3), "flex": arc},
         "teams": {"a": team()},
         "operators": {"intelDevicePlugin": "here"},

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from builders import Data, job, pool, server, stack, team
+from builders import EXISTING, Data, job, pool, server, stack, team
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,7 +135,8 @@ def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None
 
 def test_an_unknown_price_stays_unknown_and_nothing_costs_nothing() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
-    summary = seen({"pools": pools, "teams": {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}})
+    teams = {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}
+    summary = seen({"cluster": EXISTING, "pools": pools, "teams": teams})
     assert [(team.cost.guaranteed, team.cost.limit) for team in summary.teams] == [(0.0, None), (None, None)]
     assert summary.cost_centers["rd-001"].guaranteed is None
 
@@ -147,6 +148,7 @@ def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
     }
     summary = seen(
         {
+            "cluster": EXISTING,
             "pools": pools,
             "prices": {"g6.12xlarge": {"onDemand": 4.0}, "g6.48xlarge": {"onDemand": 16.0}},
             "teams": {"a": team()},
@@ -169,10 +171,10 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
 
 def test_supply_says_what_is_there_at_least_and_at_most_and_what_is_promised_of_it() -> None:
     pools = {"h100": pool(nodes={"min": 1, "max": 2})}
-    cluster = {"cloud": "existing", "autoscaler": True}
+    cluster = {**EXISTING, "autoscaler": True}
     summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100(4, 12))}})
     (supply,) = summary.supply
-    assert (supply.gpus, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
+    assert (supply.capacity, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
 
 
 def test_a_server_is_set_against_what_its_queue_admits() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from builders import GPU, Data, errors, pool, team
+from builders import EXISTING, GPU, Data, errors, pool, team
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +54,7 @@ def coherent(draw: st.DrawFn) -> Data:
             below[parents[name]].append(guaranteed)
         machine, size = machines[flavor]
         pools[flavor] = pool(machine, -(-(sum(below["org"]) + gangs) // size) + draw(st.integers(0, 2)))
-    return {"pools": pools, "cohorts": cohorts, "teams": teams}
+    return {"cluster": EXISTING, "pools": pools, "cohorts": cohorts, "teams": teams}
 
 
 @SLOW

@@ -7,9 +7,9 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, to_config
 
-STACK = """
-config:
+STACK = """config:
   aws:region: eu-west-1
+  gpu-tenancy:cluster: {cloud: existing, provides: [networkPolicies]}
   gpu-tenancy:pools:
     h100: {machine: p5.48xlarge, nodes: 2}
   gpu-tenancy:teams:
@@ -37,7 +37,7 @@ def refused(folder: Path, text: str) -> str:
 
 
 def test_only_our_own_sections_are_read(tmp_path: Path) -> None:
-    assert set(read(tmp_path, STACK).sections) == {"pools", "teams"}
+    assert set(read(tmp_path, STACK).sections) == {"cluster", "pools", "teams"}
 
 
 def test_each_key_and_list_entry_has_its_line_and_others_that_of_what_is_around_them(tmp_path: Path) -> None:

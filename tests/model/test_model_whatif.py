@@ -10,6 +10,7 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
+from gpu_tenancy.model.plan.measures import measures
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_file
@@ -35,7 +36,8 @@ def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tu
         last, first, only = busy(found, last=each.name), busy(found, first=each.name), alone(found, each.name)
         for held in each.holdings:
             if held.scheduler == "Kueue":
-                have = [scene.moment.gpus(each.name, held.flavor) for scene in (last, first, only)]
+                (measure,) = (measure for measure in measures(found) if measure.label == held.flavor)
+                have = [scene.moment.amount(each.name, measure) for scene in (last, first, only)]
                 told = (held.busy, held.alone)
                 rows.append((each.name, held.flavor, told, (Span(have[0], have[1]), have[2])))
     return rows

@@ -1,43 +1,35 @@
 """An EKS cluster with its nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as kubernetes
 from pulumi_aws.eks.outputs import ClusterVpcConfig
+from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
+from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
 from .autoscaling import ClusterAutoscaler
 from .charts import release
 from .context import ClusterContext, NodeRole
-from .control_plane import Addons, ControlPlane
-from .identity import Grant, Role
+from .control_plane import ControlPlane
+from .identity import Grant, PodRole, Role
 from .karpenter import Karpenter
 from .kubeconfig import certificate, kubeconfig
 from .nodes import efa_plugin, pool_group, system_group
-from .policies import managed_policy, node_trust, partition
+from .policies import buckets_policy, managed_policy, node_trust, partition
 from .pools import NodeGroup
 
-CNI: Final = ("aws-node", "AmazonEKS_CNI_Policy")
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 """Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
-BEFORE_NODES: Final[Mapping[str, tuple[str, str] | None]] = {
-    "eks-pod-identity-agent": None,
-    "kube-proxy": None,
-    "vpc-cni": CNI,
-}
-"""Add-ons that nodes need to become ready, each with its service account and managed policy, or None."""
-ON_NODES: Final[Mapping[str, tuple[str, str] | None]] = {
-    "coredns": None,
-    # Detects broken GPUs for node auto repair: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
-    "eks-node-monitoring-agent": None,
-    "aws-ebs-csi-driver": ("ebs-csi-controller-sa", "AmazonEBSCSIDriverPolicy"),
-}
-"""Add-ons that run on nodes, each with its service account and managed policy, or None."""
+SESSION_MANAGER: Final = "AmazonSSMManagedInstanceCore"
+"""Managed policy for shells on nodes: https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager.html."""
+STORAGE_CLASS: Final = "gp3-encrypted"
+"""Name of the default StorageClass."""
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -69,38 +61,71 @@ class EksCluster(pulumi.ComponentResource):
             enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
             opts=within,
         )
-        addons = self._addons_before_nodes(name, plane) if plane else []
-        system = self._system_nodes(name, plane, addons) if plane else []
-        self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, addons, system)]
-        efa = efa_plugin(plan.pools)
-        if plane and efa:
-            after_system = pulumi.ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
-            release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, after_system)
+        system = self._created(name, plane) if plane else []
+        self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
         self.register_outputs({"name": section.name})
 
-    def _addons_before_nodes(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
-        """Add-ons of a created cluster that nodes need to become ready."""
+    def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
+        """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
+
+        An upgrade goes in this order too: the control plane, add-ons, nodes. Only the system nodes are updated before
+        the add-ons that run on them, because these cannot be installed without nodes.
+        """
         opts = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster])
-        return Addons(f"{name}-first-addons", self._section, BEFORE_NODES, self._plan.tags, opts).resources
+        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, opts).resources
+        system = [*plane.access, *self._system_nodes(name, plane, addons)]
+        inside = pulumi.ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
+        efa = efa_plugin(self._plan.pools)
+        if efa:
+            release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, inside)
+        storage = StorageClass(
+            f"{name}-storage",
+            metadata={
+                "name": STORAGE_CLASS,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
+            provisioner="ebs.csi.aws.com",
+            # https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
+            parameters={"type": "gp3", "encrypted": "true"},
+            # In the zone of the pod.
+            volume_binding_mode="WaitForFirstConsumer",
+            allow_volume_expansion=True,
+            opts=inside,
+        )
+        return [*addons, *system, storage]
 
     def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """System nodes of a created cluster, and the add-ons that run on them."""
-        section, tags, system = self._section, self._plan.tags, self._plan.system
+        section, system = self._section, self._plan.system
         if system is None:
             return []
         role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
         after_addons = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster, *addons, role])
         nodes = NodeGroup(f"{name}-system", system_group(section, system), self._context, role.arn, after_addons)
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes.group])
-        return [nodes.group, *Addons(f"{name}-addons", section, ON_NODES, tags, after_nodes).resources]
+        on_nodes = Addons(f"{name}-addons", self._context, ON_NODES, plane.version, after_nodes).resources
+        return [nodes.group, *on_nodes, *self._s3(name, plane, nodes.group)]
 
-    def _pools(
-        self, name: str, addons: Sequence[pulumi.Resource], system: Sequence[pulumi.Resource]
-    ) -> list[pulumi.Resource]:
+    def _s3(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
+        """The CSI driver for S3 with access to the datasets' buckets; none without datasets on S3.
+
+        Its own pods mount the buckets, in its own namespace, so the pods of teams need no network access to S3.
+        """
+        buckets = self._plan.buckets
+        if not buckets:
+            return []
+        after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
+        policies = {"buckets": buckets_policy(buckets, self._section.region)}
+        role = PodRole(f"{name}-s3-role", self._context, S3_ACCOUNT, policies, after_nodes)
+        # Its pods get their credentials when they start, so the association must exist first.
+        after_role = pulumi.ResourceOptions(parent=self, depends_on=[nodes, role])
+        return Addons(f"{name}-s3", self._context, S3, plane.version, after_role).resources
+
+    def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """The stack's node pools and their autoscaler."""
         section = self._section
-        role_arn, before = self._pools_role(name, addons)
-        in_cluster = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[*before, *system])
+        role_arn, before = self._pools_role(name, system)
+        in_cluster = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
         if section.autoscaler == "karpenter":
             role = role_name(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
@@ -116,7 +141,7 @@ class EksCluster(pulumi.ComponentResource):
         return groups
 
     def _pools_role(
-        self, name: str, addons: Sequence[pulumi.Resource]
+        self, name: str, system: Sequence[pulumi.Resource]
     ) -> tuple[pulumi.Input[str], list[pulumi.Resource]]:
         """The IAM role of the pools' nodes, and the resources that nodes depend on.
 
@@ -124,12 +149,12 @@ class EksCluster(pulumi.ComponentResource):
         https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. For an existing cluster with an existing
         role, none is created: it can already exist.
         """
-        section, before = self._section, list(addons)
+        section, before = self._section, list(system)
         arn: pulumi.Input[str]
         if section.node_role:
             arn = section.node_role
         else:
-            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, CNI[1])
+            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, str(CNI.policy))
             role = self._node_role(f"{name}-node-role", "node", policies)
             arn, before = role.arn, [*before, role]
         if section.autoscaler == "karpenter" and (section.create or not section.node_role):
@@ -146,7 +171,9 @@ class EksCluster(pulumi.ComponentResource):
 
     def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
         region = self._section.region
-        grant = Grant(node_trust(region), managed=[managed_policy(region, policy) for policy in policies])
+        shells = (SESSION_MANAGER,) if self._section.session_manager else ()
+        attached = [managed_policy(region, policy) for policy in (*policies, *shells)]
+        grant = Grant(node_trust(region), managed=attached)
         within = pulumi.ResourceOptions(parent=self)
         return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, within)
 

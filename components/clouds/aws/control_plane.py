@@ -1,4 +1,4 @@
-"""A created EKS cluster: control plane, administrators and add-ons."""
+"""A created EKS cluster: control plane and administrators."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
+from .addons import reached_version
 from .identity import Grant, Role
 from .policies import access_policy, managed_policy, trust
 
@@ -25,6 +26,10 @@ class ControlPlane(pulumi.ComponentResource):
     Its network is not created here: the subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
     (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reachable only
     from that network, so the deployment must run there.
+
+    Attributes:
+        access: rights of the administrators; objects in the cluster depend on them, because they are the deployment's.
+        version: Kubernetes version, known when the control plane has it.
     """
 
     def __init__(
@@ -60,18 +65,27 @@ class ControlPlane(pulumi.ComponentResource):
             version=creation.version,
             role_arn=role.arn,
             vpc_config=network,
-            access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
+            # The creator's own entry would conflict with an explicit one for the same role.
+            access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": False},
             encryption_config={"resources": ["secrets"], "provider": {"key_arn": self._key(name, plan, creation)}},
             enabled_cluster_log_types=list(LOGS),
             # Extended support costs six times as much: https://aws.amazon.com/eks/pricing/
-            upgrade_policy={"support_type": "STANDARD"},
+            upgrade_policy={"support_type": creation.support.upper()},
             # `Addons` installs managed add-ons instead.
             bootstrap_self_managed_addons=False,
             deletion_protection=plan.protect,
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect, depends_on=[role, log]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=plan.protect,
+                depends_on=[role, log],
+                # Only used on creation; a change would replace a cluster that was created with `true`.
+                ignore_changes=["accessConfig.bootstrapClusterCreatorAdminPermissions"],
+            ),
         )
-        self._admins(name, section, creation, tags)
+        self.access = self._admins(name, section, creation, tags)
+        # The ARN is known only of a cluster that exists.
+        self.version = pulumi.Output.all(self.cluster.version, self.cluster.arn).apply(reached_version)
         self.register_outputs({"name": section.name})
 
     def _key(self, name: str, plan: ClusterPlan, creation: EksCreation) -> pulumi.Input[str]:
@@ -88,15 +102,18 @@ class ControlPlane(pulumi.ComponentResource):
         )
         return key.arn
 
-    def _admins(self, name: str, section: AwsCluster, creation: EksCreation, tags: Mapping[str, str]) -> None:
+    def _admins(
+        self, name: str, section: AwsCluster, creation: EksCreation, tags: Mapping[str, str]
+    ) -> list[pulumi.Resource]:
         """Access entries of administrators: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html."""
         within = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
+        associations: list[pulumi.Resource] = []
         for arn in creation.admins:
             who = arn.partition(":role/")[2]
             entry = aws.eks.AccessEntry(
                 f"{name}-{who}", cluster_name=section.name, principal_arn=arn, type="STANDARD", tags=tags, opts=within
             )
-            aws.eks.AccessPolicyAssociation(
+            association = aws.eks.AccessPolicyAssociation(
                 f"{name}-{who}-admin",
                 cluster_name=section.name,
                 principal_arn=arn,
@@ -104,49 +121,5 @@ class ControlPlane(pulumi.ComponentResource):
                 access_scope={"type": "cluster"},
                 opts=pulumi.ResourceOptions(parent=self, depends_on=[entry]),
             )
-
-
-class Addons(pulumi.ComponentResource):
-    """Add-ons of a created cluster, each in EKS's default version for the cluster version.
-
-    Add-ons that call AWS have their own IAM role, so the node role needs no permissions for them.
-
-    Args:
-        accounts: the add-ons, each with its service account and managed policy, or None.
-
-    Attributes:
-        resources: the add-ons.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        section: AwsCluster,
-        accounts: Mapping[str, tuple[str, str] | None],
-        tags: Mapping[str, str],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:Addons", name, {}, opts)
-        self.resources: list[pulumi.Resource] = []
-        for addon, needs in accounts.items():
-            identity: list[aws.eks.AddonPodIdentityAssociationArgsDict] = []
-            roles: list[pulumi.Resource] = []
-            if needs:
-                account, policy = needs
-                grant = Grant(trust("pods.eks"), managed=(managed_policy(section.region, policy),))
-                within = pulumi.ResourceOptions(parent=self)
-                role = Role(f"{name}-{addon}-role", f"{section.name}-{account}", grant, tags, within)
-                identity.append({"role_arn": role.arn, "service_account": account})
-                roles.append(role)
-            resource = aws.eks.Addon(
-                f"{name}-{addon}",
-                cluster_name=section.name,
-                addon_name=addon,
-                pod_identity_associations=identity or None,
-                resolve_conflicts_on_create="OVERWRITE",
-                resolve_conflicts_on_update="OVERWRITE",
-                tags=tags,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=roles),
-            )
-            self.resources.append(resource)
-        self.register_outputs({})
+            associations.append(association)
+        return associations

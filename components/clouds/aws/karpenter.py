@@ -58,6 +58,8 @@ class Karpenter(pulumi.ComponentResource):
                 "clusterName": context.name,
                 "interruptionQueue": context.name,
                 "featureGates": {
+                    # As managed node groups do: broken nodes are replaced.
+                    "nodeRepair": True,
                     "staticCapacity": any(pool.supply.min_nodes for pool in pools),
                     "nodeOverlay": any(overlay(pool) for pool in pools),
                 },
@@ -121,7 +123,7 @@ class Karpenter(pulumi.ComponentResource):
                 spec=spec,
                 opts=after_class,
             )
-            for pool_name, spec in node_pools(pool).items()
+            for pool_name, spec in node_pools(pool, self._context.section.drift).items()
         ]
         if overlay_spec := overlay(pool):
             resources.append(

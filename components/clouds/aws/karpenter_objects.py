@@ -4,15 +4,21 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import NodePool
-from gpu_tenancy.model.plan.gpus import NVIDIA
+from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
-from .nodes import EFA, Volume, image, interfaces, reservation, subnets, volumes
+from .disks import Volume, uses_local_disks, volumes
+from .images import image_alias
+from .nodes import huge_pages, image, interfaces, reservation, subnets
 
 Spec: TypeAlias = Mapping[str, object]
 
 NODE_CLASS: Final = "karpenter.k8s.aws/v1"
 NODE_POOL: Final = "karpenter.sh/v1"
+_DAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+"""Days in the order of cron."""
+_WEEK: Final = 7 * 24 * 60
+"""Minutes of a week."""
 _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
 """Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
 
@@ -29,9 +35,10 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
     reservation_id = reservation(pool)
     efa = pool.fabric.interfaces if pool.fabric else 0
     cards = interfaces(pool.machine.type, efa)
+    disks = volumes(context.section, pool.disk, image(pool), pool.machine)
     return {
-        # New nodes get the latest image; the budgets in `node_pools` decide when running nodes are replaced.
-        "amiSelectorTerms": [{"alias": f"{image(pool).family}@latest"}],
+        # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
+        "amiSelectorTerms": [{"alias": image_alias(context.section, image(pool))}],
         "role": role,
         "subnetSelectorTerms": [{"id": subnet} for subnet in subnets(context.section, pool.zones)],
         "securityGroupSelectorTerms": [{"id": context.security_group}],
@@ -42,7 +49,8 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
             "httpTokens": "required",
             "httpPutResponseHopLimit": 1,
         },
-        "blockDeviceMappings": [_mapping(volume) for volume in volumes(pool.disk, image(pool))],
+        "blockDeviceMappings": [_mapping(volume) for volume in disks],
+        **({"instanceStorePolicy": "RAID0"} if uses_local_disks(context.section, pool.machine) else {}),
         "tags": {**context.tags, "Name": f"{context.name}-{pool.name}"},
         **({"capacityReservationSelectorTerms": [{"id": reservation_id}]} if reservation_id else {}),
         **({"placementGroupSelector": {"name": placement_group}} if placement_group else {}),
@@ -63,50 +71,57 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
     }
 
 
-def node_pools(pool: NodePool) -> dict[str, Spec]:
+def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Spec]:
     """Specs of a pool's NodePools by name: one with its minimum number of nodes, one for the nodes above it.
 
     Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic.
+
+    Args:
+        pool: the planned pool.
+        drift: when GPU nodes with pods that differ from the pool are replaced; None for never.
     """
     minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
+    largest = max(machine.cpu for machine in (pool.machine, *pool.alternatives))
     specs: dict[str, Spec] = {}
     if minimum:
         specs[f"{pool.name}-base"] = {
             "replicas": minimum,
             "template": _template(pool),
             "limits": {"nodes": str(minimum)},
-            "disruption": _disruption(pool),
+            "disruption": _disruption(pool, drift),
         }
     if maximum > minimum:
         specs[pool.name] = {
             "template": _template(pool),
             "limits": {
                 "nodes": str(maximum - minimum),
-                "cpu": str((maximum - minimum) * pool.machine.cpu // 1000),
+                "cpu": str((maximum - minimum) * largest // 1000),
             },
-            "disruption": _disruption(pool),
+            "disruption": _disruption(pool, drift),
         }
     return specs
 
 
 def overlay(pool: NodePool) -> Spec | None:
-    """The spec of a NodeOverlay that adds GPU partitions, which Karpenter does not know from the machine type.
+    """The spec of a NodeOverlay with the resources that Karpenter does not know: GPU partitions and huge pages.
 
-    Time-sliced GPUs keep the resource name of whole GPUs, which an overlay cannot change. So Karpenter adds nodes as if
-    each pod used a whole GPU.
+    Without it, Karpenter adds no node for pods that request them. Time-sliced GPUs keep the resource name of whole
+    GPUs, which an overlay cannot change. So Karpenter adds nodes as if each pod used a whole GPU.
+
+    https://karpenter.sh/docs/concepts/nodeoverlays/
     """
-    resource = pool.supply.resource
-    if resource is None or resource in {NVIDIA, EFA} or not resource.startswith("nvidia.com/mig-"):
+    resource, capacity = pool.supply.resource, huge_pages(pool)
+    if resource and resource.startswith("nvidia.com/mig-"):
+        capacity |= {resource: str(pool.supply.gpus_per_node)}
+    if not capacity:
         return None
-    return {
-        "requirements": [_one_of("karpenter.sh/nodepool", *node_pools(pool))],
-        "capacity": {resource: str(pool.supply.gpus_per_node)},
-    }
+    return {"requirements": [_one_of("karpenter.sh/nodepool", *node_pools(pool))], "capacity": capacity}
 
 
 def _template(pool: NodePool) -> Spec:
+    machines = (pool.machine, *pool.alternatives)
     requirements = [
-        _one_of("node.kubernetes.io/instance-type", pool.machine.type),
+        _one_of("node.kubernetes.io/instance-type", *(machine.type for machine in machines)),
         _one_of("kubernetes.io/arch", pool.machine.architecture),
         _one_of("karpenter.sh/capacity-type", _CAPACITY.get(pool.capacity.kind, "on-demand")),
         *([_one_of("topology.kubernetes.io/zone", *pool.zones)] if pool.zones else []),
@@ -127,16 +142,15 @@ def _template(pool: NodePool) -> Spec:
     }
 
 
-def _disruption(pool: NodePool) -> Spec:
-    """GPU nodes are removed only when they are empty, and never replaced while pods run on them."""
+def _disruption(pool: NodePool, drift: Maintenance | None) -> Spec:
+    """GPU nodes are removed when they are empty, and replaced with pods on them only during maintenance, one by one."""
     if pool.gpus:
+        drifted = [{"nodes": "1", "reasons": ["Drifted"]}, *_outside(drift)] if drift else []
+        never = ["Underutilized"] if drift else ["Drifted", "Underutilized"]
         return {
             "consolidationPolicy": "WhenEmpty",
             "consolidateAfter": "10m",
-            "budgets": [
-                {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
-                {"nodes": "100%", "reasons": ["Empty"]},
-            ],
+            "budgets": [{"nodes": "0", "reasons": never}, {"nodes": "100%", "reasons": ["Empty"]}, *drifted],
         }
     return {
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
@@ -145,10 +159,41 @@ def _disruption(pool: NodePool) -> Spec:
     }
 
 
+def _outside(maintenance: Maintenance) -> list[Spec]:
+    """Budgets that forbid drift outside of a maintenance window: one for each pause between two windows.
+
+    The smallest of the budgets that are active applies: https://karpenter.sh/docs/concepts/disruption/#schedule.
+    """
+    hour, minute = (int(part) for part in maintenance.start.split(":"))
+    days = sorted(_DAYS.index(day) for day in maintenance.days or _DAYS)
+    starts = [(day * 24 + hour) * 60 + minute for day in days]
+    pauses = [
+        (start + maintenance.hours * 60, following - start - maintenance.hours * 60)
+        for start, following in zip(starts, [*starts[1:], starts[0] + _WEEK], strict=True)
+    ]
+    return [
+        {
+            "nodes": "0",
+            "reasons": ["Drifted"],
+            "schedule": f"{at % 60} {at // 60 % 24} * * {at // 1440 % 7}",
+            "duration": f"{length}m",
+        }
+        for at, length in pauses
+        if length > 0
+    ]
+
+
 def _one_of(key: str, *values: str) -> Spec:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
 def _mapping(volume: Volume) -> Spec:
-    ebs = {"volumeType": "gp3", "volumeSize": f"{volume.gib}Gi", "encrypted": True, "deleteOnTermination": True}
+    ebs = {
+        "volumeType": "gp3",
+        "volumeSize": f"{volume.gib}Gi",
+        "throughput": volume.throughput,
+        "iops": volume.iops,
+        "encrypted": True,
+        "deleteOnTermination": True,
+    }
     return {"deviceName": volume.device, "ebs": {**ebs, **({"kmsKeyID": volume.key} if volume.key else {})}}

@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
+from gpu_tenancy.model.plan.fabric import HUGEPAGES
+from gpu_tenancy.model.plan.gpus import NVIDIA
 from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
 from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
+
+from .disks import Volume, user_data, uses_local_disks, volumes
+from .images import IMAGES, Image
 
 SYSTEM: Final = "gpu-tenancy-system"
 """Name of the node group for the cluster's own pods."""
@@ -18,13 +23,9 @@ https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudpro
 EFA: Final = "vpc.amazonaws.com/efa"
 """Extended resource of an EFA device: https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html."""
 
-_GIB: Final = 2**30
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 _NO_EFA_ON_FIRST_CARD: Final = frozenset({"p6-b300.48xlarge", "p6e-gb200.36xlarge"})
 """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html; from memory, not verified."""
-_BOTTLEROCKET_OS: Final = 4 * _GIB
-"""Bottlerocket's first disk is for the operating system; images and containers are on the second:
-https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/bottlerocket.go."""
 
 Effect = Literal["NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE"]
 _EFFECTS: Final[Mapping[str, Effect]] = {
@@ -32,44 +33,6 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     "NoExecute": "NO_EXECUTE",
     "PreferNoSchedule": "PREFER_NO_SCHEDULE",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An EKS image.
-
-    Attributes:
-        ami_type: a node group's name for it: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
-        family: Karpenter's name for it; on GPU machines Karpenter selects the NVIDIA variant.
-        data: device of the disk for images and containers.
-        own: device of a separate disk for the operating system; None without.
-    """
-
-    ami_type: str
-    family: str
-    data: str = "/dev/xvda"
-    own: str | None = None
-
-
-IMAGES: Final[Mapping[tuple[str | None, str], Image]] = {
-    (None, "amd64"): Image("AL2023_x86_64_STANDARD", "al2023"),
-    (None, "arm64"): Image("AL2023_ARM_64_STANDARD", "al2023"),
-    ("image", "amd64"): Image("AL2023_x86_64_NVIDIA", "al2023"),
-    ("image", "arm64"): Image("AL2023_ARM_64_NVIDIA", "al2023"),
-    ("bottlerocket", "amd64"): Image("BOTTLEROCKET_x86_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
-    ("bottlerocket", "arm64"): Image("BOTTLEROCKET_ARM_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
-}
-"""Images by driver mode and CPU architecture. GPUs of other vendors have no driver mode and get the standard image: EKS
-has no image with AMD's driver, so AMD's operator installs it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A disk of a node, with its size in GiB and its KMS key."""
-
-    device: str
-    gib: int
-    key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +55,21 @@ class Group:
     """One managed node group.
 
     Attributes:
+        alternatives: other machine types of its nodes.
         capacity: EKS's capacity type.
-        reservation: id of a capacity reservation or a capacity block.
+        release: release of the image; None for the latest when the group's version is set.
+        reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
         subnets: ids of the subnets in its zones.
         minimum: minimum number of nodes.
         maximum: maximum number of nodes; at least 1, which EKS requires.
         node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
+        user_data: configuration of its nodes in Base64; None without.
     """
 
     name: str
     machine: str
     image: Image
+    release: str | None
     capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
     reservation: str | None
     subnets: tuple[str, ...]
@@ -115,6 +82,28 @@ class Group:
     compact: bool
     surge: Surge
     node_template_tags: Mapping[str, str]
+    user_data: str | None = None
+    alternatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bounds of a node group and its number of nodes."""
+
+    minimum: int
+    maximum: int
+    desired: int
+
+
+def resized(group: Group, running: int) -> Size:
+    """The size of a group after an edit of its bounds, which ends no node.
+
+    The provider always sends the number of nodes together with the bounds, and EKS ends what is above it and rejects a
+    number outside of the bounds: `expandNodegroupScalingConfig` in
+    https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the number is
+    what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
+    """
+    return Size(group.minimum, max(group.maximum, running), max(group.minimum, running))
 
 
 def image(pool: NodePool) -> Image:
@@ -130,12 +119,6 @@ def subnets(cluster: AwsCluster, zones: tuple[str, ...]) -> tuple[str, ...]:
 def reservation(pool: NodePool) -> str | None:
     """Id of a pool's capacity reservation; None without."""
     return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
-
-
-def volumes(disk: Disk, of: Image) -> tuple[Volume, ...]:
-    """A node's disks; sizes are rounded up to GiB."""
-    data = Volume(of.data, -(-disk.size // _GIB), disk.key)
-    return (Volume(of.own, _BOTTLEROCKET_OS // _GIB, disk.key), data) if of.own else (data,)
 
 
 def interfaces(machine: str, efa: int) -> tuple[Interface, ...]:
@@ -174,18 +157,27 @@ def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
 def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
     """The node group of a pool."""
     efa = pool.fabric.interfaces if pool.fabric else 0
-    nvidia = pool.driver is not None and pool.machine.gpu is not None
-    labels = {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if nvidia else {})}
+    # Nodes with MIG partitions have no nvidia.com/gpu: with the label, Cluster Autoscaler would wait for it forever and
+    # count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go in
+    # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler); without the 0, it would count on the
+    # machine type's whole GPUs.
+    whole = pool.supply.resource == NVIDIA
+    parts = pool.gpus > 0 and not whole
+    labels = {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if pool.driver and whole else {})}
+    disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.disk.size
     resources = {
+        **({NVIDIA: "0"} if parts else {}),
         **({pool.supply.resource: str(pool.supply.gpus_per_node)} if pool.supply.resource else {}),
         **({EFA: str(efa)} if efa else {}),
-        "ephemeral-storage": format_bytes(pool.disk.size),
+        **huge_pages(pool),
+        "ephemeral-storage": format_bytes(disk),
     }
     kinds: Mapping[str, Literal["SPOT", "CAPACITY_BLOCK"]] = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
     return Group(
         name=pool.name,
         machine=pool.machine.type,
         image=image(pool),
+        release=cluster.images.get(image(pool).ami_type),
         capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
         reservation=reservation(pool),
         subnets=subnets(cluster, pool.zones),
@@ -193,12 +185,19 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         maximum=max(1, pool.supply.max_nodes),
         labels=labels,
         taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
-        volumes=volumes(pool.disk, image(pool)),
+        volumes=volumes(cluster, pool.disk, image(pool), pool.machine),
         interfaces=interfaces(pool.machine.type, efa),
         compact=pool.compact,
         surge=pool.surge,
+        user_data=user_data(cluster, image(pool), pool.machine),
+        alternatives=tuple(machine.type for machine in pool.alternatives),
         node_template_tags=_node_template_tags(labels, pool.supply.taints, resources) if cluster.grows else {},
     )
+
+
+def huge_pages(pool: NodePool) -> dict[str, str]:
+    """Huge pages that pods request with EFA. An autoscaler without a node of the group does not know of them."""
+    return {HUGEPAGES: format_bytes(pool.huge_pages)} if pool.huge_pages else {}
 
 
 def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
@@ -212,6 +211,7 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         name=SYSTEM,
         machine=nodes.machine.type,
         image=of,
+        release=cluster.images.get(of.ami_type),
         capacity="ON_DEMAND",
         reservation=None,
         subnets=subnets(cluster, ()),
@@ -219,11 +219,12 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         maximum=max(1, nodes.maximum),
         labels={POOL_LABEL: SYSTEM},
         taints=(),
-        volumes=volumes(Disk(), of),
+        volumes=volumes(cluster, Disk(), of, nodes.machine),
         interfaces=interfaces(nodes.machine.type, 0),
         compact=False,
         surge=Surge(added=1, unavailable=0),
         node_template_tags={},
+        user_data=user_data(cluster, of, nodes.machine),
     )
 
 

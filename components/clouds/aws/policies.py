@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from gpu_tenancy.model.plan.cluster import Bucket
+
 Statement: TypeAlias = Mapping[str, object]
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", "amazonaws.com"))
@@ -89,6 +91,24 @@ def autoscaler_policy(cluster: str, region: str) -> str:
             },
         ]
     )
+
+
+def buckets_policy(buckets: Sequence[Bucket], region: str) -> str:
+    """The policy of the CSI driver for S3: read the datasets' folders, and write to those that are writable.
+
+    https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
+    """
+    arn = f"arn:{partition(region)}:s3:::"
+    statements: list[Statement] = []
+    for bucket in buckets:
+        listing: dict[str, object] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": f"{arn}{bucket.name}"}
+        if bucket.prefix:
+            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{bucket.prefix}/*"]}}
+        folder = f"{bucket.name}/{bucket.prefix}/*" if bucket.prefix else f"{bucket.name}/*"
+        writes = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if bucket.writable else []
+        reading = {"Effect": "Allow", "Action": ["s3:GetObject", *writes], "Resource": f"{arn}{folder}"}
+        statements += [listing, reading]
+    return document(statements)
 
 
 def queue_policy(queue: str) -> str:

@@ -1,6 +1,8 @@
 """Managed node groups."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 import pulumi
 import pulumi_aws as aws
@@ -15,7 +17,12 @@ from pulumi_aws.ec2 import (
 from pulumi_aws.eks.outputs import NodeGroupResource
 
 from .context import ClusterContext
-from .nodes import Group, Interface, Volume
+from .disks import Volume
+from .live import live_bounds
+from .nodes import Group, Interface, resized
+
+LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"
+"""Tag that tells policies that the number of nodes is read from the cloud before it is sent."""
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -26,8 +33,9 @@ class NodeGroup(pulumi.ComponentResource):
     disks must allow the service-linked role of Auto Scaling:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
 
-    If an autoscaler owns the number of nodes, it is set only on creation, to the minimum. For a capacity block that has
-    not started yet, the minimum must be 0, because its nodes cannot start.
+    If an autoscaler owns the number of nodes, it is set to the minimum on creation, and sent again only if the bounds
+    are edited: then as the number that runs. For a capacity block that has not started yet, the minimum must be 0,
+    because its nodes cannot start.
     """
 
     def __init__(
@@ -41,6 +49,20 @@ class NodeGroup(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:clouds:NodeGroup", name, {}, opts)
         template = self._template(name, group, context)
         block = group.capacity == "CAPACITY_BLOCK"
+        live = live_bounds(context.name, group.name, self) if context.section.grows else None
+        edited = live is not None and (live.minimum, live.maximum) != (group.minimum, group.maximum)
+        size: aws.eks.NodeGroupScalingConfigArgsDict = {
+            "min_size": group.minimum,
+            "max_size": group.maximum,
+            "desired_size": group.minimum,
+        }
+        if live and edited:
+            running = live.running(self, [template])
+            size = {
+                "min_size": group.minimum,
+                "max_size": running.apply(partial(_maximum, group)),
+                "desired_size": running.apply(partial(_desired, group)),
+            }
         self.group = aws.eks.NodeGroup(
             f"{name}-group",
             cluster_name=context.name,
@@ -49,12 +71,14 @@ class NodeGroup(pulumi.ComponentResource):
             subnet_ids=list(group.subnets),
             # The version of a created control plane. For an existing one, the version at creation stays.
             version=context.section.create.version if context.section.create else None,
+            # Without a release, the latest at creation and at each change of the version.
+            release_version=group.release,
             ami_type=group.image.ami_type,
             capacity_type=group.capacity,
             # EKS requires the machine type of a capacity block in the launch template, and any other here.
-            instance_types=None if block else [group.machine],
+            instance_types=None if block else [group.machine, *group.alternatives],
             launch_template={"id": template.id, "version": template.latest_version.apply(version_text)},
-            scaling_config={"min_size": group.minimum, "max_size": group.maximum, "desired_size": group.minimum},
+            scaling_config=size,
             labels=group.labels,
             taints=[{"key": key, "value": value, "effect": effect} for key, value, effect in group.taints],
             update_config={
@@ -65,13 +89,14 @@ class NodeGroup(pulumi.ComponentResource):
             # One node at a time, for all group sizes. EKS pauses repairs if 20 % of a larger group is unhealthy:
             # https://docs.aws.amazon.com/eks/latest/userguide/node-repair.html
             node_repair_config={"enabled": True, "max_parallel_nodes_repaired_count": 1},
-            tags=context.tags,
+            tags={**context.tags, **({LIVE_SIZE: "live"} if context.section.grows else {})},
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=context.protect,
                 # Two groups cannot have the same name, and a second set of GPUs is rarely available.
                 delete_before_replace=True,
-                ignore_changes=["scalingConfig.desiredSize"] if context.section.grows else [],
+                # If the bounds are as they should be, nothing is sent: the stored number of nodes is old.
+                ignore_changes=["scalingConfig"] if live and not edited else [],
             ),
         )
         asg_name = self.group.resources.apply(auto_scaling_group_name)
@@ -97,6 +122,7 @@ class NodeGroup(pulumi.ComponentResource):
             name=f"{context.name}-{group.name}",
             update_default_version=True,
             instance_type=group.machine if block else None,
+            user_data=group.user_data,
             instance_market_options=market if block else None,
             capacity_reservation_specification=_reserved(group.reservation),
             placement=placement,
@@ -139,9 +165,19 @@ def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
 
 
+def _maximum(group: Group, running: int) -> int:
+    return resized(group, running).maximum
+
+
+def _desired(group: Group, running: int) -> int:
+    return resized(group, running).desired
+
+
 def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpecificationArgsDict | None:
     if reservation is None:
         return None
+    if reservation.startswith("arn:"):
+        return {"capacity_reservation_target": {"capacity_reservation_resource_group_arn": reservation}}
     return {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
 
 
@@ -149,6 +185,8 @@ def _mapping(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgsDict:
     ebs: LaunchTemplateBlockDeviceMappingEbsArgsDict = {
         "volume_type": "gp3",
         "volume_size": volume.gib,
+        "throughput": volume.throughput,
+        "iops": volume.iops,
         "encrypted": "true",
         "delete_on_termination": "true",
     }

@@ -17,6 +17,7 @@ from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
 from .control_plane import AksControlPlane
 from .kubeconfig import own_kubeconfig
+from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
 
 
@@ -29,14 +30,13 @@ class AksCluster(pulumi.ComponentResource):
     (https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups). The deployer must be allowed to list the
     cluster's user credentials; only the address and the CA are kept.
 
-    If a pool has `fabric`, its machines have InfiniBand. Two things are not managed here: the feature
-    AKSInfinibandSupport of Microsoft.ContainerService, which must be registered before the pool is created so that its
-    nodes share one InfiniBand network (https://learn.microsoft.com/azure/aks/use-amd-gpus), and NVIDIA's network
-    operator in the cluster.
+    If a pool has `fabric`, its machines have InfiniBand, and its containers can lock memory without limit. The feature
+    AKSInfinibandSupport of Microsoft.ContainerService is not managed here: it must be registered before the pool is
+    created, so that its nodes share one InfiniBand network (https://learn.microsoft.com/azure/aks/use-amd-gpus).
 
     Attributes:
         kubernetes: provider of the cluster's Kubernetes API.
-        nodes: the node pools.
+        nodes: the node pools, and what InfiniBand needs on their nodes.
 
     Example:
         >>> AksCluster("cluster", plan, section).kubernetes
@@ -53,6 +53,9 @@ class AksCluster(pulumi.ComponentResource):
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
         self.kubernetes = self._kubernetes(f"{name}-kubernetes", cluster)
+        if wired := [pool.name for pool in plan.pools if pool.fabric]:
+            within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
+            self.nodes = [*self.nodes, MemoryLock(f"{name}-memory-lock", wired, within)]
         self.register_outputs({"id": cluster.id})
 
     def _cluster(self, name: str) -> ManagedCluster:
@@ -70,7 +73,10 @@ class AksCluster(pulumi.ComponentResource):
         return agent_pool(name, pool, self._pool_cluster, placement)
 
     def _placement(self, name: str, pool: NodePool) -> ProximityPlacementGroup:
-        """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg."""
+        """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg.
+
+        Another zone or machine type replaces the group. The pool uses its id, so Pulumi deletes the pool first.
+        """
         return ProximityPlacementGroup(
             name,
             resource_group_name=self._section.resource_group,
@@ -80,7 +86,9 @@ class AksCluster(pulumi.ComponentResource):
             intent={"vm_sizes": [pool.machine.type]},
             zones=list(pool.zones) or None,
             tags=self._pool_cluster.tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(
+                parent=self, replace_on_changes=["intent", "zones"], delete_before_replace=True
+            ),
         )
 
     def _kubernetes(self, name: str, cluster: ManagedCluster) -> kubernetes.Provider:

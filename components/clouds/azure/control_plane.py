@@ -6,6 +6,7 @@ import pulumi
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import (
     ContainerServiceNetworkProfileArgsDict,
+    MaintenanceConfiguration,
     ManagedCluster,
     ManagedClusterAADProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
@@ -19,6 +20,7 @@ from pulumi_azure_native.monitor import DiagnosticSetting
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
 from gpu_tenancy.model.spec.clouds.azure import AksCreation, AzureCluster
 
+from .maintenance import windows
 from .pools import reservation
 
 ROLES: Final = {
@@ -45,7 +47,7 @@ class AksControlPlane(pulumi.ComponentResource):
     here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign them. A
     role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
 
-    Kubernetes and the nodes are patched automatically, at any time unless the cluster has maintenance windows.
+    Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack.
 
     Example:
         >>> AksControlPlane("cluster-control-plane", plan, section).cluster
@@ -88,6 +90,17 @@ class AksControlPlane(pulumi.ComponentResource):
             logs=[{"category": category, "enabled": True} for category in AUDIT_LOGS],
             opts=pulumi.ResourceOptions(parent=self),
         )
+        self.windows = [
+            MaintenanceConfiguration(
+                f"{name}-{configuration}",
+                resource_group_name=section.resource_group,
+                resource_name_=self.cluster.name,
+                config_name=configuration,
+                maintenance_window=window,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for configuration, window in windows(creation.maintenance).items()
+        ]
         self.register_outputs({"id": self.cluster.id})
 
     def _grant(self, name: str, subscription: str, role: str, scope: str) -> RoleAssignment:
@@ -199,7 +212,11 @@ def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgs
 
 
 def _security(creation: AksCreation) -> ManagedClusterSecurityProfileArgsDict:
-    """Secrets encryption with a key in a public vault: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption."""
+    """Secrets encryption with a key in a public vault: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption.
+
+    AKS calls this way legacy from Kubernetes 1.33 on. Its successor is a preview, and not in the API version of the
+    Pulumi provider (read 2026-11-22): https://learn.microsoft.com/azure/aks/kms-data-encryption.
+    """
     return {
         "azure_key_vault_kms": {"enabled": True, "key_id": creation.secrets_key, "key_vault_network_access": "Public"},
         "workload_identity": {"enabled": True},
@@ -230,7 +247,8 @@ def _system_pool(
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
     It is part of the cluster's resource, and many of its properties cannot be changed. The stack's pools are separate
-    resources.
+    resources. The taint keeps other pods off, unless every pool of the stack has taints: operators have no tolerations,
+    and could not run anywhere else. AKS changes taints of existing nodes.
     """
     return {
         "name": "system",
@@ -243,12 +261,12 @@ def _system_pool(
         "enable_auto_scaling": True,
         "min_count": system.minimum,
         "max_count": system.maximum,
-        "node_taints": ["CriticalAddonsOnly=true:NoSchedule"],
+        "node_taints": ["CriticalAddonsOnly=true:NoSchedule"] if system.dedicated else [],
         "vnet_subnet_id": section.subnet,
         "enable_node_public_ip": False,
         "os_disk_type": "Managed",
         "os_disk_size_gb": _GIB_OF_SYSTEM,
-        "enable_encryption_at_host": True,
+        "enable_encryption_at_host": system.machine.host_encryption,
         "upgrade_settings": {"max_surge": "1"},
         "tags": tags,
     }

@@ -1,5 +1,6 @@
 """Node pools of AKS."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,25 @@ DRAIN_MINUTES: Final = 60
 MIG: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
 """AKS's MIG profiles by compute slices of a partition. They are NVIDIA's profiles 19, 14, 9, 5 and 0:
 https://github.com/Azure/AgentBaker/blob/master/parts/linux/cloud-init/artifacts/mig-partition.sh."""
+REPLACED: Final[Mapping[str, str]] = {
+    "availabilityZones": "https://learn.microsoft.com/azure/aks/reliability-availability-zones-configure",
+    # Only a preview associates an existing pool.
+    "capacityReservationGroupID": "https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups",
+    "enableEncryptionAtHost": "https://learn.microsoft.com/azure/aks/enable-host-encryption",
+    "gpuProfile.driver": "https://learn.microsoft.com/azure/aks/aks-managed-gpu-nodes",
+    "osDiskSizeGB": "https://learn.microsoft.com/azure/aks/concepts-storage",
+    "osDiskType": "https://learn.microsoft.com/rest/api/aks/agent-pools/create-or-update",
+    "proximityPlacementGroupID": "https://learn.microsoft.com/azure/aks/reduce-latency-ppg",
+    # These two have no page; the Terraform provider replaces the pool as well.
+    "scaleSetEvictionPolicy": "https://github.com/hashicorp/terraform-provider-azurerm/blob/main/internal/services/containers/kubernetes_cluster_node_pool_resource.go",
+    "vnetSubnetID": "https://github.com/hashicorp/terraform-provider-azurerm/blob/main/internal/services/containers/kubernetes_cluster_node_pool_resource.go",
+    "scaleSetPriority": "https://learn.microsoft.com/azure/aks/spot-node-pool",
+    "spotMaxPrice": "https://learn.microsoft.com/azure/aks/spot-node-pool",
+}
+"""Properties of a pool that AKS sets only at creation, with the source of each (read 2026-11-22).
+
+AKS rejects an update of them, and pulumi-azure-native replaces a pool by itself only for vmSize and gpuInstanceProfile:
+https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
 _GIB: Final = 2**30
 
 
@@ -56,8 +76,11 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
     has no autoscaler; GPU partitions require this, because AKS's autoscaler supports only whole NVIDIA GPUs
     (https://github.com/Azure/AKS/issues/5161).
 
-    Hosts encrypt disks and caches. For this, the feature EncryptionAtHost of Microsoft.Compute must be registered in
-    the subscription.
+    Hosts encrypt disks and caches, except of machine types that cannot (`machines.<type>.hostEncryption: false`). For
+    this, the feature EncryptionAtHost of Microsoft.Compute must be registered in the subscription.
+
+    A change of what AKS sets only at creation (`REPLACED`) replaces the pool: the old one is deleted first, because its
+    name is in use until then, and its pods are evicted.
 
     Args:
         name: name of the resource.
@@ -92,7 +115,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         enable_node_public_ip=False,
         os_disk_type="Managed",
         os_disk_size_gb=-(-pool.disk.size // _GIB),
-        enable_encryption_at_host=True,
+        enable_encryption_at_host=pool.machine.host_encryption,
         scale_set_priority="Spot" if spot else "Regular",
         scale_set_eviction_policy="Delete" if spot else None,
         spot_max_price=-1.0 if spot else None,
@@ -108,6 +131,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
             protect=cluster.protect,
             # The autoscaler owns the count, and a refresh can read it. For a fixed size the stack sets it.
             ignore_changes=["count"] if varies else [],
+            replace_on_changes=list(REPLACED),
             # The name is in use until the old pool is deleted.
             delete_before_replace=True,
         ),

@@ -5,7 +5,7 @@ from typing import Final
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_gcp import container, projects, serviceaccount
+from pulumi_gcp import compute, container, projects, serviceaccount
 from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
@@ -15,6 +15,7 @@ from . import pools
 from .access import ClusterAccess, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
 from .drivers import DriverInstaller
+from .fabric import GpuFabric
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Name of the system node pool."""
@@ -39,17 +40,17 @@ class GkeCluster(pulumi.ComponentResource):
     """A GKE Standard cluster, created or looked up by name, and its node pools.
 
     Not managed here: the network with its ranges, NAT and firewall; the APIs of the project (container, compute, iam,
-    and cloudkms if the key is created); the Workload Identity of an existing cluster, which the pools require. For
-    GPUDirect, only the network interfaces of the pools are managed, not the objects `Network` and `GKENetworkParamSet`
-    of each network, the installer of the NCCL plugin, and for TCPX and TCPXO the NRI device injector
-    (https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx).
+    and cloudkms if the key is created); the Workload Identity of an existing cluster, which the pools require, and its
+    multi-networking, which GPUDirect requires. For NVLink between machines
+    (GB200), only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
 
     The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
     no credentials.
 
     Attributes:
         kubernetes: provider of its Kubernetes API.
-        nodes: its pools, and the driver installer if a pool has the driver mode `operator`.
+        nodes: its pools, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs if a
+            pool has `fabric`.
 
     Example:
         >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
@@ -68,7 +69,11 @@ class GkeCluster(pulumi.ComponentResource):
         node_pools = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
         if plan.system:
             node_pools.insert(0, self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
-        self.nodes: Sequence[pulumi.Resource] = [*node_pools, *self._drivers(f"{name}-drivers")]
+        self.nodes: Sequence[pulumi.Resource] = [
+            *node_pools,
+            *self._drivers(f"{name}-drivers"),
+            *self._fabric(f"{name}-fabric"),
+        ]
         if cluster.create:
             self._admit(f"{name}-admins", cluster.create)
         self.register_outputs({"cluster": cluster.name})
@@ -133,7 +138,7 @@ class GkeCluster(pulumi.ComponentResource):
         )
 
     def _pool(self, name: str, pool: NodePool) -> container.NodePool:
-        zones = len(pool.zones) or self._zones
+        zones = len(self._section.node_zones(pool.zones)) or _REGIONS_ZONES
         return container.NodePool(
             name,
             name=pool.name,
@@ -145,10 +150,10 @@ class GkeCluster(pulumi.ComponentResource):
             autoscaling=pools.autoscaling(pool),
             management=pools.management(pool),
             upgrade_settings=pools.upgrades(pool),
-            placement_policy={"type": "COMPACT"} if pool.compact else None,
+            placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
             queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
             network_config=pools.network(pool, self._section),
-            node_config=pools.node_config(pool, self._account, self._plan.tags),
+            node_config=pools.node_config(pool, self._account, self._plan.tags, self._section),
             opts=self._pool_options(),
         )
 
@@ -159,7 +164,9 @@ class GkeCluster(pulumi.ComponentResource):
             cluster=self._section.name,
             location=self._section.location,
             project=self._section.project,
-            initial_node_count=pools.first_nodes(system.minimum, system.maximum, self._zones),
+            initial_node_count=pools.first_nodes(
+                system.minimum, system.maximum, len(self._section.node_zones(())) or _REGIONS_ZONES
+            ),
             autoscaling={
                 "total_min_node_count": system.minimum,
                 "total_max_node_count": system.maximum,
@@ -168,13 +175,27 @@ class GkeCluster(pulumi.ComponentResource):
             management={"auto_upgrade": True, "auto_repair": True},
             upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
             network_config={"enable_private_nodes": True},
-            node_config=pools.system_config(system, self._account, self._plan.tags),
+            node_config=pools.system_config(system, self._account, self._plan.tags, self._section),
             opts=self._pool_options(),
         )
 
-    @property
-    def _zones(self) -> int:
-        return _REGIONS_ZONES if self._section.location == self._section.region else 1
+    def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
+        """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none of its own.
+
+        https://docs.cloud.google.com/compute/docs/instance-groups/create-workload-policies
+        """
+        if pool.machine.topology is None or pool.placement_policy:
+            return None
+        policy = compute.ResourcePolicy(
+            name,
+            # Names are unique in the region.
+            name=f"{self._section.name[:30]}-{pool.name[:32]}",
+            region=self._section.region,
+            project=self._section.project,
+            workload_policy={"type": "HIGH_THROUGHPUT", "accelerator_topology": pool.machine.topology},
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
+        return policy.name
 
     def _pool_options(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
@@ -190,6 +211,12 @@ class GkeCluster(pulumi.ComponentResource):
         if not any(pool.driver == pools.OPERATOR for pool in self._plan.pools):
             return []
         return [DriverInstaller(name, pulumi.ResourceOptions(parent=self, providers=[self.kubernetes]))]
+
+    def _fabric(self, name: str) -> list[pulumi.Resource]:
+        if not any(pool.fabric for pool in self._plan.pools):
+            return []
+        within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[self.cluster])
+        return [GpuFabric(name, self._plan.pools, self._section, within)]
 
     def _admit(self, name: str, creation: GkeCreation) -> None:
         """Google Groups as administrators: https://cloud.google.com/kubernetes-engine/docs/how-to/google-groups-rbac."""

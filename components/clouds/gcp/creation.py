@@ -10,8 +10,24 @@ from pulumi_gcp.container import Cluster, ClusterMasterAuthorizedNetworksConfigA
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
+from .maintenance import maintenance_policy
+
 _ROTATION: Final = 90 * 86400
 """Seconds after which a key gets a new version."""
+_METRICS: Final = (
+    "SYSTEM_COMPONENTS",
+    "STORAGE",
+    "HPA",
+    "POD",
+    "DAEMONSET",
+    "DEPLOYMENT",
+    "STATEFULSET",
+    "KUBELET",
+    "CADVISOR",
+    "JOBSET",
+)
+"""Google's metrics of the cluster, without those of GPUs (DCGM): the GPU Operator's exporter serves them, and two DCGM
+processes on a node compete for the GPUs' profiling counters."""
 _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAGER", "SCHEDULER")
 
 
@@ -100,8 +116,8 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         resource_labels=dict(plan.tags),
         min_master_version=creation.version,
         release_channel={"channel": "REGULAR"},
-        # UTC; the window is four hours long.
-        maintenance_policy={"daily_maintenance_window": {"start_time": "03:00"}},
+        maintenance_policy=maintenance_policy(creation.maintenance),
+        node_locations=list(creation.node_locations) or None,
         network=creation.network,
         subnetwork=creation.subnetwork,
         networking_mode="VPC_NATIVE",
@@ -123,6 +139,7 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
             "enable_insecure_binding_system_unauthenticated": False,
         },
         logging_config={"enable_components": list(_LOGS)},
+        monitoring_config={"enable_components": list(_METRICS), "managed_prometheus": {"enabled": True}},
         cost_management_config={"enabled": True},
         addons_config={
             "gce_persistent_disk_csi_driver_config": {"enabled": True},

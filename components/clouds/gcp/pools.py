@@ -16,6 +16,7 @@ from pulumi_gcp.container import (
     NodePoolNodeConfigArgsDict,
     NodePoolNodeConfigGuestAcceleratorArgsDict,
     NodePoolNodeConfigTaintArgsDict,
+    NodePoolPlacementPolicyArgsDict,
     NodePoolUpgradeSettingsArgsDict,
 )
 
@@ -60,19 +61,22 @@ _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
 
-def node_config(pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, str]) -> NodePoolNodeConfigArgsDict:
+def node_config(
+    pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
+) -> NodePoolNodeConfigArgsDict:
     """The node configuration of a pool.
 
     Args:
         pool: the planned pool.
         account: email address of the nodes' service account.
         tags: GCP labels of the machines.
+        cluster: the stack's section.
 
     Raises:
         ValueError: GKE's name for the machine's GPUs is unknown.
     """
     config: NodePoolNodeConfigArgsDict = {
-        **_every_node(pool.machine, account, tags),
+        **_every_node(pool.machine, account, tags, cluster),
         "disk_size_gb": pool.disk.size // _GIB,
         "labels": {key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
         "taints": [_taint(taint) for taint in pool.supply.taints if not _set_by_gke(pool, taint)],
@@ -92,19 +96,22 @@ def node_config(pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, s
 
 
 def system_config(
-    nodes: SystemNodes, account: pulumi.Input[str], tags: Mapping[str, str]
+    nodes: SystemNodes, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
 ) -> NodePoolNodeConfigArgsDict:
     """The node configuration of the system pool: no GPUs, no taints."""
-    return {**_every_node(nodes.machine, account, tags), "disk_size_gb": _SYSTEM_DISK}
+    return {**_every_node(nodes.machine, account, tags, cluster), "disk_size_gb": _SYSTEM_DISK}
 
 
-def _every_node(machine: Machine, account: pulumi.Input[str], tags: Mapping[str, str]) -> NodePoolNodeConfigArgsDict:
+def _every_node(
+    machine: Machine, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
+) -> NodePoolNodeConfigArgsDict:
     """The common configuration of all nodes: https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster.
 
     The scope `cloud-platform` leaves authorization to the service account's roles. Secure Boot accepts Google's
-    drivers, because they are signed.
+    drivers, because they are signed. Image streaming is set only if it is used, so that other pools keep the setting of
+    their cluster: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming.
     """
-    return {
+    config: NodePoolNodeConfigArgsDict = {
         "machine_type": machine.type,
         "image_type": "COS_CONTAINERD",
         "disk_type": "hyperdisk-balanced" if machine.type.startswith(_HYPERDISK_ONLY) else "pd-balanced",
@@ -115,6 +122,9 @@ def _every_node(machine: Machine, account: pulumi.Input[str], tags: Mapping[str,
         "gvnic": {"enabled": True},
         "resource_labels": dict(tags),
     }
+    if cluster.image_streaming:
+        config["gcfs_config"] = {"enabled": True}
+    return config
 
 
 def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
@@ -186,6 +196,21 @@ def autoscaling(pool: NodePool) -> NodePoolAutoscalingArgsDict:
         "total_max_node_count": pool.supply.max_nodes,
         "location_policy": "ANY" if scarce else "BALANCED",
     }
+
+
+def placement(pool: NodePool, domain: pulumi.Input[str] | None) -> NodePoolPlacementPolicyArgsDict | None:
+    """Placement close together: by an existing policy, that of an NVLink domain, or one that GKE creates; None without.
+
+    A reservation is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
+
+    Args:
+        pool: the planned pool.
+        domain: name of the policy that is created for the pool's NVLink domain.
+    """
+    policy = pool.placement_policy or domain
+    if policy is not None:
+        return {"type": "COMPACT", "policy_name": policy}
+    return {"type": "COMPACT"} if pool.compact else None
 
 
 def first_nodes(minimum: int, maximum: int, zones: int) -> int:

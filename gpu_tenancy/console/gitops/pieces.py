@@ -22,7 +22,7 @@ BUILT_IN: Final = frozenset(
 
 _RUNS: Final = frozenset(
     {
-        *(("", "Pod"), ("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob")),
+        *(("", "Pod"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob")),
         *(("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")),
         *(("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")),
     }
@@ -192,5 +192,7 @@ def _work(objects: tuple[KubernetesObject, ...], before: Mapping[str, frozenset[
 
 
 def _unawaited(item: KubernetesObject) -> bool:
+    if (item.group, item.kind) == ("apps", "DaemonSet"):
+        return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
     skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
     return skipped or (item.group, item.kind) in _RUNS

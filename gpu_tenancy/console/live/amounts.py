@@ -56,6 +56,17 @@ def amounts_text(amounts: Amounts) -> str:
     return ", ".join(shown) or "no resources"
 
 
+def leading_text(amounts: Amounts) -> str:
+    """The GPUs of an amount: `8 nvidia.com/gpu`; without GPUs its CPUs and memory: `60 CPUs, 128Gi memory`."""
+    if only_gpus := gpus(amounts):
+        return amounts_text(only_gpus)
+    nouns = {CPU: "CPU" if amounts.get(CPU) == _CPU else "CPUs"}
+    shown = (
+        f"{amount_text(name, amounts[name])} {nouns.get(name, name)}" for name in ordered(amounts) if amounts[name]
+    )
+    return ", ".join(shown) or "no resources"
+
+
 def ordered(resources: Iterable[str]) -> list[str]:
     """Resources in the order of texts: GPUs, cpu, memory, the rest."""
     first = ("cpu", "memory")

@@ -1,6 +1,7 @@
 """Measures quota and usage: guaranteed, limit, used, borrowed, lent and pending, by team, flavor and resource."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gpu_tenancy.console.errors import ConsoleError
@@ -17,7 +18,7 @@ from gpu_tenancy.console.live.workloads import Workload, waiting
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.model.kueue import FlavorResource
 from gpu_tenancy.model.problems import nearest
-from gpu_tenancy.model.quantity import add, is_extended
+from gpu_tenancy.model.quantity import CPU, MEMORY, add, is_extended
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor",
@@ -25,6 +26,9 @@ KINDS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 _TELLING: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
 """Kinds whose absence makes numbers unknown."""
+
+_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}
+"""Resources of a ResourceQuota that limit requests of CPU and memory."""
 
 
 def measure(state: State, team: str = "") -> Usage:
@@ -42,7 +46,7 @@ def measure(state: State, team: str = "") -> Usage:
     )
     if not state.knows("ClusterQueue"):
         rows = (*rows, *_gang_rows(queues, team))
-    spent = tuple(_budgets(state, team))
+    spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
     unreadable = tuple(missing for missing in state.refused(*_TELLING) if not (team and missing.partly))
     notes = tuple(_notes(queues, rows, spent, team))
     return Usage(tuple(rows), spent, _total(rows, queues, team), notes, unreadable)
@@ -170,13 +174,22 @@ def _owner(queue: GangQueue, state: State) -> str:
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
-    """All resources of one team's quotas; for all teams only GPUs and resources at capacity."""
+def _has_gpus(rows: Iterable[Row]) -> bool:
+    """Whether a queue has quota for GPUs, or a workload requests some."""
+    return any(is_extended(row.resource) for row in rows)
+
+
+def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
+    """All resources of one team's quotas; for all teams only GPUs and resources at capacity.
+
+    Where no queue has GPUs, requests of CPU and memory take the place of GPUs.
+    """
     for namespace in [team] if team else teams_of(state):
         for quota in state.of("ResourceQuota", namespace):
             for line in budgets(quota):
                 full = line.hard > 0 and line.left <= 0
-                if team or is_extended(plain(line.resource)) or full:
+                instead = not with_gpus and line.resource in _REQUESTS
+                if team or is_extended(plain(line.resource)) or full or instead:
                     yield TeamBudget(namespace, line)
 
 
@@ -184,11 +197,27 @@ def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
     whole = [row for row in rows if not row.part_of]
     names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
     pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
-    return Total(
-        tuple(_resource_total(name, [row for row in whole if row.resource == name]) for name in names),
-        len(pending),
-        gpus(add(*(workload.total for workload in pending))),
-    )
+    totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
+    return Total((*totals, *_cpu_totals(whole)), len(pending), tuple(_requested(pending)))
+
+
+def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
+    """CPU and memory of flavors without GPUs: in a cluster with GPUs, only where a team has a guarantee of them."""
+    with_gpus = {row.flavor for row in rows if is_extended(row.resource)}
+    for resource in (CPU, MEMORY):
+        cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]
+        if cpu_rows and (not with_gpus or any(row.guaranteed for row in cpu_rows)):
+            yield replace(_resource_total(resource, cpu_rows), beside_gpus=bool(with_gpus))
+
+
+def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
+    """What pending workloads request: the GPUs of those with GPUs, and CPU and memory of those without."""
+    with_gpus = [workload for workload in pending if gpus(workload.total)]
+    without = [workload for workload in pending if not gpus(workload.total)]
+    if with_gpus:
+        yield gpus(add(*(workload.total for workload in with_gpus)))
+    if without:
+        yield add(*(workload.total for workload in without))
 
 
 def _resource_total(resource: str, rows: Sequence[Row]) -> ResourceTotal:
@@ -218,4 +247,4 @@ def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], tea
     if queues.uncounted:
         yield Note.KUEUE_NOT_RUNNING
     if spent and not team:
-        yield Note.QUOTAS_ABRIDGED
+        yield Note.QUOTAS_ABRIDGED if _has_gpus(rows) else Note.CPU_QUOTAS_ABRIDGED

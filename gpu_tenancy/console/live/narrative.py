@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus
+from gpu_tenancy.console.live.amounts import amount_text, amounts_text, gpus, leading_text
 from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.budgets import Need
 from gpu_tenancy.console.live.diagnosis import Diagnosis, Reason
@@ -313,12 +313,12 @@ def queue_position(labels: Sequence[str], requested: Amounts, *, complete: bool)
     if not labels:
         return f"no workload is ahead of it in the queue{seen}"
     count = plural(len(labels), "workload is", "workloads are")
-    return f"{count} ahead of it{seen}, requesting {amounts_text(gpus(requested))}: {names_text(labels)}"
+    return f"{count} ahead of it{seen}, requesting {leading_text(requested)}: {names_text(labels)}"
 
 
 def already_pending(count: int, requested: Amounts) -> str:
     """How many workloads are pending in a queue that another would join."""
-    pending = f"{plural(count, 'workload')} already pending ({amounts_text(gpus(requested))})"
+    pending = f"{plural(count, 'workload')} already pending ({leading_text(requested)})"
     return f"{pending}; those of higher or equal priority are admitted first"
 
 
@@ -413,7 +413,7 @@ def gang_text(resource: str, requested: int, used: int, capability: int) -> str:
 
 def gangs_pending(count: int, requested: Amounts) -> str:
     """How many gangs are pending in a queue."""
-    return f"{plural(count, 'gang')} pending in it ({amounts_text(gpus(requested))})"
+    return f"{plural(count, 'gang')} pending in it ({leading_text(requested)})"
 
 
 # The API server's dry run.
@@ -539,7 +539,7 @@ def activate(namespace: str, name: str) -> str:
 
 def checks_pending(names: Sequence[str], requested: Amounts) -> tuple[str, str]:
     """Reason and fix where quota is reserved, but admission checks are not ready."""
-    held = amounts_text(gpus(requested) or requested)
+    held = leading_text(requested)
     checks = ", ".join(names) or "of its queue"
     reason = f"quota is reserved ({held}), but admission check {checks} is not ready"
     return reason, "wait for the check, for example for new nodes; see the AdmissionCheck"
@@ -706,6 +706,8 @@ _NOTES: Final[Mapping[Note, str]] = {
     Note.NO_FLAVOR: "flavor -: no flavor of the queue can ever provide it; see `tenancy why`",
     Note.KUEUE_NOT_RUNNING: f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes",
     Note.QUOTAS_ABRIDGED: "quotas: only GPUs and resources at capacity; `tenancy usage TEAM` shows all of one team",
+    Note.CPU_QUOTAS_ABRIDGED: "quotas: only requests of CPU and memory, and resources at capacity; `tenancy usage TEAM`"
+    " shows all of one team",
 }
 
 
@@ -715,14 +717,15 @@ def row_title(row: Row) -> str:
 
 
 def usage_total(total: Total) -> str:
-    """Sums of GPUs, and the pending workloads."""
+    """Sums of GPUs, of CPU and memory where flavors have no GPUs, and the pending workloads."""
     parts = [
-        f"{row.resource}: {_known(row.resource, row.guaranteed)} guaranteed, {_known(row.resource, row.used)} used,"
+        f"{row.resource}{' without GPUs' if row.beside_gpus else ''}:"
+        f" {_known(row.resource, row.guaranteed)} guaranteed, {_known(row.resource, row.used)} used,"
         f" {_known(row.resource, row.borrowed)} borrowed, {_known(row.resource, row.waiting)} pending"
         for row in total.resources
     ]
-    requested = f" ({amounts_text(total.requested)})" if total.workloads else ""
-    return f"total {'; '.join(parts) or 'no GPUs'}; {plural(total.workloads, 'workload')} pending{requested}"
+    requested = f" ({'; '.join(leading_text(part) for part in total.requested)})" if total.requested else ""
+    return f"total {'; '.join(parts) or 'no quota'}; {plural(total.workloads, 'workload')} pending{requested}"
 
 
 def _known(resource: str, amount: int | None) -> str:

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from gpu_tenancy.console.cluster.waiting import condition
+from gpu_tenancy.console.live.amounts import amounts, gpus
 from gpu_tenancy.console.live.cluster_queues import (
     ClusterQueue,
     is_fair_sharing,
@@ -179,13 +180,19 @@ class Queues:
 
 
 def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str, str]:
-    """The flavor of each node whose labels match; of several, the one with most labels."""
+    """The flavor of each node whose labels match; of several, the one with most labels.
+
+    A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
+    """
     wanted = [(labels(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
     wanted.sort(key=lambda pair: -len(pair[0]))
+    unlabelled = [name for asked, name in wanted if not asked]
     by_node: dict[str, str] = {}
     for node in nodes:
         here = labels(node, "metadata", "labels")
         match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
+        if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
+            match = unlabelled[0]
         if match:
             by_node[called(node)] = match
     return by_node

@@ -47,22 +47,32 @@ class TeamBudget:
 
 @dataclass(frozen=True, slots=True)
 class ResourceTotal:
-    """The sum of one resource; None where a summand is unknown."""
+    """The sum of one resource; None where a summand is unknown.
+
+    Attributes:
+        beside_gpus: whether it is CPU or memory of flavors without GPUs, in a cluster that also has GPUs.
+    """
 
     resource: str
     guaranteed: int | None
     used: int | None
     borrowed: int | None
     waiting: int | None
+    beside_gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Sums of all GPU resources, and the pending workloads with what they request."""
+    """Sums of all GPU resources, and of CPU and memory where flavors have no GPUs.
+
+    Attributes:
+        workloads: how many workloads are pending.
+        requested: what those with GPUs request, then what those without request; empty if none is pending.
+    """
 
     resources: tuple[ResourceTotal, ...]
     workloads: int
-    requested: Mapping[str, int]
+    requested: tuple[Mapping[str, int], ...]
 
 
 class Note(Enum):
@@ -72,6 +82,7 @@ class Note(Enum):
     NO_FLAVOR = auto()
     KUEUE_NOT_RUNNING = auto()
     QUOTAS_ABRIDGED = auto()
+    CPU_QUOTAS_ABRIDGED = auto()
 
 
 @dataclass(frozen=True, slots=True)

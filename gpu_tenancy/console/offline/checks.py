@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
 from gpu_tenancy.console.offline.ordering import DependencyCycleError, waves
 from gpu_tenancy.console.offline.render import Rendered
-from gpu_tenancy.console.offline.scopes import CLUSTER_SCOPED, declared_scopes
+from gpu_tenancy.console.offline.scopes import DOCUMENTED, declared_scopes, known_scopes
 from gpu_tenancy.console.offline.wire import at, text_at
 
 _BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
@@ -76,22 +76,25 @@ def _unresolved(item: KubernetesObject) -> Iterator[str]:
 
 
 def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
-    declared = declared_scopes(objects)
+    scopes = {**known_scopes(), **declared_scopes(objects)}
     for item in objects:
-        kind = item.group, item.kind
         if item.withheld("metadata", "namespace"):
             continue
-        if declared.get(kind, kind in CLUSTER_SCOPED):
-            if item.namespace:
-                yield (
-                    f"{item.urn}: metadata.namespace is {item.namespace}, but {item.kind} is cluster-scoped; "
-                    "remove metadata.namespace"
-                )
-        elif not item.namespace:
+        cluster_scoped = scopes.get((item.group, item.kind))
+        if cluster_scoped and item.namespace:
+            yield (
+                f"{item.urn}: metadata.namespace is {item.namespace}, but {item.kind} is cluster-scoped; "
+                "remove metadata.namespace"
+            )
+        elif cluster_scoped is False and not item.namespace:
             yield (
                 f"{item.urn}: metadata.namespace is missing, so this {item.kind} would be created in the default "
-                f"namespace of the kubeconfig; set it, or add ({item.group!r}, {item.kind!r}) to CLUSTER_SCOPED if the "
-                "kind is cluster-scoped"
+                "namespace of the kubeconfig; set it"
+            )
+        elif cluster_scoped is None and not item.namespace:
+            yield (
+                f"{item.urn}: metadata.namespace is missing, and the scope of {item.kind}.{item.group} is unknown; set "
+                f"the namespace, or add the kind to {DOCUMENTED.name} if it is cluster-scoped"
             )
 
 

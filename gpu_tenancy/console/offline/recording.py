@@ -17,6 +17,13 @@ from gpu_tenancy.console.offline.wire import UNKNOWN, Decoded, Json, Path, decod
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
+NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(
+    {
+        # The list of Auto Scaling groups, which this name does not tell.
+        "aws:autoscaling/getAmiIds:getAmiIds": MappingProxyType({"names": [], "arns": []}),
+    }
+)
+"""Answers of functions that list resources of a cloud."""
 
 
 class OfflineError(RuntimeError):
@@ -93,7 +100,8 @@ class RecordingMonitor(MockMonitor):
     Args:
         project: name of the project, for URNs.
         stack: name of the stack, for URNs.
-        answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`.
+        answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
+            what exists in a cloud have empty answers: offline, nothing is known to exist.
     """
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
@@ -104,7 +112,7 @@ class RecordingMonitor(MockMonitor):
         self.outputs: Decoded = Decoded({})
         self._prefix = f"urn:pulumi:{stack}::{project}::"
         self._stack_urn = f"{self._prefix}{STACK_TYPE}::{project}-{stack}"
-        self._answers = answers
+        self._answers = {**NOTHING_EXISTS, **answers}
         self._states: dict[str, tuple[str, Struct]] = {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:

@@ -1,65 +1,85 @@
-"""Namespaced and cluster-scoped kinds."""
+"""Namespaced and cluster-scoped kinds, as their definitions have them.
 
-from collections.abc import Iterable, Mapping
+`scopes.yaml` is generated from the OpenAPI document of Kubernetes and the pinned custom resource definitions
+(`make scopes`), so that a preview needs no network. `scopes_documented.yaml` has the kinds whose definitions are not
+pinned, each with the document that shows the scope.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.console.offline.manifests import KubernetesObject
 from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.model.tables import read_table
 
-CLUSTER_SCOPED: frozenset[tuple[str, str]] = frozenset(
-    (group, kind)
-    for group, kinds in {
-        "": ("Namespace", "Node", "PersistentVolume"),
-        "admissionregistration.k8s.io": (
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "MutatingWebhookConfiguration",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-        ),
-        "apiextensions.k8s.io": ("CustomResourceDefinition",),
-        "apiregistration.k8s.io": ("APIService",),
-        "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle"),
-        "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
-        "networking.k8s.io": ("IngressClass", "IPAddress", "ServiceCIDR"),
-        "node.k8s.io": ("RuntimeClass",),
-        "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),
-        "resource.k8s.io": ("DeviceClass", "DeviceTaintRule", "ResourceSlice"),
-        "scheduling.k8s.io": ("PriorityClass",),
-        "storage.k8s.io": (
-            "CSIDriver",
-            "CSINode",
-            "StorageClass",
-            "VolumeAttachment",
-            "VolumeAttributesClass",
-        ),
-        "cert-manager.io": ("ClusterIssuer",),
-        "kueue.x-k8s.io": (
-            "AdmissionCheck",
-            "ClusterQueue",
-            "Cohort",
-            "MultiKueueCluster",
-            "MultiKueueConfig",
-            "ProvisioningRequestConfig",
-            "ResourceFlavor",
-            "Topology",
-            "WorkloadPriorityClass",
-        ),
-        "nvidia.com": ("ClusterPolicy", "NVIDIADriver"),
-        "scheduling.volcano.sh": ("Queue",),
-        "topology.volcano.sh": ("HyperNode",),
-        "trainer.kubeflow.org": ("ClusterTrainingRuntime",),
-        "karpenter.k8s.aws": ("EC2NodeClass",),
-        "karpenter.sh": ("NodeClaim", "NodePool"),
-        "keda.sh": ("ClusterTriggerAuthentication",),
-        "nfd.k8s-sigs.io": ("NodeFeatureRule",),
-    }.items()
-    for kind in kinds
-)
-"""Group and kind of the cluster-scoped objects that a GPU platform can have."""
+GENERATED: Final = Path(__file__).parent / "scopes.yaml"
+DOCUMENTED: Final = Path(__file__).parent / "scopes_documented.yaml"
+
+Kind: TypeAlias = tuple[str, str]
+"""API group (empty for the core group) and kind."""
 
 
-def declared_scopes(objects: Iterable[KubernetesObject]) -> Mapping[tuple[str, str], bool]:
+class Scopes(BaseModel):
+    """The kinds of one set of definitions, by API group.
+
+    Attributes:
+        definitions: what defines them, such as `kueue`.
+        version: of the definitions.
+        sha256: checksum of the definitions.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    definitions: str
+    version: str
+    sha256: str
+    cluster: dict[str, list[str]] = {}
+    namespaced: dict[str, list[str]] = {}
+
+    def kinds(self) -> Iterator[tuple[Kind, bool]]:
+        """Each kind, and whether it is cluster-scoped."""
+        for kinds, cluster_scoped in ((self.cluster, True), (self.namespaced, False)):
+            for group, names in kinds.items():
+                yield from (((group, name), cluster_scoped) for name in names)
+
+
+class DocumentedScope(BaseModel):
+    """The scope of a kind whose definition is not pinned, with its source and the day it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    kind: str
+    scope: Literal["Cluster", "Namespaced"]
+    source: str
+    date: date
+
+
+@cache
+def generated_scopes() -> tuple[Scopes, ...]:
+    """The rows of `scopes.yaml`."""
+    return tuple(TypeAdapter(list[Scopes]).validate_python(read_table(GENERATED)))
+
+
+@cache
+def documented_scopes() -> tuple[DocumentedScope, ...]:
+    """The rows of `scopes_documented.yaml`."""
+    return tuple(TypeAdapter(list[DocumentedScope]).validate_python(read_table(DOCUMENTED)))
+
+
+@cache
+def known_scopes() -> Mapping[Kind, bool]:
+    """Whether each known kind is cluster-scoped."""
+    documented = {(row.group, row.kind): row.scope == "Cluster" for row in documented_scopes()}
+    return documented | {kind: cluster for scopes in generated_scopes() for kind, cluster in scopes.kinds()}
+
+
+def declared_scopes(objects: Iterable[KubernetesObject]) -> Mapping[Kind, bool]:
     """Returns the kinds that the given objects define, and whether each is cluster-scoped."""
     return {
         (text_at(item.manifest, "spec", "group"), text_at(item.manifest, "spec", "names", "kind")): text_at(

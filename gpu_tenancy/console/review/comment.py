@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import FieldChange
 from gpu_tenancy.console.review.comment_markdown import code, figures, folded, table, text
 from gpu_tenancy.console.review.comment_tree import mermaid
@@ -88,7 +89,7 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("changed values", 3, tuple(_differences(review, all_.values())))
     yield Section("guarantees and limits", 4, tuple(_promises(review)))
     yield Section("guarantees and capacity", 6, tuple(_part("Guarantees and capacity", all_["supply"])))
-    yield Section("GPUs available to each team", 7, tuple(_part("GPUs available to each team", all_["teams"])))
+    yield Section(all_["teams"].title, 7, tuple(_part(all_["teams"].title, all_["teams"])))
     yield Section(
         "cost by cost center", 8, tuple(_costs(review, all_["cost-by-centre"], "Monthly cost by cost center"))
     )
@@ -237,15 +238,15 @@ def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
 
 
 def _promises(review: Review) -> Iterator[str]:
-    capacity = {supply.flavor: supply.gpus.maximum for supply in review.now.supply}
+    capacity = {supply.flavor: supply.capacity.maximum for supply in review.now.supply}
     rows = [
         (
             f"**{text(team.name)}**",
             text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
             f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
-            str(holding.guaranteed),
-            str(holding.limit),
-            str(capacity.get(holding.flavor, 0)),
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, capacity.get(holding.flavor, 0)),
             "yes" if holding.lends else "no",
         )
         for team in review.now.teams

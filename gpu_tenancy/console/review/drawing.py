@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.drawing_scale import CUT, Scale, hues
 from gpu_tenancy.model.outlook import Group, StackOutlook
 from gpu_tenancy.model.outlook.shares import Holding
@@ -96,7 +97,8 @@ class Drawing:
         self._outlook = outlook
         self._old = _old(before) if before else None
         self._used = used or {}
-        self._capacity = {supply.flavor: supply.gpus.maximum for supply in outlook.supply}
+        self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
+        self._resources = outlook.resources
         self._hues = hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
@@ -118,13 +120,23 @@ class Drawing:
         return Branch(
             name=group.name,
             depth=depth,
-            nobody=", ".join(f"{own} {flavor}" for flavor, (own, _, _) in group.shares.items() if own),
-            guaranteed=", ".join(f"{amount} {flavor}" for flavor, (_, amount, _) in group.shares.items() if amount),
+            nobody=self._listed({flavor: own for flavor, (own, _, _) in group.shares.items()}),
+            guaranteed=self._listed({flavor: guaranteed for flavor, (_, guaranteed, _) in group.shares.items()}),
             bars=tuple(self._bounds(group)) if group.parent is not None else (),
             groups=groups,
             teams=teams,
             count=len(teams) + sum(branch.count for branch in groups),
         )
+
+    def _text(self, flavor: str, amount: int) -> str:
+        return amount_text(self._resources.get(flavor, ""), amount)
+
+    def _listed(self, amounts: Mapping[str, int]) -> str:
+        """`8 a100, 40 general CPUs`, without zero amounts."""
+        return ", ".join(f"{self._text(flavor, amount)} {flavor}" for flavor, amount in amounts.items() if amount)
+
+    def _numbers(self, flavor: str, guaranteed: int, limit: int) -> str:
+        return f"{self._text(flavor, guaranteed)} → {self._text(flavor, limit)}"
 
     def _below(self, group: Group) -> list[str]:
         """Teams whose queues are in a cohort, each followed by the teams that use its queue."""
@@ -144,11 +156,13 @@ class Drawing:
         used = self._used.get((name, holding.flavor, holding.scheduler))
         kept = None if holding.guaranteed == 0 or owner else not holding.lends
         remark = f"uses the queue of {owner}" if owner else _remark(holding.scheduler, kept=kept)
+        numbers = self._numbers(holding.flavor, holding.guaranteed, holding.limit)
+        capacity = self._text(holding.flavor, self._capacity.get(holding.flavor, 0))
         parts = [
-            f"{name}, {holding.flavor}: {holding.guaranteed} guaranteed",
-            f"limit {holding.limit} of {self._capacity.get(holding.flavor, 0)}",
+            f"{name}, {holding.flavor}: {self._text(holding.flavor, holding.guaranteed)} guaranteed",
+            f"limit {self._text(holding.flavor, holding.limit)} of {capacity}",
             remark,
-            "" if used is None else f"{used} in use",
+            "" if used is None else f"{self._text(holding.flavor, used)} in use",
         ]
         return Bar(
             name=name,
@@ -158,8 +172,8 @@ class Drawing:
             used=None if used is None else self.scale.percent(holding.flavor, used),
             ring=holding.guaranteed == 0,
             kept=kept,
-            numbers=_numbers(holding.guaranteed, holding.limit),
-            was=self._was((name, holding.flavor, holding.scheduler), _numbers(holding.guaranteed, holding.limit)),
+            numbers=numbers,
+            was=self._was((name, holding.flavor, holding.scheduler), numbers),
             remark=remark,
             says="; ".join(part for part in parts if part),
         )
@@ -176,7 +190,8 @@ class Drawing:
             if not own and limit is None:
                 continue
             capacity = self._capacity.get(flavor, 0)
-            bound = f"no limit, capacity {capacity}" if limit is None else f"limit {limit} of {capacity}"
+            whole = self._text(flavor, capacity)
+            bound = f"no limit, capacity {whole}" if limit is None else f"limit {self._text(flavor, limit)} of {whole}"
             yield Bar(
                 name=group.name,
                 flavor=flavor,
@@ -185,11 +200,11 @@ class Drawing:
                 used=None,
                 ring=guaranteed == 0,
                 kept=None,
-                numbers=_numbers(guaranteed, capacity if limit is None else limit),
+                numbers=self._numbers(flavor, guaranteed, capacity if limit is None else limit),
                 was="",
                 remark="",
-                says=f"cohort {group.name}, {flavor}: {guaranteed} guaranteed, {own} of them for any of its teams;"
-                f" {bound}",
+                says=f"cohort {group.name}, {flavor}: {self._text(flavor, guaranteed)} guaranteed, "
+                f"{self._text(flavor, own)} of them for any of its teams; {bound}",
             )
 
     def _lengths(self, flavor: str, guaranteed: int, limit: int | None) -> _Lengths:
@@ -213,14 +228,12 @@ def _remark(scheduler: str, *, kept: bool | None) -> str:
     return "never lent" if kept else "lent while idle"
 
 
-def _numbers(guaranteed: int, limit: int) -> str:
-    return f"{guaranteed} → {limit}"
-
-
 def _old(before: StackOutlook) -> dict[tuple[str, str, str], str]:
     """Numbers of each team, flavor and scheduler at the base."""
     return {
-        (team.name, holding.flavor, holding.scheduler): _numbers(holding.guaranteed, holding.limit)
+        (team.name, holding.flavor, holding.scheduler): (
+            f"{amount_text(holding.resource, holding.guaranteed)} → {amount_text(holding.resource, holding.limit)}"
+        )
         for team in before.teams
         for holding in team.holdings
     }
@@ -238,7 +251,7 @@ def _longest(outlook: StackOutlook) -> dict[str, int]:
     ]
     for flavor, gpus in (*held, *bounds):
         reach[flavor] = max(reach.get(flavor, 0), gpus)
-    capacity = {supply.flavor: supply.gpus.maximum for supply in outlook.supply}
+    capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
     return {
         flavor: capacity.get(flavor, 0) if gpus <= capacity.get(flavor, 0) <= CUT * gpus or not gpus else gpus
         for flavor, gpus in reach.items()

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.drawing_scale import Scale, hues
 from gpu_tenancy.console.review.figures import span
+from gpu_tenancy.console.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 
 
@@ -38,29 +40,34 @@ class Tank:
 def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     """One chart for each flavor, in percent of its width."""
     scale = Scale(
-        {supply.flavor: max(supply.gpus.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
+        {supply.flavor: max(supply.capacity.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
     )
     colours = hues(outlook)
     for supply in outlook.supply:
         remark = _remark(supply)
-        numbers = f"{supply.guaranteed} guaranteed of {span(supply.gpus)}, sum of limits {supply.limits}"
+        guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))
+        capacity = span(supply.capacity, supply.resource)
+        numbers = f"{guaranteed} guaranteed of {capacity}, sum of limits {limits}"
         yield Tank(
             flavor=supply.flavor,
             hue=colours[supply.flavor],
-            sure=scale.percent(supply.flavor, supply.gpus.minimum),
-            rail=scale.percent(supply.flavor, supply.gpus.maximum),
+            sure=scale.percent(supply.flavor, supply.capacity.minimum),
+            rail=scale.percent(supply.flavor, supply.capacity.maximum),
             solid=scale.percent(supply.flavor, supply.guaranteed),
             tick=scale.percent(supply.flavor, supply.limits),
-            numbers=f"{supply.guaranteed} of {span(supply.gpus)} · sum of limits {supply.limits}",
+            numbers=f"{guaranteed} of {capacity} · sum of limits {limits}",
             remark=remark,
-            over=supply.guaranteed > supply.gpus.maximum,
+            over=supply.guaranteed > supply.capacity.maximum,
             says=f"{supply.flavor}: {numbers}; {remark}" if remark else f"{supply.flavor}: {numbers}",
         )
 
 
 def _remark(supply: Supply) -> str:
-    if supply.guaranteed > supply.gpus.maximum:
-        return f"guarantees exceed capacity by {supply.guaranteed - supply.gpus.maximum}"
-    if supply.guaranteed > supply.gpus.minimum:
-        return f"{supply.guaranteed - supply.gpus.minimum} guaranteed GPUs depend on autoscaling"
+    if supply.guaranteed > supply.capacity.maximum:
+        return (
+            f"guarantees exceed capacity by {amount_text(supply.resource, supply.guaranteed - supply.capacity.maximum)}"
+        )
+    if supply.guaranteed > supply.capacity.minimum:
+        autoscaled = amount_text(supply.resource, supply.guaranteed - supply.capacity.minimum)
+        return f"{autoscaled} guaranteed {unit(supply.resource)} depend on autoscaling"
     return ""

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.review import Review, Tone
 from gpu_tenancy.console.review.verdict import total
+from gpu_tenancy.console.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS, Cost
 from gpu_tenancy.model.outlook.shares import Holding, Span
+from gpu_tenancy.model.quantity import CPU
 
 UNKNOWN: Final = "unknown"
 """Text for a missing price, which is never shown as 0."""
@@ -146,9 +149,10 @@ def differences(tables: Iterable[Table]) -> Iterator[Difference]:
                     yield Difference(table.title, label, column.title, cell.was, cell.text)
 
 
-def span(amount: Span) -> str:
-    """A range, or one number where both ends are equal."""
-    return str(amount.minimum) if amount.minimum == amount.maximum else f"{amount.minimum}{DASH}{amount.maximum}"
+def span(amount: Span, resource: str = "") -> str:
+    """A range, or one number where both ends are equal; in base units of a resource, or a count."""
+    minimum, maximum = amount_text(resource, amount.minimum), amount_text(resource, amount.maximum)
+    return minimum if amount.minimum == amount.maximum else f"{minimum}{DASH}{maximum}"
 
 
 def share(part: int, whole: int) -> str:
@@ -170,10 +174,10 @@ def monthly(amount: float | None) -> str:
 
 def short(amount: float) -> str:
     """A rounded amount: `$151k`."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
+    for size, suffix in ((1e6, "M"), (1e3, "k")):
         if round(amount / size, 1) >= 1:
             scaled = amount / size
-            return f"${scaled:,.0f}{unit}" if scaled >= _THREE_DIGITS else f"${scaled:,.1f}{unit}"
+            return f"${scaled:,.0f}{suffix}" if scaled >= _THREE_DIGITS else f"${scaled:,.1f}{suffix}"
     return f"${amount:,.0f}"
 
 
@@ -196,17 +200,17 @@ def known(outlook: StackOutlook) -> Cost:
 
 
 def key_figures(review: Review) -> tuple[Figure, ...]:
-    """GPUs and monthly cost of guarantees and limits, with their changes."""
+    """GPUs (CPUs where there are none) and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
-    capacity = sum(supply.gpus.maximum for supply in now.supply)
+    capacity = _counts(now, sum(supply.capacity.maximum for supply in now.totals))
     return (
         _guaranteed(now, before, capacity),
         Figure(
             "limits",
             f"{_sum(now, 'limits'):,}",
             f"of {capacity:,}",
-            "GPUs, sum of all limits",
+            f"{_unit(now)}, sum of all limits",
             _moved(before and _sum(before, "limits"), _sum(now, "limits")),
         ),
         _cost("monthly cost, guarantees", "guaranteed", now, before),
@@ -216,14 +220,15 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
 
 def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -> Figure:
     amount = _sum(now, "guaranteed")
-    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.maximum]
-    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.gpus.minimum]
+    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
+    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
+    noun = _unit(now)
     note = (
-        f"GPUs; capacity exceeded: {', '.join(over)}"
+        f"{noun}; capacity exceeded: {', '.join(over)}"
         if over
-        else f"GPUs; depends on autoscaling: {', '.join(autoscaled)}"
+        else f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
         if autoscaled
-        else "GPUs, always available"
+        else f"{noun}, always available"
     )
     tone: Tone = "bad" if over else "good"
     return Figure(
@@ -237,7 +242,17 @@ def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -
 
 
 def _sum(outlook: StackOutlook, field: str) -> int:
-    return sum(getattr(supply, field) for supply in outlook.supply)
+    return _counts(outlook, sum(getattr(supply, field) for supply in outlook.totals))
+
+
+def _unit(outlook: StackOutlook) -> str:
+    """What the sums count: GPUs, or CPUs where no flavor has GPUs."""
+    return next((unit(supply.resource) for supply in outlook.totals), "GPUs")
+
+
+def _counts(outlook: StackOutlook, amount: int) -> int:
+    """A sum in whole GPUs or CPUs."""
+    return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
 
 
 def _moved(was: int | None, now: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.figures import (
     DASH,
     MINUS,
@@ -19,9 +20,11 @@ from gpu_tenancy.console.review.figures import (
 )
 from gpu_tenancy.console.review.review import Review
 from gpu_tenancy.console.review.verdict import total
-from gpu_tenancy.model.outlook import Group, Serving, StackOutlook, Supply, TeamOutlook
+from gpu_tenancy.console.texts import available
+from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS
 from gpu_tenancy.model.outlook.shares import Span
+from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
 
 NO_BOUND = "no limit"
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
@@ -60,9 +63,9 @@ def _promises(outlook: StackOutlook) -> Table:
             holding.flavor,
             scheduled_by(team, holding.scheduler),
             team.cohort if holding.scheduler == "Kueue" else DASH,
-            holding.guaranteed,
-            holding.limit,
-            holding.limit - holding.guaranteed,
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, holding.limit - holding.guaranteed),
             "yes" if holding.lends else "no",
             team=team.name,
         )
@@ -79,9 +82,9 @@ def _groups(outlook: StackOutlook) -> Table:
             group.name,
             flavor,
             group.parent or DASH,
-            own_,
-            guaranteed,
-            NO_BOUND if limit is None else limit,
+            amount_text(outlook.resources[flavor], own_),
+            amount_text(outlook.resources[flavor], guaranteed),
+            NO_BOUND if limit is None else amount_text(outlook.resources[flavor], limit),
         )
         for group in downwards(outlook)
         for flavor, (own_, guaranteed, limit) in group.shares.items()
@@ -102,11 +105,12 @@ def downwards(outlook: StackOutlook) -> Iterator[Group]:
 
 
 def _supply(outlook: StackOutlook) -> Table:
+    with_gpus = not outlook.supply or any(is_extended(supply.resource) for supply in outlook.supply)
     heads = columns(
         "flavor",
         "model",
         "resource",
-        "GPUs#",
+        "GPUs#" if with_gpus else "capacity#",
         "guaranteed#",
         "guaranteed, % of min#",
         "guaranteed, % of max#",
@@ -114,31 +118,47 @@ def _supply(outlook: StackOutlook) -> Table:
         "sum of limits#",
         "limits, % of min#",
         "limits, % of max#",
-        "price per GPU-hour#",
+        "price per GPU-hour#" if with_gpus else "price per CPU-hour#",
     )
     return Table("supply", "Guarantees and capacity", heads, tuple(_flavor(supply) for supply in outlook.supply))
 
 
 def _flavor(supply: Supply) -> Row:
-    minimum, maximum = supply.gpus.minimum, supply.gpus.maximum
+    minimum, maximum = supply.capacity.minimum, supply.capacity.maximum
     over = supply.guaranteed > maximum
     return row(
         supply.flavor,
         supply.product or DASH,
         supply.resource,
-        span(supply.gpus),
-        Cell(str(supply.guaranteed), tone="bad" if over else None),
+        span(supply.capacity, supply.resource),
+        Cell(amount_text(supply.resource, supply.guaranteed), tone="bad" if over else None),
         share(supply.guaranteed, minimum),
         Cell(share(supply.guaranteed, maximum), tone="bad" if over else None),
-        max(0, maximum - supply.guaranteed),
-        supply.limits,
+        amount_text(supply.resource, max(0, maximum - supply.guaranteed)),
+        amount_text(supply.resource, supply.limits),
         share(supply.limits, minimum),
         share(supply.limits, maximum),
-        _hour(supply.price),
+        _unit_price(supply),
     )
 
 
+def _unit_price(supply: Supply) -> Cell:
+    """Price of a GPU, or of a CPU of a node without GPUs; memory is included in the CPUs' price."""
+    if supply.resource == MEMORY:
+        return Cell(DASH)
+    return _hour(supply.price and supply.price * (1000 if supply.resource == CPU else 1))
+
+
+def _pool_capacity(pool: Pool, *, with_gpus: bool) -> str:
+    """GPUs of all nodes; CPUs in a stack without GPUs."""
+    if with_gpus and not pool.gpus:
+        return DASH
+    per_node, resource = (pool.gpus, pool.resource) if with_gpus else (pool.node[CPU], CPU)
+    return span(Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node), resource)
+
+
 def _pools(outlook: StackOutlook) -> Table:
+    with_gpus = any(pool.gpus for pool in outlook.pools) or not outlook.pools
     rows = [
         row(
             pool.name,
@@ -146,7 +166,7 @@ def _pools(outlook: StackOutlook) -> Table:
             pool.machine or "custom",
             pool.capacity,
             span(pool.nodes),
-            span(Span(pool.nodes.minimum * pool.gpus, pool.nodes.maximum * pool.gpus)) if pool.gpus else DASH,
+            _pool_capacity(pool, with_gpus=with_gpus),
             _hour(pool.node_price),
             _month(pool.floor),
             _month(pool.ceiling),
@@ -159,7 +179,7 @@ def _pools(outlook: StackOutlook) -> Table:
         "machine",
         "capacity type",
         "nodes#",
-        "GPUs#",
+        "GPUs#" if with_gpus else "CPUs#",
         "price per node-hour#",
         "monthly, min nodes#",
         "monthly, max nodes#",
@@ -186,9 +206,9 @@ def _busy(outlook: StackOutlook) -> Table:
             team.name,
             holding.flavor,
             scheduled_by(team, holding.scheduler),
-            holding.guaranteed,
-            span(holding.busy),
-            holding.alone,
+            amount_text(holding.resource, holding.guaranteed),
+            span(holding.busy, holding.resource),
+            amount_text(holding.resource, holding.alone),
             holding.back or DASH,
             team=team.name,
         )
@@ -196,7 +216,7 @@ def _busy(outlook: StackOutlook) -> Table:
         for holding in team.holdings
     ]
     heads = columns("team", "flavor", "scheduler", "guaranteed#", "everyone busy#", "alone#", "reclaims")
-    return Table("teams", "GPUs available to each team", heads, tuple(rows), keys=3)
+    return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
 
 
 def _team_costs(outlook: StackOutlook) -> Table:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.drawing import Branch, Drawing
 from gpu_tenancy.console.review.drawing_supply import tanks
 from gpu_tenancy.console.review.figures import Table as Figures
@@ -13,8 +14,10 @@ from gpu_tenancy.console.review.figures_tables import tables
 from gpu_tenancy.console.review.pages import environment, policy
 from gpu_tenancy.console.review.review import Review, Tone
 from gpu_tenancy.console.show import changes, waiting
+from gpu_tenancy.console.texts import available
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.quantity import CPU, is_extended
 
 FOLD: Final = 30
 """Rows and teams beyond which a table or cohort starts collapsed."""
@@ -53,6 +56,8 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         outcome=outcome,
         top=_top(review, outcome),
         figures=key_figures(review),
+        available=available(review.now.resources.values()),
+        paid=_paid(review.now),
         tree=drawing.tree,
         tanks=list(tanks(review.now)),
         common_scale=drawing.scale.common,
@@ -75,6 +80,15 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         sections=_sections(review, outcome),
         done=DONE,
     )
+
+
+def _paid(outlook: StackOutlook) -> str:
+    """What has a price: a GPU, a CPU of a node without GPUs, or both."""
+    resources = outlook.resources.values()
+    cpu = "CPU of a node without GPUs"
+    if not any(is_extended(resource) for resource in resources):
+        return cpu if resources else "GPU"
+    return f"GPU, and each {cpu}," if CPU in resources else "GPU"
 
 
 def _top(review: Review, outcome: Outcome | None) -> Top:
@@ -134,9 +148,9 @@ def _running(outcome: Outcome) -> tuple[Figures, ...]:
             holding.team,
             holding.flavor,
             holding.scheduler,
-            holding.guaranteed,
-            holding.limit,
-            holding.used,
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, holding.used),
             "yes" if holding.lends else "no",
             team=holding.team,
         )
@@ -147,11 +161,16 @@ def _running(outcome: Outcome) -> tuple[Figures, ...]:
             supply.flavor,
             supply.product,
             supply.nodes,
-            supply.gpus,
-            guaranteed[supply.flavor],
-            supply.gpus - guaranteed[supply.flavor],
-            limits[supply.flavor],
-            supply.used,
+            *(
+                amount_text(supply.resource, amount)
+                for amount in (
+                    supply.capacity,
+                    guaranteed[supply.flavor],
+                    supply.capacity - guaranteed[supply.flavor],
+                    limits[supply.flavor],
+                    supply.used,
+                )
+            ),
         )
         for supply in summary.supply
     ]
@@ -170,7 +189,16 @@ def _running(outcome: Outcome) -> tuple[Figures, ...]:
         Figures(
             "nodes",
             "Nodes",
-            columns("flavor", "model", "nodes#", "GPUs#", "guaranteed#", "unassigned#", "sum of limits#", "in use#"),
+            columns(
+                "flavor",
+                "model",
+                "nodes#",
+                f"{available(supply.resource for supply in summary.supply)}#",
+                "guaranteed#",
+                "unassigned#",
+                "sum of limits#",
+                "in use#",
+            ),
             tuple(nodes),
         ),
         Figures(

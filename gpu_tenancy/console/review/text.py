@@ -1,16 +1,19 @@
 """A review as terminal output; plain text where the output is not a terminal."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Review, RuleLine, Rules, Tone
 from gpu_tenancy.console.review.verdict import policy_counts
 from gpu_tenancy.console.terminal import Column, table
+from gpu_tenancy.console.texts import available
 from gpu_tenancy.model.outlook import StackOutlook
 
 _TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}
@@ -93,7 +96,7 @@ def _mark(line: RuleLine) -> str:
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
     """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
-    listed = table(_COLUMNS, title="GPUs per team")
+    listed = table(_COLUMNS, title=f"{available(now.resources.values())} per team")
     old = {
         (team.name, holding.flavor, holding.scheduler): holding
         for team in (before.teams if before else ())
@@ -102,21 +105,22 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
     for team in now.teams:
         for holding in team.holdings:
             was = old.get((team.name, holding.flavor, holding.scheduler))
+            amount = partial(amount_text, holding.resource)
             minimum, maximum = holding.busy.minimum, holding.busy.maximum
             listed.add_row(
                 team.name,
                 holding.flavor,
                 holding.scheduler,
-                _with(holding.guaranteed, was.guaranteed if was else None, compared=before is not None),
-                f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}",
-                str(holding.alone),
-                _with(holding.limit, was.limit if was else None, compared=before is not None),
+                _with(amount(holding.guaranteed), amount(was.guaranteed) if was else None, compared=before is not None),
+                amount(minimum) if minimum == maximum else f"{amount(minimum)} to {amount(maximum)}",
+                amount(holding.alone),
+                _with(amount(holding.limit), amount(was.limit) if was else None, compared=before is not None),
                 holding.back,
             )
     return listed
 
 
-def _with(now: int, before: int | None, *, compared: bool) -> str:
+def _with(now: str, before: str | None, *, compared: bool) -> str:
     if not compared or now == before:
-        return str(now)
+        return now
     return f"{now} (new)" if before is None else f"{now} (was {before})"

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Comparison, Real, Rules, Verdict
-from gpu_tenancy.console.texts import first_names, plural
+from gpu_tenancy.console.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
+from gpu_tenancy.model.quantity import is_extended
 
 OK: Final = "OK"
 OK_WITH_FINDINGS: Final = "OK, with findings"
@@ -42,7 +44,7 @@ def verdict(
     rest = [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.mandatory:
         return Verdict("bad", BLOCKED, (policies, guarantees, *losses, *rest))
-    if any(supply.guaranteed > supply.gpus.maximum for supply in now.supply):
+    if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
         return Verdict("bad", BLOCKED, (guarantees, policies, *losses, *rest))
     if losses:
         return Verdict("notice", REVIEW, (*losses, policies, guarantees, *rest))
@@ -74,17 +76,19 @@ def finding_counts(rules: Rules) -> Iterator[str]:
 
 
 def _guarantees(now: StackOutlook) -> str:
-    over = [supply for supply in now.supply if supply.guaranteed > supply.gpus.maximum]
+    over = [supply for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
     if over:
         flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.maximum} available)"
+            f"{supply.flavor} ({_amount(supply.guaranteed, supply.resource)} guaranteed, "
+            f"{amount_text(supply.resource, supply.capacity.maximum)} available)"
             for supply in over
         )
         return f"Guarantees exceed capacity: {', '.join(flavors)}"
-    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.gpus.minimum]
+    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
     if autoscaled:
         flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed)} guaranteed, {supply.gpus.minimum} always available)"
+            f"{supply.flavor} ({_amount(supply.guaranteed, supply.resource)} guaranteed, "
+            f"{amount_text(supply.resource, supply.capacity.minimum)} always available)"
             for supply in autoscaled
         )
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
@@ -94,37 +98,37 @@ def _guarantees(now: StackOutlook) -> str:
 def _gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     if before is None:
         return
-    old, new = _shares(before), _shares(now)
+    old, new, resources = _shares(before), _shares(now), {**before.resources, **now.resources}
     for team in sorted(old.keys() | new.keys()):
         if team not in new:
-            yield f"Team {team} is removed (had {_listed(old[team])})"
+            yield f"Team {team} is removed (had {_listed(old[team], resources)})"
         elif team not in old:
-            yield f"Team {team} is added ({_listed(new[team])})"
+            yield f"Team {team} is added ({_listed(new[team], resources)})"
         else:
-            yield from _moved(team, old[team], new[team])
+            yield from _moved(team, old[team], new[team], resources)
 
 
-def _moved(team: str, old: _Shares, new: _Shares) -> Iterator[str]:
+def _moved(team: str, old: _Shares, new: _Shares, resources: Mapping[str, str]) -> Iterator[str]:
     for flavor in sorted(old.keys() | new.keys()):
         were, are = old.get(flavor, (0, 0)), new.get(flavor, (0, 0))
         for what, was, now in zip(("guarantee", "limit"), were, are, strict=True):
             if was != now:
-                direction = "raised" if now > was else "lowered"
-                yield f"Team {team}: {flavor} {what} {direction} from {was} to {_amount(now)}"
+                resource, direction = resources[flavor], "raised" if now > was else "lowered"
+                change = f"from {amount_text(resource, was)} to {_amount(now, resource)}"
+                yield f"Team {team}: {flavor} {what} {direction} {change}"
 
 
-def _listed(shares: _Shares) -> str:
+def _listed(shares: _Shares, resources: Mapping[str, str]) -> str:
     flavors = [
-        f"{_amount(guaranteed, flavor)} guaranteed, limit {limit}"
+        f"{counted(guaranteed, resources[flavor], flavor)} guaranteed, limit {amount_text(resources[flavor], limit)}"
         for flavor, (guaranteed, limit) in sorted(shares.items())
     ]
     return "; ".join(flavors) or "no GPUs"
 
 
-def _amount(gpus: int, flavor: str = "") -> str:
-    """`8 GPUs`, `1 l4 GPU`."""
-    noun = "GPU" if gpus == 1 else "GPUs"
-    return f"{gpus} {flavor} {noun}" if flavor else f"{gpus} {noun}"
+def _amount(amount: int, resource: str) -> str:
+    """`8 GPUs`, `40`: the flavor of CPUs and memory names them already."""
+    return counted(amount, resource) if is_extended(resource) else amount_text(resource, amount)
 
 
 def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:

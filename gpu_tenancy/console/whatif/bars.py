@@ -1,14 +1,18 @@
-"""The picture of usage: for each flavor all of its GPUs, and a bar for each team in the cohort tree."""
+"""The picture of usage: all GPUs of each flavor (or CPUs and memory), and a bar for each team in the cohort tree."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.drawing_scale import CUT, HUES, Scale
+from gpu_tenancy.console.texts import unit
 from gpu_tenancy.console.whatif.narrative import Played
+from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.whatif import Held, supply
+from gpu_tenancy.model.quantity import CPU, is_extended
+from gpu_tenancy.model.whatif import Held, amount_of
 
 OTHERS: Final = "hx"
 """The colour of teams beyond the number of colours."""
@@ -19,7 +23,7 @@ Length: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """GPUs of a flavor that one team uses.
+    """GPUs of a flavor, or CPU or memory in base units, that one team uses.
 
     Attributes:
         kind: `own`, `borrowed`, `gangs` (Volcano's) or `free`.
@@ -68,6 +72,7 @@ class Picture:
     Attributes:
         parts: of all its GPUs, from the left.
         numbers: `32 of 32 GPUs in use`.
+        noun: what is counted, such as `a100 GPUs`.
         cut: whether the scale of the teams' bars is shorter than all GPUs of the flavor.
     """
 
@@ -77,17 +82,20 @@ class Picture:
     says: str
     tree: Branch
     cut: bool
+    noun: str
 
 
 def colours(played: Played) -> dict[str, str]:
-    """A colour for each team; with more teams than colours, for those that use the most GPUs."""
+    """A colour for each team; with more teams than colours, for those that use the most GPUs, or CPUs without GPUs."""
+    gpus = [measure for measure in played.counted if is_extended(measure.resource)]
+    ranking = gpus or [measure for measure in played.counted if measure.resource == CPU]
     peak: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
     for moment in played.moments:
         now = Counter[str]()
-        for each in moment.running:
-            now[each.team] += each.gpus
-        peak |= {team: max(peak[team], gpus) for team, gpus in now.items()}
-    teams = [each.team for each in played.held if each.flavor in played.flavors]
+        for job in moment.running:
+            now[job.team] += sum(amount_of(job, measure) for measure in ranking)
+        peak |= {team: max(peak[team], amount) for team, amount in now.items()}
+    teams = [each.team for each in played.held if each.flavor in played.labels]
     ranked = sorted(dict.fromkeys(teams), key=lambda team: -peak[team])[:HUES]
     shown = [team for team in peak if team in ranked]
     return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in peak}
@@ -96,25 +104,28 @@ def colours(played: Played) -> dict[str, str]:
 def pictures(played: Played) -> Iterator[Picture]:
     """One for each flavor that is used or requested."""
     hues = colours(played)
-    for flavor in played.flavors:
-        held = {each.team: each for each in played.held if each.flavor == flavor}
-        drawer = _Drawer(played.tree, flavor, held, hues)
-        used, capacity = sum(each.runs for each in held.values()), supply(played.tree, flavor)
+    for measure in played.counted:
+        held = {each.team: each for each in played.held if each.flavor == measure.label}
+        drawer = _Drawer(played.tree, measure, held, hues)
+        used, capacity = sum(each.runs for each in held.values()), supply_of(played.tree, measure)
         gangs = drawer.gangs
-        numbers = f"{used} of {capacity} GPUs in use" + (
-            f" · {gangs} more reserved for gangs (Volcano)" if gangs else ""
+        noun = unit(measure.resource)
+        numbers = f"{drawer.text(used)} of {drawer.text(capacity)} {noun} in use" + (
+            f" · {drawer.text(gangs)} more reserved for gangs (Volcano)" if gangs else ""
         )
         parts = tuple(drawer.parts(capacity))
-        says = f"{flavor}: {numbers}; " + ", ".join(each.says for each in parts)
-        yield Picture(flavor, parts, numbers, says, drawer.branch(played.tree.root, 0), drawer.cut)
+        says = f"{measure.label}: {numbers}; " + ", ".join(each.says for each in parts)
+        tree = drawer.branch(played.tree.root, 0)
+        yield Picture(measure.label, parts, numbers, says, tree, drawer.cut, drawer.noun)
 
 
 class _Drawer:
     """Draws one flavor."""
 
-    def __init__(self, tree: Tree, flavor: str, held: dict[str, Held], hues: dict[str, str]) -> None:
-        self._tree, self._flavor, self._held, self._hues = tree, flavor, held, hues
-        self._most = supply(tree, flavor)
+    def __init__(self, tree: Tree, measure: Measure, held: dict[str, Held], hues: dict[str, str]) -> None:
+        self._tree, self._measure, self._held, self._hues = tree, measure, held, hues
+        self._flavor = flavor = measure.label
+        self._most = supply_of(tree, measure)
         reach = max((max(each.limit, each.guaranteed, each.runs + each.waits) for each in held.values()), default=1)
         self.cut = self._most > CUT * reach
         self._scale = Scale({flavor: reach if self.cut else max(reach, self._most)})
@@ -123,9 +134,18 @@ class _Drawer:
 
     @property
     def gangs(self) -> int:
-        """GPUs that are reserved for Volcano's gangs."""
-        found = self._tree.flavors[self._flavor]
-        return found.gangs.get(found.resource or "", 0)
+        """What is reserved for Volcano's gangs."""
+        return self._tree.flavors[self._measure.flavor].gangs.get(self._measure.resource, 0)
+
+    @property
+    def noun(self) -> str:
+        """`a100 GPUs`, `general CPUs`."""
+        label = self._measure.label
+        return f"{label} GPUs" if is_extended(self._measure.resource) else label
+
+    def text(self, amount: int) -> str:
+        """An amount with its suffix."""
+        return amount_text(self._measure.resource, amount)
 
     def parts(self, capacity: int) -> Iterator[Part]:
         """All GPUs of the flavor, by team."""
@@ -139,12 +159,14 @@ class _Drawer:
         for who, kind, gpus in found:
             if gpus > 0:
                 texts = {
-                    "own": f"{who}: {gpus} guaranteed",
-                    "borrowed": f"{who}: {gpus} borrowed",
-                    "free": f"{gpus} free",
+                    "own": f"{who}: {self.text(gpus)} guaranteed",
+                    "borrowed": f"{who}: {self.text(gpus)} borrowed",
+                    "free": f"{self.text(gpus)} free",
                 }
                 length = (round(100 * at / whole, 2), round(100 * gpus / whole, 2))
-                yield Part(who, kind, self._hues.get(who, OTHERS), length, gpus, texts.get(kind, f"{who}: {gpus}"))
+                yield Part(
+                    who, kind, self._hues.get(who, OTHERS), length, gpus, texts.get(kind, f"{who}: {self.text(gpus)}")
+                )
                 at += gpus
 
     def branch(self, cohort: str, depth: int) -> Branch:
@@ -163,22 +185,27 @@ class _Drawer:
 
     def _note(self, cohort: str, depth: int) -> str:
         """Guarantee and limit of a group; for the root, GPUs without a guarantee."""
-        resource = self._tree.flavors[self._flavor].resource or ""
+        flavor, resource = self._measure.flavor, self._measure.resource
         if depth:
-            limit = self._tree.cohort_limit(cohort, self._flavor, resource)
-            return f"guaranteed {self._tree.guaranteed(cohort, self._flavor, resource)}" + (
-                "" if limit is None else f", limit {limit}"
+            limit = self._tree.cohort_limit(cohort, flavor, resource)
+            return f"guaranteed {self.text(self._tree.guaranteed(cohort, flavor, resource))}" + (
+                "" if limit is None else f", limit {self.text(limit)}"
             )
-        nobody = self._most - sum(each.guaranteed for each in self._held.values())
-        return f"{nobody} GPUs not guaranteed to any team" if nobody > 0 else "all GPUs guaranteed to teams"
+        nobody, noun = self._most - sum(each.guaranteed for each in self._held.values()), unit(resource)
+        return (
+            f"{self.text(nobody)} {noun} not guaranteed to any team"
+            if nobody > 0
+            else f"all {noun} guaranteed to teams"
+        )
 
     def _length(self, begin: int, end: int) -> Length:
         left = self._scale.percent(self._flavor, begin)
         return left, round(max(0.0, self._scale.percent(self._flavor, end) - left), 2)
 
     def _bar(self, each: Held) -> TeamBar:
-        remark, wants = self._remark(each), f"{each.waits} pending" if each.waits else ""
-        texts = (f"{each.team} uses {each.runs} of at most {each.limit} {self._flavor} GPUs", remark, wants)
+        remark, wants = self._remark(each), f"{self.text(each.waits)} pending" if each.waits else ""
+        used = f"{each.team} uses {self.text(each.runs)} of at most {self.text(each.limit)} {self.noun}"
+        texts = (used, remark, wants)
         return TeamBar(
             team=each.team,
             colour=self._hues[each.team],
@@ -187,18 +214,18 @@ class _Drawer:
             unused=self._length(each.own, each.guaranteed) if each.unused else (0.0, 0.0),
             waits=self._length(each.runs, each.runs + each.waits),
             tick=self._scale.percent(self._flavor, each.limit),
-            numbers=f"{each.runs} of {each.limit}",
+            numbers=f"{self.text(each.runs)} of {self.text(each.limit)}",
             remark=remark,
             wants=wants,
             says="; ".join(part for part in texts if part),
         )
 
     def _remark(self, each: Held) -> str:
-        parts = [f"{each.own} guaranteed"] if each.own else []
-        parts += [f"{each.borrowed} borrowed"] if each.borrowed else []
+        parts = [f"{self.text(each.own)} guaranteed"] if each.own else []
+        parts += [f"{self.text(each.borrowed)} borrowed"] if each.borrowed else []
         remarks = [" + ".join(parts)] if parts else []
         if each.unused:
-            remarks.append(f"{each.unused} of the guarantee {self._whereabouts(each)}")
+            remarks.append(f"{self.text(each.unused)} of the guarantee {self._whereabouts(each)}")
         return ", ".join(remarks) or "none"
 
     def _whereabouts(self, each: Held) -> str:

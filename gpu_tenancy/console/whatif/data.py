@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_tenancy.console.whatif.narrative import Played
-from gpu_tenancy.model.whatif import Moment, holdings, meaning
+from gpu_tenancy.model.whatif import GaveWay, Moment, Running, Waiting, holdings, meaning
 
 
 def as_json(played: Played) -> str:
@@ -15,5 +15,16 @@ def as_json(played: Played) -> str:
 
 
 def _moment(played: Played, moment: Moment) -> dict[str, Any]:
-    evicted = [asdict(each) | {"means": meaning(each.reason)} for each in moment.evicted]
-    return asdict(moment) | {"evicted": evicted, "teams": [asdict(each) for each in holdings(played.tree, moment)]}
+    evicted = [_job(job) | {"means": meaning(job.reason)} for job in moment.evicted]
+    return asdict(moment) | {
+        "running": [_job(job) for job in moment.running],
+        "waiting": [_job(job) for job in moment.waiting],
+        "evicted": evicted,
+        "teams": [asdict(held) for held in holdings(played.tree, moment)],
+    }
+
+
+def _job(job: Running | Waiting | GaveWay) -> dict[str, Any]:
+    """A job; only one without GPUs has `amounts`, its CPU and memory in base units."""
+    fields = asdict(job)
+    return fields if job.amounts else {key: value for key, value in fields.items() if key != "amounts"}

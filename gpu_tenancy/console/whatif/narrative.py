@@ -1,15 +1,27 @@
 """Texts of `tenancy whatif` for people; nothing reads them to find out what happened."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.review import Tone
-from gpu_tenancy.console.texts import plural
+from gpu_tenancy.console.texts import counted, plural, unit
+from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.whatif import GaveWay, Held, Moment, Running, Waiting, holdings, supply
+from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.whatif import (
+    GaveWay,
+    Held,
+    Moment,
+    Running,
+    Waiting,
+    amount_of,
+    every_measure,
+    holdings,
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +53,18 @@ class Played:
         return holdings(self.tree, self.last)
 
     @cached_property
-    def flavors(self) -> tuple[str, ...]:
-        """GPU flavors that a job used or requested; if there are none, those that a team may use."""
-        touched = {each.flavor for moment in self.moments for each in (*moment.running, *moment.waiting)}
-        may = {each.flavor for each in self.held}
-        return tuple(name for name in self.tree.flavors if name in (touched & may or may))
+    def counted(self) -> tuple[Measure, ...]:
+        """GPUs of flavors, or CPU and memory, that a job used or requested; if none, what a team may use."""
+        jobs = [job for moment in self.moments for job in (*moment.running, *moment.waiting)]
+        may = {held.flavor for held in self.held}
+        known = [measure for measure in every_measure(self.tree) if measure.label in may]
+        touched = [measure for measure in known if any(amount_of(job, measure) for job in jobs)]
+        return tuple(touched or known)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of what is counted."""
+        return tuple(measure.label for measure in self.counted)
 
     @cached_property
     def restless(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -114,23 +133,31 @@ def headline(played: Played) -> str:
     """The state at the end, in one line."""
     if played.restless:
         return "Some queues end in a livelock"
-    runs, capacity = (
-        sum(_used(played, name) for name in played.flavors),
-        sum(_most(played, name) for name in played.flavors),
-    )
+    gpus = [measure for measure in played.counted if is_extended(measure.resource)]
+    summed = [gpus] if gpus else [[measure for measure in played.counted if measure.resource == CPU]]
+    summed += [] if gpus else [[measure for measure in played.counted if measure.resource == MEMORY]]
+    usage = " and ".join(_sum_text(played, listed) for listed in summed if listed) or "0 of 0 GPUs"
     jobs, teams = len(played.last.waiting), len({job.team for job in played.last.waiting})
     pending = plural(jobs, "job") if played.story else plural(teams, "team")
     state = f"{pending} {'pending' if played.story else 'with pending jobs'}" if jobs else "no jobs pending"
-    return f"{'At the end: ' if played.story else ''}{runs} of {capacity} GPUs in use, {state}"
+    return f"{'At the end: ' if played.story else ''}{usage} in use, {state}"
+
+
+def _sum_text(played: Played, listed: Sequence[Measure]) -> str:
+    """`8 of 32 GPUs`: what is used and what the queues share, of one resource in several flavors."""
+    resource = listed[0].resource
+    used, capacity = (sum(of(played, measure) for measure in listed) for of in (_used, _most))
+    return f"{amount_text(resource, used)} of {amount_text(resource, capacity)} {unit(resource)}"
 
 
 def sentences(played: Played) -> Iterator[str]:
     """Usage and pending jobs of each flavor, and evictions."""
     for _, queues in played.restless:
         yield livelock(queues)
-    for name in played.flavors:
-        parts = [_usage(held) for held in played.held if held.flavor == name and (held.runs or held.waits)]
-        total = f"{_used(played, name)} of {_most(played, name)} {name} GPUs in use"
+    for measure in played.counted:
+        parts = [_usage(held) for held in played.held if held.flavor == measure.label and (held.runs or held.waits)]
+        used = amount_text(measure.resource, _used(played, measure))
+        total = f"{used} of {counted(_most(played, measure), measure.resource, measure.label)} in use"
         yield f"{total}{': ' if parts else ''}{'; '.join(parts)}."
     if played.story:
         yield from _evictions(played)
@@ -148,21 +175,48 @@ def _evictions(played: Played) -> Iterator[str]:
 
 
 def _usage(held: Held) -> str:
-    parts = [f"{held.borrowed} borrowed"] if held.borrowed else []
-    parts += [f"{held.waits} pending"] if held.waits else []
+    runs, borrowed, waits = (amount_text(held.resource, n) for n in (held.runs, held.borrowed, held.waits))
+    parts = [f"{borrowed} borrowed"] if held.borrowed else []
+    parts += [f"{waits} pending"] if held.waits else []
     detail = f" ({', '.join(parts)})" if parts else ""
-    return f"{held.team} uses {held.runs}{detail}"
+    return f"{held.team} uses {runs}{detail}"
 
 
 def _preempted(played: Played) -> Iterator[str]:
-    """How many GPUs each team preempted, and of which teams."""
-    taken: Counter[tuple[str, str, str]] = Counter()
-    for _, each in played.evicted():
-        taken[each.by_team, each.flavor, each.team] += each.gpus
-    for team, flavor in dict.fromkeys((by, flavor) for by, flavor, _ in taken):
-        whom = {of: gpus for (by, what, of), gpus in taken.items() if (by, what) == (team, flavor)}
-        listed = ", ".join(f"{gpus} of {of}" for of, gpus in whom.items())
-        yield f"{team} preempted jobs with {sum(whom.values())} {flavor} GPUs: {listed}."
+    """How many GPUs, CPUs and how much memory each team preempted, and of which teams."""
+    taken: Counter[tuple[str, Measure, str]] = Counter()
+    for _, job in played.evicted():
+        for measure in played.counted:
+            if amount := amount_of(job, measure):
+                taken[job.by_team, measure, job.team] += amount
+    for team, measure in dict.fromkeys((by, measure) for by, measure, _ in taken):
+        whom = {of: amount for (by, what, of), amount in taken.items() if (by, what) == (team, measure)}
+        listed = ", ".join(f"{amount_text(measure.resource, amount)} of {of}" for of, amount in whom.items())
+        total = sum(whom.values())
+        yield f"{team} preempted jobs with {_of_flavor(total, measure)}: {listed}."
+
+
+def _of_flavor(amount: int, measure: Measure) -> str:
+    """`1 a100 GPUs`: the noun of a sum, always in the plural; `40 general CPUs`."""
+    text = amount_text(measure.resource, amount)
+    return f"{text} {measure.label} GPUs" if is_extended(measure.resource) else f"{text} {measure.label}"
+
+
+def job_amount(job: Running | Waiting | GaveWay) -> str:
+    """What a job uses or requests: `8 a100 GPUs`; without GPUs `40 general CPUs, 64Gi general memory`."""
+    if job.amounts:
+        labels = {resource: Measure(job.flavor, resource).label for resource in job.amounts} if job.flavor else {}
+        parts = (counted(amount, name, labels.get(name, "")) for name, amount in job.amounts.items())
+        return ", ".join(parts)
+    return plural(job.gpus, f"{job.flavor} GPU") if job.flavor else f"{job.gpus} GPUs"
+
+
+def job_note(job: Running | Waiting | GaveWay) -> str:
+    """The same without the noun of GPUs, for narrow places: `8 a100`, `40 CPUs, 64Gi memory of general`."""
+    if job.amounts:
+        text = ", ".join(counted(amount, name) for name, amount in job.amounts.items())
+        return f"{text} of {job.flavor}" if job.flavor else text
+    return f"{job.gpus} {job.flavor}" if job.gpus else job.flavor
 
 
 def livelock(queues: tuple[str, ...]) -> str:
@@ -170,9 +224,9 @@ def livelock(queues: tuple[str, ...]) -> str:
     return f"Jobs of {', '.join(queues)} preempt one another endlessly, as in Kueue; this is one of several states."
 
 
-def _used(played: Played, flavor: str) -> int:
-    return sum(each.runs for each in played.held if each.flavor == flavor)
+def _used(played: Played, measure: Measure) -> int:
+    return sum(held.runs for held in played.held if held.flavor == measure.label)
 
 
-def _most(played: Played, flavor: str) -> int:
-    return supply(played.tree, flavor)
+def _most(played: Played, measure: Measure) -> int:
+    return supply_of(played.tree, measure)

@@ -1,17 +1,19 @@
 """A simulated scenario in a terminal: a table with a bar for each team and flavor, pending jobs and evictions."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.terminal import Column, table
-from gpu_tenancy.console.texts import plural
-from gpu_tenancy.console.whatif.narrative import Played, Turn, livelock, turns
-from gpu_tenancy.model.whatif import GaveWay, Held, Running, Waiting, meaning, supply
+from gpu_tenancy.console.whatif.narrative import Played, Turn, job_amount, livelock, turns
+from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.quantity import is_extended
+from gpu_tenancy.model.whatif import GaveWay, Held, every_measure, meaning
 
 _WIDTH: Final = 40
 _NAMED: Final = 8
@@ -45,11 +47,26 @@ def show(console: Console, played: Played) -> None:
 
 def _table(played: Played) -> Table:
     listed = table(_COLUMNS)
-    largest = max((supply(played.tree, name) for name in played.tree.flavors), default=1) or 1
-    for each in played.held:
-        numbers = (each.guaranteed, each.limit, each.runs, each.waits)
-        listed.add_row(each.team, each.flavor, *map(str, numbers), _bar(each, largest))
+    capacities = {measure: supply_of(played.tree, measure) for measure in every_measure(played.tree)}
+    largest = {
+        measure.label: _largest(capacities, measure.resource) or capacity or 1
+        for measure, capacity in capacities.items()
+    }
+    for held in played.held:
+        amounts = (amount_text(held.resource, n) for n in (held.guaranteed, held.limit, held.runs, held.waits))
+        listed.add_row(held.team, held.flavor, *amounts, _bar(held, largest[held.flavor]))
     return listed
+
+
+def _largest(capacities: Mapping[Measure, int], resource: str) -> int:
+    """The largest flavor, to which the bars of all flavors have the same scale: GPUs, CPUs and memory each have one."""
+    same = is_extended(resource)
+    listed = (
+        capacity
+        for measure, capacity in capacities.items()
+        if (is_extended(measure.resource) if same else measure.resource == resource)
+    )
+    return max(listed, default=0)
 
 
 def _bar(held: Held, largest: int) -> str:
@@ -70,16 +87,12 @@ def _turn(console: Console, turn: Turn) -> None:
     now = turn.moment
     counts = f"{len(now.running)} running, {len(now.waiting)} pending"
     console.print(f"[bold]{escape(now.label)}[/bold] [dim]{counts}[/dim]", highlight=False)
-    starts = [f"{job.workload} ({job.team}) running with {_gpus(job)}" for job in turn.starts]
-    waits = [f"{job.workload} ({job.team}) pending for {_gpus(job)}: {job.why}" for job in turn.waits]
+    starts = [f"{job.workload} ({job.team}) running with {job_amount(job)}" for job in turn.starts]
+    waits = [f"{job.workload} ({job.team}) pending for {job_amount(job)}: {job.why}" for job in turn.waits]
     _lines(console, "[green]●[/green]", starts, "running")
     _lines(console, "[yellow]○[/yellow]", waits, "pending")
     _evicted(console, now.evicted)
     _restless(console, now.restless)
-
-
-def _gpus(job: Running | Waiting) -> str:
-    return plural(job.gpus, f"{job.flavor} GPU") if job.flavor else f"{job.gpus} GPUs"
 
 
 def _evicted(console: Console, evicted: Iterable[GaveWay]) -> None:

@@ -1,11 +1,15 @@
 """The tables of the page, with the same numbers as the pictures."""
 
 from collections import Counter
+from collections.abc import Iterable
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.figures import DASH, Row, Table, columns, row
-from gpu_tenancy.console.whatif.narrative import Played, number
+from gpu_tenancy.console.texts import available, counted
+from gpu_tenancy.console.whatif.narrative import Played, job_note, number
 from gpu_tenancy.console.whatif.timeline import jobs_of, state
-from gpu_tenancy.model.whatif import meaning, supply
+from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.whatif import GaveWay, Running, Waiting, amount_of, meaning
 
 
 def tables(played: Played) -> dict[str, Table]:
@@ -21,17 +25,22 @@ def _teams(played: Played) -> Table:
             each.team,
             each.flavor,
             played.tree.cohort_of(each.team),
-            each.guaranteed,
-            each.limit,
-            each.runs,
-            each.own,
-            each.borrowed,
-            each.unused,
-            each.waits,
+            *(
+                amount_text(each.resource, amount)
+                for amount in (
+                    each.guaranteed,
+                    each.limit,
+                    each.runs,
+                    each.own,
+                    each.borrowed,
+                    each.unused,
+                    each.waits,
+                )
+            ),
             team=each.team,
         )
         for each in played.held
-        if each.flavor in played.flavors
+        if each.flavor in played.labels
     ]
     heads = columns(
         "team",
@@ -50,26 +59,46 @@ def _teams(played: Played) -> Table:
 
 def _supply(played: Played) -> Table:
     rows: list[Row] = []
-    for name in played.flavors:
-        used, capacity = sum(each.runs for each in played.held if each.flavor == name), supply(played.tree, name)
-        flavor = played.tree.flavors[name]
-        rows.append(row(name, capacity, used, capacity - used, flavor.gangs.get(flavor.resource or "", 0)))
-    heads = columns("flavor", "GPUs of the queues#", "in use#", "free#", "reserved for Volcano#")
-    return Table("flavors", "GPUs by flavor", heads, tuple(rows))
+    for measure in played.counted:
+        used = sum(held.runs for held in played.held if held.flavor == measure.label)
+        capacity = supply_of(played.tree, measure)
+        gangs = played.tree.flavors[measure.flavor].gangs.get(measure.resource, 0)
+        amounts = (amount_text(measure.resource, n) for n in (capacity, used, capacity - used, gangs))
+        rows.append(row(measure.label, *amounts))
+    nouns = available(measure.resource for measure in played.counted)
+    heads = columns("flavor", f"{nouns} of the queues#", "in use#", "free#", "reserved for Volcano#")
+    return Table("flavors", f"{nouns} by flavor", heads, tuple(rows))
 
 
 def _waiting(played: Played) -> Table:
     """Jobs that are pending at the end; without single jobs, by team and reason."""
     if played.story:
-        heads = columns("job", "team", "flavor", "GPUs#", "reason")
-        jobs = [row(each.workload, each.team, each.flavor, each.gpus, each.why) for each in played.last.waiting]
+        jobs = [row(job.workload, job.team, job.flavor, _requested(job), job.why) for job in played.last.waiting]
+        heads = columns("job", "team", "flavor", f"{_heading(played.last.waiting)}#", "reason")
         return Table("waiting", "Pending jobs", heads, tuple(jobs))
-    amounts: Counter[tuple[str, str, str]] = Counter()
-    for each in played.last.waiting:
-        amounts[each.team, each.flavor, each.why] += each.gpus
-    rows = [row(team, flavor, gpus, why, team=team) for (team, flavor, why), gpus in amounts.items()]
-    heads = columns("team", "flavor", "GPUs#", "reason for the next job of one GPU")
+    amounts: Counter[tuple[str, Measure, str]] = Counter()
+    for job in played.last.waiting:
+        for measure in played.counted:
+            if amount := amount_of(job, measure):
+                amounts[job.team, measure, job.why] += amount
+    rows = [
+        row(team, measure.label, amount_text(measure.resource, amount), why, team=team)
+        for (team, measure, why), amount in amounts.items()
+    ]
+    with_cpus = any(job.amounts for job in played.last.waiting)
+    next_job = "the next job" if with_cpus else "the next job of one GPU"
+    heads = columns("team", "flavor", f"{_heading(played.last.waiting)}#", f"reason for {next_job}")
     return Table("waiting", "Pending jobs", heads, tuple(rows), keys=2)
+
+
+def _requested(job: Running | Waiting | GaveWay) -> str:
+    """GPUs as a number; CPU and memory with their units."""
+    return ", ".join(counted(amount, name) for name, amount in job.amounts.items()) or str(job.gpus)
+
+
+def _heading(jobs: Iterable[Running | Waiting | GaveWay]) -> str:
+    """The heading of requests: `GPUs` where no job is without GPUs."""
+    return "requests" if any(job.amounts for job in jobs) else "GPUs"
 
 
 def _gone(played: Played) -> Table:
@@ -77,7 +106,7 @@ def _gone(played: Played) -> Table:
         row(
             each.workload,
             each.team,
-            f"{each.gpus} {each.flavor}",
+            job_note(each),
             number(label),
             each.by,
             each.by_team,
@@ -86,16 +115,31 @@ def _gone(played: Played) -> Table:
         )
         for label, each in played.evicted()
     ]
-    heads = columns("preempted", "team", "GPUs", "step#", "by", "team", "Kueue's reason", "meaning")
+    heads = columns(
+        "preempted",
+        "team",
+        _heading(job for _, job in played.evicted()),
+        "step#",
+        "by",
+        "team",
+        "Kueue's reason",
+        "meaning",
+    )
     return Table("gone", "Preempted jobs", heads, tuple(rows))
 
 
 def _taken(played: Played) -> Table:
-    amounts: Counter[tuple[str, str, str, str]] = Counter()
-    for _, each in played.evicted():
-        amounts[each.team, each.by_team, each.flavor, each.reason] += each.gpus
-    rows = [row(of, to, flavor, gpus, why, meaning(why)) for (of, to, flavor, why), gpus in amounts.items()]
-    heads = columns("preempted team", "by team", "flavor", "GPUs#", "Kueue's reason", "meaning")
+    amounts: Counter[tuple[str, str, Measure, str]] = Counter()
+    for _, job in played.evicted():
+        for measure in played.counted:
+            if amount := amount_of(job, measure):
+                amounts[job.team, job.by_team, measure, job.reason] += amount
+    rows = [
+        row(of, to, measure.label, amount_text(measure.resource, amount), why, meaning(why))
+        for (of, to, measure, why), amount in amounts.items()
+    ]
+    heading = _heading(job for _, job in played.evicted())
+    heads = columns("preempted team", "by team", "flavor", f"{heading}#", "Kueue's reason", "meaning")
     return Table("gone", "Preempted jobs", heads, tuple(rows), keys=3)
 
 
@@ -105,7 +149,7 @@ def _jobs(played: Played) -> Table:
         row(
             each.workload,
             each.team,
-            f"{each.gpus} {each.flavor}" if each.gpus else each.flavor,
+            job_note(each),
             *(state(moment, each.workload) or DASH for moment in played.moments),
         )
         for each in jobs_of(played.moments).values()
@@ -115,11 +159,14 @@ def _jobs(played: Played) -> Table:
 
 
 def _over_time(played: Played) -> Table:
-    """GPUs of each team and flavor after each step."""
-    rows = [
-        row(each.team, each.flavor, *(moment.gpus(each.team, each.flavor) for moment in played.moments))
-        for each in played.held
-        if each.flavor in played.flavors and any(moment.gpus(each.team, each.flavor) for moment in played.moments)
-    ]
+    """GPUs, or CPU and memory, of each team and flavor after each step."""
+    rows: list[Row] = []
+    by_label = {measure.label: measure for measure in played.counted}
+    for held in played.held:
+        measure = by_label.get(held.flavor)
+        amounts = [moment.amount(held.team, measure) for moment in played.moments] if measure else []
+        if any(amounts):
+            rows.append(row(held.team, held.flavor, *(amount_text(held.resource, amount) for amount in amounts)))
+    nouns = available(measure.resource for measure in played.counted)
     heads = columns("team", "flavor", *(f"step {number(each.label)}#" for each in played.moments))
-    return Table("over-time", "GPUs in use by step", heads, tuple(rows), keys=2)
+    return Table("over-time", f"{nouns} in use by step", heads, tuple(rows), keys=2)

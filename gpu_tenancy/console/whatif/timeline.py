@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.figures import DASH
 from gpu_tenancy.console.texts import plural
 from gpu_tenancy.console.whatif.bars import OTHERS, colours
-from gpu_tenancy.console.whatif.narrative import Played, number
-from gpu_tenancy.model.whatif import Moment, Running, Waiting, meaning, supply
+from gpu_tenancy.console.whatif.narrative import Played, job_note, number
+from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.quantity import is_extended
+from gpu_tenancy.model.whatif import Moment, Running, Waiting, amount_of, meaning
 
 LANE: Final = 24
 HEAD: Final = 30
@@ -77,13 +80,13 @@ class Area:
     """A flavor's GPUs in use over the steps.
 
     Attributes:
-        sums: position and value of the sum of each step.
+        sums: position and value of the sum of each step; empty for 0.
     """
 
     flavor: str
-    supply: int
+    supply: str
     blocks: tuple[Block, ...]
-    sums: tuple[tuple[float, float, int], ...]
+    sums: tuple[tuple[float, float, str], ...]
     says: str
 
 
@@ -110,7 +113,7 @@ def timeline(played: Played) -> Timeline:
         lanes,
         tuple(_arrows(played, lanes)),
         height,
-        tuple(_area(played, flavor) for flavor in played.flavors),
+        tuple(_area(played, measure) for measure in played.counted),
         f"{plural(jobs, 'job')} over {plural(len(played.moments), 'step')}; {plural(gone, 'preemption')}.",
     )
 
@@ -139,7 +142,7 @@ def _lanes(played: Played) -> Iterator[Lane]:
             yield Lane(team, plural(len(own), "job"), hues[team], top, HEAD)
             top += HEAD
         for each in own:
-            note = f"{each.gpus} {each.flavor}" if each.gpus else each.flavor
+            note = job_note(each)
             spells = tuple(_spells(played.moments, each.workload))
             yield Lane(each.workload, note, hues[team], top, LANE, spells)
             top += LANE
@@ -174,27 +177,30 @@ def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
                 yield Arrow(x, middle[by], middle[gone] + side * BAR // 2, says)
 
 
-def _area(played: Played, flavor: str) -> Area:
-    hues, capacity = colours(played), supply(played.tree, flavor)
+def _area(played: Played, measure: Measure) -> Area:
+    hues, capacity, resource = colours(played), supply_of(played.tree, measure), measure.resource
+    noun = f"{measure.label} GPUs" if is_extended(resource) else measure.label
     count, blocks = len(played.moments), list[Block]()
     sums: list[tuple[float, float, int]] = []
-    tall = max(1, capacity, *(sum(_gpus(each, flavor).values()) for each in played.moments))
+    tall = max(1, capacity, *(sum(_amounts(each, measure).values()) for each in played.moments))
     for at, moment in enumerate(played.moments):
         left, right, bottom = round(100 * at / count, 2), round(100 * (at + 1) / count, 2), float(ABOVE + AREA)
-        for who, colour, gpus in _stack(played, moment, flavor, hues):
+        for who, colour, gpus in _stack(played, moment, measure, hues):
             height = round(AREA * gpus / tall, 2)
             bottom = round(bottom - height, 2)
-            shown = str(gpus) if height >= READABLE and count <= FEW else ""
-            says = f"step {at + 1}: {who}: {gpus} {flavor} GPUs"
+            shown = amount_text(resource, gpus) if height >= READABLE and count <= FEW else ""
+            says = f"step {at + 1}: {who}: {amount_text(resource, gpus)} {noun}"
             blocks.append(Block(left, round(right - left, 2), bottom, height, colour, shown, says))
-        sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_gpus(moment, flavor).values())))
-    says = ", ".join(f"step {at + 1} {total}" for at, (_, _, total) in enumerate(sums))
-    return Area(flavor, capacity, tuple(blocks), tuple(sums), f"{flavor} GPUs in use, of {capacity}: {says}.")
+        sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_amounts(moment, measure).values())))
+    says = ", ".join(f"step {at + 1} {amount_text(resource, total)}" for at, (_, _, total) in enumerate(sums))
+    whole = amount_text(resource, capacity)
+    texts = tuple((x, y, amount_text(resource, total) if total else "") for x, y, total in sums)
+    return Area(measure.label, whole, tuple(blocks), texts, f"{noun} in use, of {whole}: {says}.")
 
 
-def _stack(played: Played, moment: Moment, flavor: str, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:
-    """GPUs by team, from the bottom; teams without a colour of their own are one block on top."""
-    gpus = _gpus(moment, flavor)
+def _stack(played: Played, moment: Moment, measure: Measure, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Amounts by team, from the bottom; teams without a colour of their own are one block on top."""
+    gpus = _amounts(moment, measure)
     for team in played.tree.team_shares:
         if gpus.get(team) and hues[team] != OTHERS:
             yield team, hues[team], gpus[team]
@@ -204,9 +210,9 @@ def _stack(played: Played, moment: Moment, flavor: str, hues: dict[str, str]) ->
         yield who, OTHERS, sum(rest.values())
 
 
-def _gpus(moment: Moment, flavor: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for each in moment.running:
-        if each.flavor == flavor:
-            found[each.team] = found.get(each.team, 0) + each.gpus
-    return found
+def _amounts(moment: Moment, measure: Measure) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for job in moment.running:
+        if amount := amount_of(job, measure):
+            amounts[job.team] = amounts.get(job.team, 0) + amount
+    return amounts

@@ -4,6 +4,7 @@ The first read of a malformed table raises `pydantic.ValidationError`; a test re
 """
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from gpu_tenancy.model.tables import read_table
 Checked: TypeAlias = Literal["read", "remembered"]
 Architecture: TypeAlias = Literal["amd64", "arm64"]
 Fabric: TypeAlias = Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"]
+Topology: TypeAlias = Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")]
+ZoneLetters: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]( [a-z])*$")]
 
 PRODUCT_LABELS: Final[Mapping[str, str]] = {
     "nvidia.com": "nvidia.com/gpu.product",
@@ -116,7 +119,12 @@ class Machine:
         gpus: number of GPUs.
         architecture: of the CPU.
         accelerator: accelerator type of its GPUs on GKE.
+        topology: shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; None if
+            the machine's GPUs are connected only among themselves.
+        host_encryption: whether the machine's host can encrypt its disks and caches (Azure).
+        zones: zones that have it; None if they are unknown.
         network: None if it is unknown.
+        local_disk: capacity of its local NVMe disks in bytes; 0 without.
     """
 
     name: str
@@ -128,11 +136,23 @@ class Machine:
     gpus: int = 0
     architecture: Architecture = "amd64"
     accelerator: str | None = None
+    topology: str | None = None
+    host_encryption: bool = True
+    zones: frozenset[str] | None = None
     network: Network | None = None
     price: Price = Price()
+    local_disk: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", self.type or self.name)
+
+    @property
+    def domain(self) -> int | None:
+        """Machines of one NVLink domain; None without `topology`."""
+        if self.topology is None or not self.gpus:
+            return None
+        domains, accelerators = (int(side) for side in self.topology.split("x"))
+        return domains * accelerators // self.gpus
 
 
 def _known(value: Any) -> Any:
@@ -156,7 +176,10 @@ class _MachineRow(Row):
     architecture: Architecture = "amd64"
     type: str = ""
     accelerator: str | None = None
+    topology: Topology | None = None
+    host_encryption: bool = True
     network: Network | None = None
+    local_disk: Bytes = 0
     price: _PriceRow
     checked: Checked | None = None
 
@@ -167,10 +190,56 @@ class _MachineRow(Row):
             raise ValueError(msg)
         return self
 
-    def machine(self, cloud: str, name: str) -> Machine:
+    def machine(self, cloud: str, name: str, zones: "Zones | None") -> Machine:
         price = Price(on_demand=self.price.on_demand, spot=self.price.spot, region=self.price.region)
         fields = {field: getattr(self, field) for field in type(self).model_fields if field not in {"price", "checked"}}
-        return Machine(name=name, cloud=cloud, price=price, **fields)
+        return Machine(name=name, cloud=cloud, price=price, zones=zones.of(name) if zones else None, **fields)
+
+
+class Zones(Row):
+    """The zones of a cloud's machine families.
+
+    Attributes:
+        date: when the source was read.
+        families: by family (the start of a machine type's name) and region, the last letters of the zones. A family
+            that is not listed is unknown.
+    """
+
+    source: Url
+    date: dt.date
+    families: dict[str, dict[str, ZoneLetters]]
+
+    def of(self, machine: str) -> frozenset[str] | None:
+        """Zones that have a machine type; None if they are unknown."""
+        family = next((family for family in self.families if machine.startswith(f"{family}-")), None)
+        if family is None:
+            return None
+        regions = self.families[family].items()
+        return frozenset(f"{region}-{letter}" for region, letters in regions for letter in letters.split())
+
+
+class DiskPerformance(Row):
+    """Throughput (MiB/s) and IOPS of a boot disk.
+
+    Attributes:
+        kind: type of the disk in the cloud.
+        throughput: that its price includes.
+        iops: that its price includes.
+        gpu_throughput: for GPU machines, whose images have tens of GiB.
+        per_iops: largest throughput for each provisioned I/O operation per second.
+    """
+
+    kind: str
+    throughput: Positive
+    iops: Positive
+    gpu_throughput: Positive
+    per_iops: Annotated[float, Field(gt=0)]
+    source: Url
+    date: dt.date
+
+    def iops_for(self, throughput: int) -> int:
+        """IOPS to provision for a throughput in MiB/s."""
+        return max(self.iops, math.ceil(throughput / self.per_iops))
 
 
 class CloudTable(Row):
@@ -178,6 +247,8 @@ class CloudTable(Row):
 
     Attributes:
         checked: default for machine types that do not set it.
+        disk: performance of boot disks; None if it is not chosen here.
+        zones: which zones have a machine family; None if the cloud's are not listed.
     """
 
     source: Url
@@ -185,6 +256,8 @@ class CloudTable(Row):
     checked: Checked
     prices: PriceTable
     reserved: Reserved
+    disk: DiskPerformance | None = None
+    zones: Zones | None = None
     machines: dict[str, _MachineRow]
 
 
@@ -206,8 +279,11 @@ def gpus() -> Mapping[str, Gpu]:
 @cache
 def machines() -> Mapping[tuple[str, str], Machine]:
     """Machine types by cloud and name, such as `("aws", "p5.48xlarge")`."""
-    rows = [(cloud, name, row) for cloud, table in cloud_tables().items() for name, row in table.machines.items()]
-    return {(cloud, name): row.machine(cloud, name) for cloud, name, row in rows}
+    return {
+        (cloud, name): row.machine(cloud, name, table.zones)
+        for cloud, table in cloud_tables().items()
+        for name, row in table.machines.items()
+    }
 
 
 def find_machine(name: str, cloud: str | None = None) -> Machine | None:

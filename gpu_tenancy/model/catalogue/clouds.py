@@ -3,6 +3,7 @@
 The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -110,6 +111,30 @@ class DriverMode(_Row):
     source: str
 
 
+class NodeEndpoint(_Row):
+    """A link-local address of a node that pods call, which no pod or namespace selector of a NetworkPolicy matches.
+
+    Attributes:
+        of: what listens there.
+        serves: `dns`: names; `identity`: credentials of the pod's own identity.
+        cidrs: its addresses, such as `169.254.170.23/32`.
+        ports: its ports.
+        protocols: its protocols.
+        of_nodes: whether nodes without workload identity serve their own credentials there.
+        source: URL of the documentation.
+        date: when the source was read.
+    """
+
+    of: str
+    serves: Literal["dns", "identity"]
+    cidrs: tuple[str, ...]
+    ports: tuple[int, ...]
+    protocols: tuple[Literal["TCP", "UDP"], ...] = ("TCP",)
+    of_nodes: bool = False
+    source: str
+    date: dt.date
+
+
 class CloudRules(_Row):
     """What one cloud supports in a node pool.
 
@@ -120,12 +145,18 @@ class CloudRules(_Row):
         capacity: requirements by capacity type.
         compact: capacity types that support compact placement.
         compact_zones: allowed numbers of zones of a compact pool; empty for any number.
+        placement_policy: form of an existing placement policy's name; None if pools cannot use one.
+        reserved_policy: whether a compact pool uses a reservation only with the reservation's placement policy.
+        gpu_zones: whether GPU pools must name zones where the cluster's are unknown.
         disk_key: whether each pool can have its own key for disks.
         own_labels: domains of labels and taints that only the cloud may set.
         empty_labels: whether a label can have an empty value.
         names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
         fabrics: supported networks between GPUs.
+        fabric_operator: whether NVIDIA's Network Operator advertises them to pods, and not the cloud.
         drivers: driver modes by name, the default first.
+        alternatives: whether a spot pool can have several machine types.
+        node_endpoints: link-local addresses of nodes that pods of teams may call.
     """
 
     title: str
@@ -134,12 +165,18 @@ class CloudRules(_Row):
     capacity: Mapping[str, CapacityRule]
     compact: tuple[str, ...]
     compact_zones: tuple[int, ...] = ()
+    placement_policy: Form | None = None
+    reserved_policy: bool = False
+    gpu_zones: bool = False
     disk_key: bool = True
     own_labels: tuple[str, ...] = ()
     empty_labels: bool = True
     names_gpus: bool = False
     fabrics: tuple[str, ...]
+    fabric_operator: bool = False
     drivers: Mapping[str, DriverMode]
+    alternatives: bool = False
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
 @cache

@@ -9,6 +9,7 @@ from gpu_tenancy.model.checks.operators import operator_problems
 from gpu_tenancy.model.checks.peaks import peak_problems
 from gpu_tenancy.model.checks.pools import pool_problems
 from gpu_tenancy.model.checks.promises import promise_problems
+from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
@@ -27,7 +28,15 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     for stage in (
         (pool_problems, node_problems),
         (reference_problems,),
-        (promise_problems, budget_problems, workload_problems, operator_problems, guard_problems, peak_problems),
+        (
+            promise_problems,
+            budget_problems,
+            workload_problems,
+            operator_problems,
+            provider_problems,
+            guard_problems,
+            peak_problems,
+        ),
     ):
         if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
             return  # Sums need a tree without cycles.

@@ -5,8 +5,9 @@ from fractions import Fraction
 
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
+from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.spec.teams import Team
 
 
@@ -21,7 +22,8 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     """The budget must cover the requests of everything that the queues can admit at once."""
     shares = tree.team_shares.get(tree.queue_of(name), {})
-    admissible = admitted(shares, gangs_of(team, tree.flavors))
+    of_sidecars = sidecars(tree.stack, team)
+    admissible = add(admitted(shares, gangs_of(team, tree.flavors)), of_sidecars)
     for resource in (CPU, MEMORY):
         budget = getattr(team.compute.requests, resource)
         if budget is None or admissible.get(resource, 0) <= budget:
@@ -33,6 +35,8 @@ def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         ]
         gangs = sum(amounts.get(resource, 0) for amounts in gangs_of(team, tree.flavors).values())
         of_gangs = [f"gangs {format_amount(resource, gangs)}"] if gangs else []
+        if of_sidecars.get(resource):
+            of_gangs.append(f"sidecars of datasets {format_amount(resource, of_sidecars[resource])}")
         needed = format_amount(resource, admissible[resource])
         yield Problem(
             ("teams", name, "compute", "requests", resource),

@@ -97,7 +97,9 @@ def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
         yield Problem(place, *lacking)
     if rule_of and not rule_of.grows and pool.nodes.min != pool.nodes.max:
         rule = f"must be a fixed number: the autoscaler of {rules.title} does not add nodes with MIG partitions"
-        fix = f"set one number of nodes, such as {pool.nodes.max}, or set driver: operator"
+        able = [driver for driver, row in rules.drivers.items() if row.mig and row.mig.grows]
+        other = f", or set driver: {' or '.join(able)}" if able else ""
+        fix = f"set one number of nodes, such as {pool.nodes.max}{other}"
         yield Problem(("pools", name, "nodes"), rule, fix, f"{pool.nodes.min} to {pool.nodes.max} nodes")
     yield from _profile(name, pool, gpu, rule_of)
 

@@ -6,6 +6,7 @@ from typing import Final
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 from gpu_tenancy.model.checks.drivers import driver_problems
+from gpu_tenancy.model.checks.placement import placement_problems, zone_problems
 from gpu_tenancy.model.checks.pools import machines_command
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -40,6 +41,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
             yield from _made(stack, name, rules)
         elif service == stack.cluster.cloud:
             yield from _somebody_elses(name, pool)
+        yield from _alternatives(stack, name, rules)
         yield from _capacity(stack, name, rules.title, rules.capacity[pool.capacity.kind])
     for flavor in tree.flavors.values():
         yield from _announced(flavor)
@@ -68,6 +70,8 @@ def _made(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
     elif machine:
         yield from _machine(name, pool, machine, rules)
         yield from _network(stack, name, machine, rules)
+        yield from zone_problems(stack, name, machine, rules)
+        yield from placement_problems(stack, name, machine, rules)
     for index, zone in enumerate(pool.zones):
         if wrong := stack.cluster.zone_rule(zone):
             yield Problem(("pools", name, "zones", index), *wrong, zone)
@@ -139,18 +143,17 @@ def _network(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> It
         yield Problem(("pools", name, "fabric"), rule, "remove it")
     elif pool.fabric and network and fabric and (lacking := stack.cluster.fabric_rule(fabric, network.interfaces)):
         yield Problem(("pools", name, "fabric"), *lacking)
-    if pool.compact and pool.capacity.kind not in rules.compact:
-        rule = f"{rules.title} does not support compact placement with capacity {pool.capacity.kind}"
-        fix = f"remove it, or set capacity to one of: {', '.join(rules.compact)}"
-        yield Problem(("pools", name, "compact"), rule, fix)
-    elif pool.compact and rules.compact_zones and len(pool.zones) not in rules.compact_zones:
-        rule = f"{rules.title} supports compact placement only in one zone"
-        yield Problem(("pools", name, "compact"), rule, f"set one zone under pools.{name}.zones")
 
 
 def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
     """Settings that would have no effect, because this program does not create the nodes."""
-    for key, value in (("zones", pool.zones), ("compact", pool.compact), ("fabric", pool.fabric)):
+    given = {
+        "zones": pool.zones,
+        "compact": pool.compact,
+        "placementPolicy": pool.placement_policy,
+        "fabric": pool.fabric,
+    }
+    for key, value in given.items():
         if value:
             yield Problem(("pools", name, key), *_NO_EFFECT)
     if pool.disk != type(pool.disk)():
@@ -177,6 +180,8 @@ def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterat
         if rule.reservation and not rule.reservation.fits(reservation):
             fix = f"set {rule.reservation.write}"
             yield Problem((*place, "reservation"), f"is not a reservation of {title}", fix, reservation)
+        elif lacking := stack.cluster.reservation_rule(reservation):
+            yield Problem((*place, "reservation"), *lacking, reservation)
     if rule.zones is not None and len(pool.zones) != rule.zones and stack.cluster.NODES_MADE:
         zones = f"{len(pool.zones)} zones" if pool.zones else "no zones"
         broken = f"needs exactly {rule.zones} zone, but the pool has {zones}"
@@ -188,6 +193,40 @@ def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterat
     if rule.longest is not None and longest > rule.longest:
         broken = f"exceeds the maximum lifetime of {kind} nodes on {title} ({rule.longest / _DAY:g}d)"
         yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
+
+
+def _alternatives(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
+    """Other machine types of a spot pool: pods must fit on each of them, and see the same GPUs."""
+    pool, place = stack.pools[name], ("pools", name, "alternatives")
+    if not pool.alternatives:
+        return
+    if not stack.cluster.NODES_MADE:
+        yield Problem(place, *_NO_EFFECT)
+        return
+    if not rules.alternatives:
+        yield Problem(place, f"is not supported on {rules.title}", "remove it, or add a pool of the same flavor")
+        return
+    if pool.capacity.kind != "spot":
+        yield Problem(place, "is only for spot nodes", "remove it, or set capacity: spot", pool.capacity.kind)
+    if pool.fabric:
+        yield Problem(place, "is not supported with fabric, which differs by machine type", "remove it, or fabric")
+    machine, service = machine_of(stack, pool), service_of(stack.cluster)
+    for index, text in enumerate(pool.alternatives):
+        other, at = find_machine(text, service), (*place, index)
+        if other is None:
+            known = (of_cloud for cloud, of_cloud in machines() if cloud == service)
+            title = f"{rules.title} machine type"
+            yield Problem(at, *unknown(title, text, known, machines_command(service)))
+        elif machine and (other.gpu, other.gpus, other.architecture) != (
+            machine.gpu,
+            machine.gpus,
+            machine.architecture,
+        ):
+            has = f"{machine.gpus} {machine.gpu} GPUs" if machine.gpus else f"no GPUs and {machine.architecture} CPUs"
+            yield Problem(at, f"differs from {pool.machine}, which has {has}", "use a machine type with the same", text)
+        elif machine and (other.cpu < machine.cpu or other.memory < machine.memory):
+            rule = f"has less CPU or memory than {pool.machine}, which is what pods are planned for"
+            yield Problem(at, rule, f"set machine to {text}, and move {pool.machine} to alternatives", text)
 
 
 def _announced(flavor: Flavor) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from gpu_tenancy.model.plan.operators.needs import (
     certified,
     gpu_pools,
     has_gangs,
+    infiniband_pools,
     installed_by,
     measured_by,
     trains_pytorch,
@@ -91,6 +92,11 @@ def _volcano(stack: Stack) -> tuple[Path, str] | None:
     return (("teams",), "teams have gangs") if has_gangs(stack) else None
 
 
+def _network_operator(stack: Stack) -> tuple[Path, str] | None:
+    pool = next(infiniband_pools(stack), None)
+    return (("pools", pool), f"it advertises the InfiniBand interfaces of pool {pool}") if pool else None
+
+
 def _trainer(stack: Stack) -> tuple[Path, str] | None:
     return (("teams",), "jobs with framework: pytorch are TrainJobs") if trains_pytorch(stack) else None
 
@@ -139,6 +145,7 @@ def _measuring(*operators: str) -> Callable[[Stack], tuple[Path, str] | None]:
 
 _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "kueue": _kueue,
+    "network_operator": _network_operator,
     "volcano": _volcano,
     "trainer": _trainer,
     "cert_manager": _cert_manager,

@@ -20,9 +20,25 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in stack.teams.items():
         yield from _team(tree, name, team)
     yield from _same_names(stack)
+    for name in stack.teams:
+        yield from _mounted(stack, name)
     for name, dataset in stack.datasets.items():
         for index, team in enumerate(dataset.teams):
             yield from known_in(team, stack.teams, "team", ("datasets", name, "teams", index), ("teams",))
+
+
+def _mounted(stack: Stack, name: str) -> Iterator[Problem]:
+    """Datasets that a team's workloads mount, but do not exist, or are another team's."""
+    team = stack.teams[name]
+    for kind, workloads in (("serving", team.serving), ("training", team.training)):
+        for workload, spec in workloads.items():
+            for dataset in spec.datasets:
+                place = ("teams", name, kind, workload, "datasets", dataset)
+                yield from known_in(dataset, stack.datasets, "dataset", place, ("datasets",))
+                teams = stack.datasets[dataset].teams if dataset in stack.datasets else []
+                if teams and name not in teams:
+                    rule = f"is not a dataset of team {name}"
+                    yield Problem(place, rule, f"add {name} to datasets.{dataset}.teams, or remove it", dataset)
 
 
 def _same_names(stack: Stack) -> Iterator[Problem]:

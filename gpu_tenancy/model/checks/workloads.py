@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.latency import metric_name, monitor
 from gpu_tenancy.model.plan.pods import PodSize, choices, flavor_of, is_gang, limits, pod_size, pods_of
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.spec.teams import Team
@@ -52,6 +55,7 @@ def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
         return
     yield from _node(path, size)
     yield from _shared_memory(path, workload, size)
+    yield from _fabric(tree, path, workload, flavor)
     yield from _container(tree, path, size)
     if isinstance(workload, Training):
         yield from _whole_job(tree, path, workload, size)
@@ -113,6 +117,30 @@ def _shared_memory(path: Path, workload: Server | Training, size: PodSize) -> It
             f"exceeds the pod's memory ({format_amount(MEMORY, memory)}), so the pod could be OOM-killed",
             "lower it, or raise memory",
             format_amount(MEMORY, workload.shared_memory),
+        )
+
+
+def _fabric(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
+    """The network between GPUs: pods that ask for it and cannot use it, or that the namespace would reject."""
+    reason = lack(tree.stack, flavor.name, workload) if workload.gpus else "the pods have no GPUs"
+    if workload.fabric and reason:
+        yield Problem(
+            (*path, "fabric"),
+            f"is not possible: {reason}",
+            "remove it, or change gpus or flavor",
+            "true",
+            about=(("pools",),),
+        )
+        return
+    team = str(path[1])
+    fabric = pod_fabric(tree.stack, flavor.name, workload)
+    level = tree.stack.teams[team].pod_security
+    if fabric and fabrics()[fabric.name].pod_security == "privileged" and level != "privileged":
+        yield Problem(
+            (*path, "fabric"),
+            f"{fabric.name} needs host paths in its pods, which the team's podSecurity rejects ({level})",
+            f"set fabric: false, or set teams.{team}.podSecurity: privileged if the team may have access to the nodes",
+            about=(("teams", team), ("pools",)),
         )
 
 

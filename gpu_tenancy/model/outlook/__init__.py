@@ -3,15 +3,17 @@
 Plain data for a report, computed from the stack alone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, gpu_prices
+from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.spec import Stack
 
 
@@ -22,6 +24,7 @@ class Pool:
     Attributes:
         machine: machine type; empty for custom nodes.
         gpus: allocatable GPUs of one node.
+        node: allocatable CPU (in thousandths) and memory (in bytes) of one node.
         nodes: minimum and maximum.
         capacity: capacity type, such as `spot`.
         node_price: US dollars per hour for one node; None if unknown.
@@ -34,6 +37,7 @@ class Pool:
     flavor: str
     resource: str
     gpus: int
+    node: dict[str, int]
     nodes: Span
     capacity: str
     node_price: float | None
@@ -43,21 +47,22 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Capacity, guarantees and limits of one flavor with GPUs.
+    """Capacity, guarantees and limits of one flavor's GPUs; of its CPU or memory where it has no GPUs, in base units.
 
     Attributes:
-        product: GPU model, as in the node label.
-        gpus: allocatable GPUs, with the minimum and the maximum of nodes.
+        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
+        product: GPU model, as in the node label; empty without GPUs.
+        capacity: allocatable GPUs, with the minimum and the maximum of nodes.
         guaranteed: sum of all guarantees, including Volcano's; for a cohort with more quota than its teams, the
             cohort's.
         limits: sum of all teams' limits.
-        price: US dollars per hour for one GPU; None if unknown.
+        price: US dollars per hour for one GPU, or for a thousandth of a CPU; None if unknown.
     """
 
     flavor: str
     resource: str
     product: str
-    gpus: Span
+    capacity: Span
     guaranteed: int
     limits: int
     price: float | None
@@ -85,7 +90,7 @@ class TeamOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A cohort, with own quota, guarantee and limit (None: no limit) of each flavor."""
+    """A cohort, with own quota, guarantee and limit (None: no limit) by what is counted: `Measure.label`."""
 
     name: str
     parent: str | None
@@ -152,14 +157,25 @@ class StackOutlook:
     serving: tuple[Serving, ...]
     access: tuple[Access, ...]
 
+    @property
+    def totals(self) -> tuple[Supply, ...]:
+        """What sums over flavors count: GPUs, or CPUs where no flavor has GPUs."""
+        with_gpus = tuple(supply for supply in self.supply if is_extended(supply.resource))
+        return with_gpus or tuple(supply for supply in self.supply if supply.resource == CPU)
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """The counted resource of each flavor, by `Measure.label`."""
+        return {supply.flavor: supply.resource for supply in self.supply}
+
 
 def outlook(stack: Stack) -> StackOutlook:
     """Summary of a valid stack."""
     tree = Tree(stack)
-    flavors = {name: flavor for name, flavor in tree.flavors.items() if flavor.resource}
-    prices = gpu_prices(flavors, pool_costs(stack))
-    outlooks = {name: Outlook(tree, flavor) for name, flavor in flavors.items()}
-    teams = tuple(_team(tree, name, outlooks, prices) for name in stack.teams)
+    counted = measures(tree)
+    prices_of = prices(tree.flavors, counted, pool_costs(stack))
+    outlooks = {measure: Outlook(tree, measure) for measure in counted}
+    teams = tuple(_team(tree, name, outlooks, prices_of) for name in stack.teams)
     centers: dict[str, Cost] = {}
     for team in teams:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
@@ -167,8 +183,8 @@ def outlook(stack: Stack) -> StackOutlook:
         environment=stack.environment,
         fairness=stack.fairness,
         root=tree.root,
-        groups=tuple(_group(tree, name, flavors) for name in tree.parents),
-        supply=tuple(_supply(tree, flavor, teams, prices[name]) for name, flavor in flavors.items()),
+        groups=tuple(_group(tree, name, counted) for name in tree.parents),
+        supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
         pools=_pools(stack, tree),
         teams=teams,
         cost_centers=centers,
@@ -177,7 +193,7 @@ def outlook(stack: Stack) -> StackOutlook:
     )
 
 
-def _team(tree: Tree, name: str, outlooks: dict[str, Outlook], prices: dict[str, float | None]) -> TeamOutlook:
+def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: dict[str, float | None]) -> TeamOutlook:
     spec = tree.stack.teams[name]
     held = tuple(holdings(tree, name, outlooks))
     own = [holding for holding in held if holding.scheduler == "Volcano" or tree.queue_of(name) == name]
@@ -189,45 +205,45 @@ def _team(tree: Tree, name: str, outlooks: dict[str, Outlook], prices: dict[str,
         cohort=tree.cohort_of(tree.queue_of(name)),
         queue=tree.queue_of(name),
         holdings=held,
-        cost=cost_of(own, prices),
+        cost=cost_of(own, prices_of),
     )
 
 
-def _group(tree: Tree, name: str, flavors: dict[str, Flavor]) -> Group:
+def _group(tree: Tree, name: str, counted: Iterable[Measure]) -> Group:
     groups, teams = tree.children(name)
     shares: dict[str, tuple[int, int, int | None]] = {}
-    for flavor_name, flavor in flavors.items():
-        resource = flavor.resource or ""
-        own = tree.cohort_nominal(name, flavor_name, resource)
+    for measure in counted:
+        flavor, resource = measure.flavor, measure.resource
+        own = tree.cohort_nominal(name, flavor, resource)
         if name == tree.root:
-            supply = tree.supply(flavor_name).get(resource, 0)
-            shares[flavor_name] = (own, supply, supply)
+            supply = supply_of(tree, measure)
+            shares[measure.label] = (own, supply, supply)
         else:
-            shares[flavor_name] = (
+            shares[measure.label] = (
                 own,
-                tree.guaranteed(name, flavor_name, resource),
-                tree.cohort_limit(name, flavor_name, resource),
+                tree.guaranteed(name, flavor, resource),
+                tree.cohort_limit(name, flavor, resource),
             )
     return Group(name, tree.parents[name], tuple(groups), tuple(teams), shares)
 
 
-def _supply(tree: Tree, flavor: Flavor, teams: tuple[TeamOutlook, ...], price: float | None) -> Supply:
-    resource = flavor.resource or ""
+def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price: float | None) -> Supply:
+    flavor, resource = tree.flavors[measure.flavor], measure.resource
     held = [
         holding
         for team in teams
         for holding in team.holdings
-        if holding.flavor == flavor.name and (holding.scheduler == "Volcano" or team.queue == team.name)
+        if holding.flavor == measure.label and (holding.scheduler == "Volcano" or team.queue == team.name)
     ]
     gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
     guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
     return Supply(
-        flavor=flavor.name,
+        flavor=measure.label,
         resource=resource,
         product=flavor.product or "",
-        gpus=Span(
-            sum(pool.min_nodes * pool.gpus_per_node for pool in flavor.pools),
-            sum(pool.max_nodes * pool.gpus_per_node for pool in flavor.pools),
+        capacity=Span(
+            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
+            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
         ),
         guaranteed=guaranteed + gangs,
         limits=sum(holding.limit for holding in held),
@@ -245,6 +261,7 @@ def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
             flavor=pools[name].flavor,
             resource=pools[name].resource or "",
             gpus=pools[name].gpus_per_node,
+            node={resource: pools[name].node[resource] for resource in (CPU, MEMORY)},
             nodes=Span(pools[name].min_nodes, pools[name].max_nodes),
             capacity=pools[name].capacity,
             node_price=costs[name].node,

@@ -1,4 +1,7 @@
-"""Monthly costs of guarantees and limits, at the prices of the flavors' node pools."""
+"""Monthly costs of guarantees and limits, at the prices of the flavors' node pools.
+
+A GPU costs its part of its node. Where nodes have no GPUs, a CPU costs its part, and memory is included.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +9,9 @@ from typing import Final
 
 from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.model.plan.costs import PoolCost
+from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.quantity import MEMORY
 
 HOURS: Final = 730
 """Hours per month, as in the clouds' calculators: https://aws.amazon.com/calculator/calculator-assumptions/."""
@@ -26,27 +31,36 @@ class Cost:
 NOTHING: Final = Cost(0.0, 0.0)
 
 
-def gpu_prices(flavors: Mapping[str, Flavor], pools: Iterable[PoolCost]) -> dict[str, float | None]:
-    """US dollars per hour for one GPU of each flavor: node price divided by GPUs, averaged over pools by their GPUs.
+def prices(
+    flavors: Mapping[str, Flavor], counted: Iterable[Measure], pools: Iterable[PoolCost]
+) -> dict[str, float | None]:
+    """US dollars per hour for one unit of what is counted, by its label: a GPU, or a thousandth of a CPU.
 
-    None if the price of a pool is unknown. Flavors without GPUs are omitted.
+    The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. None if the price of a
+    pool is unknown. Memory costs nothing of its own.
+
+    Args:
+        flavors: by name.
+        counted: what is counted.
+        pools: costs of the node pools.
     """
     costs = {cost.pool: cost for cost in pools}
-    prices: dict[str, float | None] = {}
-    for name, flavor in flavors.items():
-        if flavor.resource is None:
-            continue
-        parts = [(costs[pool.name].node, pool.max_nodes, pool.gpus_per_node) for pool in flavor.pools if pool.max_nodes]
-        gpus = sum(nodes * gpus_per_node for _, nodes, gpus_per_node in parts)
-        if not gpus or any(price is None for price, _, _ in parts):
-            prices[name] = None
+    by_label: dict[str, float | None] = {}
+    for measure in counted:
+        listed = [pool for pool in flavors[measure.flavor].pools if pool.max_nodes]
+        parts = [(costs[pool.name].node, pool.max_nodes, pool.node.get(measure.resource, 0)) for pool in listed]
+        units = sum(nodes * per_node for _, nodes, per_node in parts)
+        if measure.resource == MEMORY:
+            by_label[measure.label] = 0.0
+        elif not units or any(price is None for price, _, _ in parts):
+            by_label[measure.label] = None
         else:
-            prices[name] = sum((price or 0) * nodes for price, nodes, _ in parts) / gpus
-    return prices
+            by_label[measure.label] = sum((price or 0) * nodes for price, nodes, _ in parts) / units
+    return by_label
 
 
 def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> Cost:
-    """Monthly cost of guarantees and of limits; each GPU includes its share of the node."""
+    """Monthly cost of guarantees and of limits; each GPU, or CPU without GPUs, includes its share of the node."""
     total = NOTHING
     for holding in holdings:
         price = prices.get(holding.flavor)
@@ -54,8 +68,8 @@ def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> 
     return total
 
 
-def _month(price: float | None, gpus: int) -> float | None:
-    return 0.0 if gpus == 0 else None if price is None else price * gpus * HOURS
+def _month(price: float | None, units: int) -> float | None:
+    return 0.0 if units == 0 else None if price is None else price * units * HOURS
 
 
 def _sum(left: float | None, right: float | None) -> float | None:

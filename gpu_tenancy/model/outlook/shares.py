@@ -1,4 +1,4 @@
-"""GPUs of each team: guarantee, when everyone is busy, and when alone."""
+"""GPUs of each team, or CPU and memory: guarantee, when everyone is busy, and when alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
+from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Share, Tree
-from gpu_tenancy.model.plan.supply import Flavor
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPUs of one flavor for one team.
+    """GPUs of one flavor for one team; CPU or memory where the flavor has no GPUs, in base units.
 
     Attributes:
+        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
+        resource: the counted resource.
         scheduler: `Kueue`, or `Volcano` for gangs.
         guaranteed: nominal quota.
         limit: GPUs that its queue admits at most.
@@ -49,12 +51,12 @@ _BACK: Final = {"Any": "immediately", "LowerPriority": "from lower priorities", 
 
 
 class Outlook:
-    """GPUs of one flavor that each queue has when everyone is busy."""
+    """GPUs of one flavor that each queue has when everyone is busy; CPU or memory where it has no GPUs."""
 
-    def __init__(self, tree: Tree, flavor: Flavor) -> None:
+    def __init__(self, tree: Tree, measure: Measure) -> None:
         self._tree = tree
-        self._flavor = flavor
-        self._even = _even(tree, flavor) if tree.stack.fairness == "even" else None
+        self._measure = measure
+        self._even = _even(tree, measure) if tree.stack.fairness == "even" else None
         self._sums: dict[str, Span] = {}
         self._groups: dict[str, Span] = {}
 
@@ -68,9 +70,9 @@ class Outlook:
         """
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
-        share = _share(self._tree, queue, self._flavor)
+        share = _share(self._tree, queue, self._measure)
         own = Span(share.guaranteed, share.effective_limit)
-        minimum = maximum = _supply(self._tree, self._flavor)
+        minimum = maximum = supply_of(self._tree, self._measure)
         way = [*reversed(self._above(self._tree.cohort_of(queue))), None]
         for cohort, inside in pairwise(way):
             assert cohort is not None  # noqa: S101 - only the last is
@@ -86,18 +88,18 @@ class Outlook:
     def _group(self, name: str) -> Span:
         """Guarantee of a cohort as far as its queues can use it, and the most that they can use together."""
         if name not in self._groups:
-            resource = self._flavor.resource or ""
-            bound = self._tree.cohort_limit(name, self._flavor.name, resource)
+            flavor, resource = self._measure.flavor, self._measure.resource
+            bound = self._tree.cohort_limit(name, flavor, resource)
             together = self._together(name).maximum
             maximum = together if bound is None else min(bound, together)
-            self._groups[name] = Span(min(self._tree.guaranteed(name, self._flavor.name, resource), maximum), maximum)
+            self._groups[name] = Span(min(self._tree.guaranteed(name, flavor, resource), maximum), maximum)
         return self._groups[name]
 
     def _together(self, cohort: str) -> Span:
         """Sum of the children of a cohort."""
         if cohort not in self._sums:
             groups, teams = self._tree.children(cohort)
-            shares = [_share(self._tree, team, self._flavor) for team in teams]
+            shares = [_share(self._tree, team, self._measure) for team in teams]
             below = [self._group(group) for group in groups]
             self._sums[cohort] = Span(
                 sum(share.guaranteed for share in shares) + sum(group.minimum for group in below),
@@ -106,29 +108,26 @@ class Outlook:
         return self._sums[cohort]
 
 
-def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator[Holding]:
+def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iterator[Holding]:
     """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs.
 
     Args:
         tree: shares of the stack.
         team: name of the team.
-        outlooks: by flavor.
+        outlooks: by what is counted.
     """
     queue = tree.queue_of(team)
     reclaim = tree.stack.teams[queue].preemption.reclaim_within_cohort
-    for name, shares in tree.team_shares[queue].items():
-        flavor = tree.flavors[name]
-        if flavor.resource is None or flavor.resource not in shares:
-            continue
-        share, lends = shares[flavor.resource], tree.lends(queue)
+    for measure in measures_of(tree, queue):
+        share, lends = _share(tree, queue, measure), tree.lends(queue)
         yield Holding(
-            flavor=name,
-            resource=flavor.resource,
+            flavor=measure.label,
+            resource=measure.resource,
             scheduler="Kueue",
             guaranteed=share.guaranteed,
             limit=share.effective_limit,
-            busy=outlooks[name].busy(queue),
-            alone=potential_available(tree, queue, name, flavor.resource),
+            busy=outlooks[measure].busy(queue),
+            alone=potential_available(tree, queue, measure.flavor, measure.resource),
             lends=lends,
             back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
         )
@@ -148,11 +147,11 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[str, Outlook]) -> Iterator
             )
 
 
-def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
-    """GPUs of each queue when all borrow by weight up to their limits; rounded down."""
-    shares = {queue: _share(tree, queue, flavor) for queue in tree.queue_owners}
+def _even(tree: Tree, measure: Measure) -> dict[str, int]:
+    """The amount of each queue when all borrow by weight up to their limits; rounded down."""
+    shares = {queue: _share(tree, queue, measure) for queue in tree.queue_owners}
     have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
-    left = Fraction(_supply(tree, flavor)) - sum(have.values())
+    left = Fraction(supply_of(tree, measure)) - sum(have.values())
     open_ = {queue for queue, share in shares.items() if share.effective_limit > share.guaranteed}
     while left > 0 and open_:
         weights = sum(Fraction(str(tree.stack.teams[queue].weight)) for queue in open_)
@@ -170,9 +169,5 @@ def _even(tree: Tree, flavor: Flavor) -> dict[str, int]:
     return {queue: int(amount) for queue, amount in have.items()}
 
 
-def _supply(tree: Tree, flavor: Flavor) -> int:
-    return tree.supply(flavor.name).get(flavor.resource or "", 0)
-
-
-def _share(tree: Tree, queue: str, flavor: Flavor) -> Share:
-    return tree.team_shares.get(queue, {}).get(flavor.name, {}).get(flavor.resource or "", Share(0, 0))
+def _share(tree: Tree, queue: str, measure: Measure) -> Share:
+    return tree.team_shares.get(queue, {}).get(measure.flavor, {}).get(measure.resource, Share(0, 0))

@@ -10,6 +10,7 @@ from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
+from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     GangQueue,
@@ -22,7 +23,16 @@ from gpu_tenancy.model.plan.queues import (
     resource_flavors,
 )
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, ServerPlan, gangs, jobs, servers
+from gpu_tenancy.model.plan.workloads import (
+    GangPlan,
+    JobPlan,
+    RuntimePlan,
+    ServerPlan,
+    gangs,
+    jobs,
+    runtimes,
+    servers,
+)
 from gpu_tenancy.model.spec import Stack
 
 
@@ -46,6 +56,7 @@ class TeamPlan:
     servers: tuple[ServerPlan, ...]
     jobs: tuple[JobPlan, ...]
     gangs: tuple[GangPlan, ...]
+    runtimes: tuple[RuntimePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class Plan:
     Attributes:
         cluster: the cluster and its node pools.
         operators: the releases to install, in order.
+        infiniband: the device plugin of InfiniBand; None without.
         observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
         guards: admission policies for tenants.
@@ -81,6 +93,7 @@ class Plan:
     queues: QueuesPlan
     teams: tuple[TeamPlan, ...]
     guards: GuardsPlan
+    infiniband: InfinibandPlan | None = None
 
 
 def plan(stack: Stack) -> Plan:
@@ -112,11 +125,19 @@ def plan(stack: Stack) -> Plan:
         ),
         teams=teams,
         guards=guards(tree, tuple(team.namespace for team in teams)),
+        infiniband=infiniband(stack),
     )
 
 
 def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
     return tuple(
-        TeamPlan(namespace(tree, name), volumes(tree, name), servers(tree, name), jobs(tree, name), gangs(tree, name))
+        TeamPlan(
+            namespace(tree, name),
+            volumes(tree, name),
+            servers(tree, name),
+            jobs(tree, name),
+            gangs(tree, name),
+            runtimes(tree, name),
+        )
         for name in tree.stack.teams
     )

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
 from gpu_tenancy.model.catalogue.clouds import DriverMode, rules_of
+from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
-from gpu_tenancy.model.spec.pools import Capacity, Disk
+from gpu_tenancy.model.spec.pools import Capacity, Disk, Pool
 
 PROTECTED: Final = "prod"
 """The environment whose clusters and pools Pulumi refuses to delete."""
@@ -55,10 +56,13 @@ class NodePool:
         capacity: purchase option of its machines.
         zones: empty for all zones of the cluster.
         compact: whether its nodes are placed close together.
+        placement_policy: existing policy for their placement; None if one is created, or none is needed.
         fabric: the machine's network between GPUs, if it is to be configured.
         driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
         partitioning: GPU sharing that the cloud configures; empty if the GPU Operator does, or without sharing.
         surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
+        huge_pages: huge pages of a node in bytes that its pods can request for the fabric.
+        alternatives: other machine types of its spot nodes.
     """
 
     name: str
@@ -68,11 +72,14 @@ class NodePool:
     capacity: Capacity
     zones: tuple[str, ...]
     compact: bool
+    placement_policy: str | None
     fabric: Network | None
     disk: Disk
     driver: str | None
     partitioning: Partitioning
     surge: Surge
+    huge_pages: int = 0
+    alternatives: tuple[Machine, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -82,11 +89,31 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class SystemNodes:
-    """System nodes of a created cluster."""
+    """System nodes of a created cluster.
+
+    Attributes:
+        dedicated: whether only the cluster's own pods may run there. Operators and other pods without tolerations then
+            run on a pool without taints; if there is none, the system nodes must accept them.
+    """
 
     machine: Machine
     minimum: int
     maximum: int
+    dedicated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket on S3, or a folder of it, that datasets mount.
+
+    Attributes:
+        prefix: the folder, without slashes around it; empty for the whole bucket.
+        writable: whether a dataset writes to it.
+    """
+
+    name: str
+    prefix: str
+    writable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +127,7 @@ class ClusterPlan:
         pools: the pools to create; empty for an existing cluster.
         system: system nodes of a cluster to create.
         gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
+        buckets: buckets on S3 of the stack's datasets.
     """
 
     environment: str
@@ -109,6 +137,7 @@ class ClusterPlan:
     pools: tuple[NodePool, ...]
     system: SystemNodes | None
     gpu_operator: Mapping[str, Any]
+    buckets: tuple[Bucket, ...] = ()
 
 
 def cluster_plan(stack: Stack) -> ClusterPlan:
@@ -123,7 +152,20 @@ def cluster_plan(stack: Stack) -> ClusterPlan:
         pools=tuple(_node_pool(stack, name) for name in stack.pools) if stack.cluster.NODES_MADE else (),
         system=_system(stack),
         gpu_operator=operator_values(stack),
+        buckets=_buckets(stack),
     )
+
+
+def _buckets(stack: Stack) -> tuple[Bucket, ...]:
+    """Each folder once; it is writable if any of its datasets is."""
+    writable: dict[tuple[str, str], bool] = {}
+    for dataset in stack.datasets.values():
+        scheme, _, rest = dataset.bucket.partition("://")
+        if scheme == "s3":
+            name, _, prefix = rest.partition("/")
+            folder = name, prefix.strip("/")
+            writable[folder] = writable.get(folder, False) or dataset.writable
+    return tuple(Bucket(name, prefix, writes) for (name, prefix), writes in sorted(writable.items()))
 
 
 def _node_pool(stack: Stack, name: str) -> NodePool:
@@ -142,12 +184,20 @@ def _node_pool(stack: Stack, name: str) -> NodePool:
         capacity=pool.capacity,
         zones=tuple(pool.zones),
         compact=pool.compact,
+        placement_policy=pool.placement_policy,
         fabric=machine.network if pool.fabric else None,
+        huge_pages=node_pages(machine, machine.network.fabric or "") if pool.fabric and machine.network else 0,
         disk=pool.disk,
         driver=driver,
         partitioning=_partitioning(stack, name),
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),
+        alternatives=_alternatives(stack, pool),
     )
+
+
+def _alternatives(stack: Stack, pool: Pool) -> tuple[Machine, ...]:
+    service = service_of(stack.cluster)
+    return tuple(machine for name in pool.alternatives if (machine := find_machine(name, service)))
 
 
 def _driver(stack: Stack, driver: str | None) -> tuple[str, DriverMode]:
@@ -181,4 +231,11 @@ def _system(stack: Stack) -> SystemNodes | None:
     machine = find_machine(creation.system.machine) if creation else None
     if creation is None or machine is None:
         return None
-    return SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)
+    nodes = creation.system.nodes
+    return SystemNodes(machine, nodes.min, nodes.max, dedicated=_elsewhere(stack))
+
+
+def _elsewhere(stack: Stack) -> bool:
+    """Whether pods without tolerations can run on a pool of the stack."""
+    supplies = (pool_supply(stack, name) for name in stack.pools)
+    return any(supply and not supply.taints and supply.max_nodes for supply in supplies)

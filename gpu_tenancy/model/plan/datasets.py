@@ -1,29 +1,10 @@
 """Datasets as PersistentVolumes on object storage, one for each team that mounts it."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.spec.workloads import Dataset
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A CSI driver for object storage: its name, and the documentation of its volumes."""
-
-    name: str
-    source: str
-
-
-DRIVERS: Final = {
-    "s3": Driver("s3.csi.aws.com", "https://github.com/awslabs/mountpoint-s3-csi-driver"),
-    "gs": Driver(
-        "gcsfuse.csi.storage.gke.io",
-        "https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv",
-    ),
-    "az": Driver("blob.csi.azure.com", "https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision"),
-}
-"""CSI drivers by URL scheme of the bucket; sources from memory, not verified."""
 
 
 @dataclass(frozen=True, slots=True)

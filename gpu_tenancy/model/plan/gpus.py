@@ -30,6 +30,9 @@ def machine_of(stack: Stack, pool: Pool) -> Machine | None:
         gpus=own.gpus,
         architecture=own.architecture,
         accelerator=own.accelerator,
+        topology=own.topology,
+        host_encryption=own.host_encryption,
+        zones=frozenset(own.zones) if own.zones is not None else None,
         network=Network(**own.network.model_dump()) if own.network else None,
     )
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal
 
+from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, is_extended
+from gpu_tenancy.model.plan.sidecars import sidecars
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, is_extended
+from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
 
 _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
@@ -97,12 +100,14 @@ class NetworkRules:
         from_cluster: whether all namespaces may call the servers, or only the team's own pods.
         egress: CIDRs that the team's pods may reach over HTTPS.
         monitors: how Prometheus scrapes servers, by server; without servers that are not scraped.
+        node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
     """
 
     ports: dict[str, int]
     from_cluster: bool
     egress: tuple[str, ...]
     monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +143,16 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
             monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
+            node_endpoints=_node_endpoints(tree),
         ),
         queue=tree.queue_of(name),
     )
+
+
+def _node_endpoints(tree: Tree) -> tuple[NodeEndpoint, ...]:
+    cluster = tree.stack.cluster
+    endpoints = rules_of(service_of(cluster)).node_endpoints
+    return tuple(endpoint for endpoint in endpoints if cluster.NODES_MADE or not endpoint.of_nodes)
 
 
 def gpu_resources(tree: Tree) -> list[str]:
@@ -149,7 +161,8 @@ def gpu_resources(tree: Tree) -> list[str]:
 
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
-    admissible = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
+    queued = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
+    admissible = add(queued, sidecars(tree.stack, team))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
     compute = _compute(team, admissible)

@@ -28,9 +28,7 @@ def is_gang(workload: Workload) -> bool:
 
 def pods_of(workload: Server | Training) -> int:
     """Maximum number of pods: the autoscaler's maximum plus the surge of a rollout, or all pods of a job."""
-    if isinstance(workload, Server):
-        return workload.replicas.max + workload.surge
-    return sum(workload.roles.values())
+    return workload.most_pods
 
 
 def choices(tree: Tree, team: str, workload: Workload) -> list[str]:

@@ -178,7 +178,7 @@ def _cohort(tree: Tree, name: str) -> Cohort:
         }
     spec = tree.stack.cohorts.get(name)
     weight = spec.weight if spec and spec.weight != 1 else None
-    return Cohort(name, tree.parents[name], _groups(quotas), weight)
+    return Cohort(name, tree.parents.get(name), _groups(quotas), weight)
 
 
 def _nominal(tree: Tree, cohort: str, flavor: str, resource: str) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.plan.supply import Flavor, flavors, gang_amounts
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add
 from gpu_tenancy.model.spec import Stack
@@ -166,7 +167,7 @@ class Tree:
 
     def _team(self, team: Team) -> NodeShares:
         said = {name: {r: _closed(share) for r, share in each.items()} for name, each in self._said(team).items()}
-        left = _budget_left(team, said, self.flavors)
+        left = _budget_left(team, said, self.flavors, sidecars(self.stack, team))
         open_flavors = {
             name: self._borrowed(flavor, said.get(name, {}), left)
             for name, flavor in self.flavors.items()
@@ -221,9 +222,11 @@ def _closed(share: Share) -> Share:
     return Share(share.guaranteed, share.effective_limit)
 
 
-def _budget_left(team: Team, said: NodeShares, known: Mapping[str, Flavor]) -> dict[str, int | None]:
-    """CPU and memory of the budget minus those of the team's flavors and gangs; None without a budget."""
-    used = admitted(said, gangs_of(team, known))
+def _budget_left(
+    team: Team, said: NodeShares, known: Mapping[str, Flavor], of_sidecars: Amounts
+) -> dict[str, int | None]:
+    """CPU and memory of the budget minus those of the team's flavors, gangs and sidecars; None without a budget."""
+    used = add(admitted(said, gangs_of(team, known)), of_sidecars)
     budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
     return {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
 

@@ -3,14 +3,19 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
+from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.pods import pod_size, shared_memory
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.quantity import Amounts
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
+TORCH = "torch-distributed"
+"""Name of Trainer's own runtime for PyTorch, and start of the names of the teams' runtimes."""
 READY_AFTER = 30
 """Initial delay of the readiness probe, in seconds."""
 ALIVE_AFTER = 60
@@ -26,6 +31,8 @@ class PodPlan:
         node_labels: node selector: its GPU's model.
         tolerated: taints of those nodes.
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
+        fabric: what the network between GPUs needs; None without.
+        datasets: the datasets that the container mounts.
     """
 
     image: str
@@ -37,6 +44,8 @@ class PodPlan:
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
     shared_memory: int = 0
+    fabric: PodFabric | None = None
+    datasets: Mounts = NO_MOUNTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,7 @@ class JobPlan:
         together: whether Volcano starts all of its pods at once or none.
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
+        runtime: of a TrainJob; None for Trainer's own.
     """
 
     name: str
@@ -124,6 +134,22 @@ class JobPlan:
     retries: int
     deadline: int | None
     keep: int
+    runtime: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePlan:
+    """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
+
+    Attributes:
+        priority: priority class of the pods; None for the cluster's default.
+        fabric: whose sidecar the pods have; None without.
+    """
+
+    name: str
+    team: str
+    priority: str | None
+    fabric: PodFabric | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +192,39 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             retries=job.retries,
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
+            runtime=runtime_name(pod) if job.framework == "pytorch" else None,
         )
         for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "kueue" and (pod := _pod(tree, team, job))
     )
+
+
+def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
+    """A team's runtimes: those of its TrainJobs, and one for each class of a namespace that admits only some classes.
+
+    There, TrainJobs with Trainer's own runtime would never get a pod. Empty without Kubeflow Trainer.
+    """
+    if not there(tree.stack, "trainer"):
+        return ()
+    of_jobs = [job.pod for job in jobs(tree, team) if job.framework == "pytorch"]
+    plans = [RuntimePlan(name, team, pod.priority, _sidecar(pod)) for pod in of_jobs if (name := runtime_name(pod))]
+    of_classes = sorted(tree.stack.teams[team].compute.priorities)
+    plans += [RuntimePlan(f"{TORCH}-{name}", team, name, None) for name in of_classes]
+    return tuple({plan.name: plan for plan in plans}.values())
+
+
+def runtime_name(pod: PodPlan) -> str | None:
+    """Name of the runtime of a TrainJob's pods; None if Trainer's own has all that they need.
+
+    A TrainJob can patch all fields of its pods that are needed here, except the priority class and further containers.
+    """
+    sidecar = _sidecar(pod)
+    parts = [*([pod.priority] if pod.priority else []), *([sidecar.name] if sidecar else [])]
+    return "-".join((TORCH, *parts)) if parts else None
+
+
+def _sidecar(pod: PodPlan) -> PodFabric | None:
+    return pod.fabric if pod.fabric and pod.fabric.daemon else None
 
 
 def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
@@ -209,6 +264,8 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         tolerated=size.flavor.taints,
         priority=workload.priority or tree.stack.teams[team].priority,
         shared_memory=shared_memory(workload, size),
+        fabric=pod_fabric(tree.stack, size.flavor.name, workload),
+        datasets=mounts_of(tree.stack, tree.stack.teams[team], workload),
     )
 
 

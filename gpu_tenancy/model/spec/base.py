@@ -1,5 +1,6 @@
 """Types of a stack's fields: closed, frozen sections, and constrained names and amounts."""
 
+import datetime as dt
 import re
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -159,6 +160,18 @@ def _duration(value: Any) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def _date(value: Any) -> dt.date:
+    """YAML reads a date without quotes as a date, and Pulumi then writes it with a time."""
+    if isinstance(value, dt.datetime):
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    try:
+        return dt.date.fromisoformat(value.removesuffix("T00:00:00Z"))
+    except (AttributeError, ValueError) as error:
+        raise refuse("is not a date", "set YEAR-MONTH-DAY, such as 2026-12-24") from error
+
+
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
 Name: TypeAlias = Annotated[
@@ -196,6 +209,11 @@ Seconds: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
 ]
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
+
+Date: TypeAlias = Annotated[
+    dt.date, BeforeValidator(_date), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"})
+]
+"""A day, written as 2026-12-24."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 """An integer, 0 or more."""

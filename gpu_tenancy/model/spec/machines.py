@@ -48,6 +48,12 @@ class MachineEntry(Section):
     """CPU architecture."""
     accelerator: str | None = None
     """GKE's accelerator type of its GPUs, such as `nvidia-h100-80gb`."""
+    topology: Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")] | None = None
+    """Shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; default: none."""
+    host_encryption: bool = True
+    """Whether the machine's host can encrypt its disks and caches; used on AKS."""
+    zones: list[str] | None = None
+    """Zones that have the machine type, to check the zones of pools; default: unknown, not checked."""
     network: NetworkEntry | None = None
     """Its network; needed if pools set `fabric`."""
 

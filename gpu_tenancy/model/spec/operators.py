@@ -64,6 +64,9 @@ class Operators(Section):
     is installed here; set `installed` in a cluster that has it already."""
     gpu_operator: OperatorEntry = Operator()
     """NVIDIA GPU Operator: the parts that the pools' driver mode does not provide; needed for NVIDIA GPUs."""
+    network_operator: OperatorEntry = Operator()
+    """NVIDIA Network Operator, which advertises InfiniBand interfaces to pods; needed for pools with `fabric` on AKS.
+    If it is `installed`, its NicClusterPolicy must advertise them as `rdma/ib`."""
     dra_driver: OperatorEntry = Operator()
     """NVIDIA DRA driver (dynamic resource allocation), in place of the device plugin; default: `off`."""
     amd_gpu_operator: OperatorEntry = Operator()

@@ -168,6 +168,9 @@ class Pool(Section):
     resource: ResourceName | None = None
     """Extended resource that the vendor's device plugin advertises for a GPU, such as `amd.com/gpu`; default: the
     catalogue's for the model, else `nvidia.com/gpu`."""
+    alternatives: list[str] = []
+    """Other machine types of spot nodes, for more capacity: with the same GPUs, and at least the CPU and memory of
+    `machine`, which are what is counted."""
     nodes: Annotated[Nodes, Shorthand(int, ("min", "max"))]
     """Number of nodes, or `{min, max}`."""
     flavor: Name | None = None
@@ -185,6 +188,9 @@ class Pool(Section):
     """Zones of the nodes; default: all zones of the cluster."""
     compact: bool = False
     """Whether the cloud places the nodes close together (placement group), for low network latency."""
+    placement_policy: str | None = None
+    """Existing resource policy (GKE) for the placement of the nodes, in the cluster's region; default: one is created
+    for a compact pool. With a reservation, the policy that the reservation was created with."""
     fabric: bool = False
     """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand."""
     disk: Disk = Disk()

@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
 
+MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
+"""An absolute path in a container."""
+
 
 class Workload(Section):
     """Keys of all workloads."""
@@ -29,8 +32,21 @@ class Workload(Section):
     shared_memory: Bytes | None = None
     """Size of /dev/shm, as part of the pod's memory, for data exchange between GPUs. Default: a quarter of the memory
     for pods with several GPUs and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
+    fabric: bool | None = None
+    """Whether the pods use the network between GPUs of their nodes (`fabric` of the pools): they request its devices by
+    their GPUs' share of the machine, and get the variables that NCCL needs. Default: yes for jobs with several GPU
+    pods, if all nodes of the flavor have such a network and the pods can use it."""
+    datasets: dict[Name, MountPath] = {}
+    """Datasets of the team to mount in the container, by name, with the path, such as `{corpus: /data/corpus}`. On GKE,
+    each pod then has a sidecar, whose CPU and memory the team's budget includes."""
     priority: Name | None = None
     """Priority class; default: the team's."""
+
+    @model_validator(mode="after")
+    def _one_path_each(self) -> Self:
+        if len(set(self.datasets.values())) < len(self.datasets):
+            raise refuse("mounts two datasets at the same path", "set different paths under datasets")
+        return self
 
 
 class Replicas(Section):
@@ -93,6 +109,11 @@ class Server(Workload):
         return self
 
     @property
+    def most_pods(self) -> int:
+        """Maximum number of pods: the autoscaler's maximum plus the surge of a rollout."""
+        return self.replicas.max + self.surge
+
+    @property
     def autoscaled(self) -> bool:
         """Whether an autoscaler sets the number of pods."""
         return self.replicas.min < self.replicas.max
@@ -130,6 +151,11 @@ class Training(Workload):
         if self.together and (self.framework != "job" or self.scheduler == "volcano"):
             raise refuse("sets together, which only applies to framework: job with scheduler: kueue", "remove together")
         return self
+
+    @property
+    def most_pods(self) -> int:
+        """Number of pods of all roles."""
+        return sum(self.roles.values())
 
     @property
     def roles(self) -> dict[str, int]:

@@ -3,10 +3,10 @@
 The simulation of Kueue gets the queues as they will be deployed, without the GPUs that are reserved for Volcano.
 """
 
-from gpu_tenancy.model.whatif.holdings import Held, holdings, supply
+from gpu_tenancy.model.whatif.holdings import Held, every_measure, holdings
 from gpu_tenancy.model.whatif.reasons import meaning
 from gpu_tenancy.model.whatif.scenes import Scene, alone, busy, unmodelled_of
-from gpu_tenancy.model.whatif.stage import GaveWay, Moment, Running, Waiting, play
+from gpu_tenancy.model.whatif.stage import GaveWay, Moment, Running, Waiting, amount_of, play
 from gpu_tenancy.model.whatif.story import Story, StoryError, read_story
 
 __all__ = [
@@ -19,11 +19,12 @@ __all__ = [
     "StoryError",
     "Waiting",
     "alone",
+    "amount_of",
     "busy",
+    "every_measure",
     "holdings",
     "meaning",
     "play",
     "read_story",
-    "supply",
     "unmodelled_of",
 ]

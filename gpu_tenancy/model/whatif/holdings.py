@@ -1,19 +1,23 @@
 """Usage of each team and flavor at a moment, with its guarantee and limit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.model.plan.measures import Measure, measures_of
 from gpu_tenancy.model.plan.shares import Share, Tree
-from gpu_tenancy.model.whatif.stage import Moment, Running, Waiting
+from gpu_tenancy.model.quantity import CPU, MEMORY
+from gpu_tenancy.model.whatif.stage import Moment, Running, Waiting, amount_of
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A team's GPUs of one flavor (partitions or turns, where they are shared).
+    """A team's GPUs of one flavor (partitions or turns, where they are shared); CPU or memory without GPUs.
 
     Attributes:
+        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
         runs: used by its jobs.
         waits: requested by its pending jobs.
+        resource: the counted resource; all amounts are in its base unit.
     """
 
     team: str
@@ -22,6 +26,7 @@ class Held:
     limit: int
     runs: int
     waits: int
+    resource: str
 
     @property
     def own(self) -> int:
@@ -40,29 +45,25 @@ class Held:
 
 
 def holdings(tree: Tree, moment: Moment) -> tuple[Held, ...]:
-    """Every team with a queue, and every GPU flavor of its share or of its jobs."""
-    runs, waits = _sums(tree, moment.running), _sums(tree, moment.waiting)
-    found: list[Held] = []
-    for team, shares in tree.team_shares.items():
-        for name, flavor in tree.flavors.items():
-            key = (team, name)
-            share = shares.get(name, {}).get(flavor.resource) if flavor.resource else None
-            if flavor.resource and (share or key in runs or key in waits):
-                promised = share or Share()
-                found.append(
-                    Held(team, name, promised.guaranteed, promised.effective_limit, runs.get(key, 0), waits.get(key, 0))
-                )
-    return tuple(found)
+    """Every team with a queue, and what is counted of its share or of its jobs."""
+    return tuple(held for team in tree.team_shares for held in _of_team(tree, team, moment))
 
 
-def supply(tree: Tree, flavor: str) -> int:
-    """GPUs of a flavor in the queues: the maximum of its pools, without those reserved for Volcano's gangs."""
-    return tree.supply(flavor).get(tree.flavors[flavor].resource or "", 0)
+def _of_team(tree: Tree, team: str, moment: Moment) -> Iterator[Held]:
+    shares, own = tree.team_shares[team], set(measures_of(tree, team))
+    for measure in every_measure(tree):
+        runs, waits = (_sum(jobs, team, measure) for jobs in (moment.running, moment.waiting))
+        if measure in own or runs or waits:
+            share = shares.get(measure.flavor, {}).get(measure.resource, Share())
+            yield Held(team, measure.label, share.guaranteed, share.effective_limit, runs, waits, measure.resource)
 
 
-def _sums(tree: Tree, jobs: Iterable[Running | Waiting]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
-    for each in jobs:
-        if each.flavor in tree.flavors:
-            found[each.team, each.flavor] = found.get((each.team, each.flavor), 0) + each.gpus
-    return found
+def every_measure(tree: Tree) -> Iterator[Measure]:
+    """What can be counted in a stack: the GPUs of each flavor, or its CPU and memory; GPUs first."""
+    ordered = sorted(tree.flavors.items(), key=lambda item: item[1].resource is None)
+    for name, flavor in ordered:
+        yield from (Measure(name, resource) for resource in ((flavor.resource,) if flavor.resource else (CPU, MEMORY)))
+
+
+def _sum(jobs: Iterable[Running | Waiting], team: str, measure: Measure) -> int:
+    return sum(amount_of(job, measure) for job in jobs if job.team == team)

@@ -1,11 +1,14 @@
 """Scenarios that need no input: everyone busy, and one team alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from gpu_tenancy.model.kueue import PodSet, Step, Unmodelled, Workload
+from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.quantity import CPU, is_extended
 from gpu_tenancy.model.whatif.stage import Moment, play
 
 
@@ -15,7 +18,7 @@ class Scene:
 
     Attributes:
         title: `everyone busy, ml-research first`.
-        wanted: GPUs that each team requested, by team and flavor.
+        wanted: what each team requested, by team and `Measure.label`, in base units.
         moment: running and pending jobs.
     """
 
@@ -25,7 +28,7 @@ class Scene:
 
 
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Scene:
-    """Every team requests its limit of every flavor, in jobs of one GPU.
+    """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs where a flavor has no GPUs.
 
     Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them.
 
@@ -57,22 +60,56 @@ def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
 
 def _scene(tree: Tree, title: str, workloads: list[Workload]) -> Scene:
     wanted: dict[tuple[str, str], int] = {}
-    for each in workloads:
-        flavor = next(iter(each.pod_sets[0].flavors or ()))
-        wanted[each.queue, flavor] = wanted.get((each.queue, flavor), 0) + 1
+    for workload in workloads:
+        (part,) = workload.pod_sets
+        for flavor in part.flavors or ():
+            for resource, amount in part.requests.items():
+                key = workload.queue, Measure(flavor, resource).label
+                wanted[key] = wanted.get(key, 0) + amount
     (moment,) = play(tree, [(title, Step(submit=tuple(workloads)))])
     return Scene(title, wanted, moment)
 
 
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
-    """Jobs of one GPU each, up to the team's limits; without CPUs, so that only GPUs decide."""
-    for name, shares in tree.team_shares[team].items():
-        resource = tree.flavors[name].resource
-        if resource is None or resource not in shares:
-            continue
-        for number in range(shares[resource].limit or 0):
-            part = PodSet({resource: 1}, flavors=frozenset({name}))
-            yield Workload(f"{team}-{name}-{number + 1}", team, (part,))
+    """Jobs up to the team's limits: of one GPU each and without CPUs, so that only GPUs decide.
+
+    In a flavor without GPUs, jobs have a CPU each and its share of the memory limit, so that both run out together;
+    above `CPU_JOBS` CPUs they are larger.
+    """
+    counted = [*measures_of(tree, team), *_cpus_beside_gpus(tree, team)]
+    for name in dict.fromkeys(measure.flavor for measure in counted):
+        limits = {
+            measure.resource: tree.team_shares[team][name][measure.resource].limit or 0
+            for measure in counted
+            if measure.flavor == name
+        }
+        for number, requests in enumerate(_equal_parts(limits)):
+            yield Workload(f"{team}-{name}-{number + 1}", team, (PodSet(requests, flavors=frozenset({name})),))
+
+
+def _cpus_beside_gpus(tree: Tree, team: str) -> Iterator[Measure]:
+    """CPU and memory that a team with GPUs may also use, in flavors without GPUs that others have quota in."""
+    own = set(measures_of(tree, team))
+    for measure in measures(tree):
+        shared = measure.resource in tree.team_shares[team].get(measure.flavor, {})
+        if shared and measure not in own and not is_extended(measure.resource):
+            yield measure
+
+
+CPU_JOBS: Final = 100
+"""The most jobs that share a team's limit of CPUs, so that the simulation of large CPU pools takes seconds."""
+
+
+def _equal_parts(limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """A GPU each, or equal parts of CPU and memory whose sum is the limit."""
+    gpus = {resource: limit for resource, limit in limits.items() if is_extended(resource)}
+    if gpus:
+        for resource, limit in gpus.items():
+            yield from ({resource: 1} for _ in range(limit))
+        return
+    count = min(-(-limits.get(CPU, 0) // 1000), CPU_JOBS)
+    for number in range(count):
+        yield {resource: limit * (number + 1) // count - limit * number // count for resource, limit in limits.items()}
 
 
 def _in_turns(teams: list[list[Workload]]) -> Iterator[Workload]:

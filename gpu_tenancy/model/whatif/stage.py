@@ -1,7 +1,7 @@
 """A stack's queues as input of the simulation of Kueue, and its results by team."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_tenancy.model.kueue import (
     PodSet,
@@ -10,38 +10,45 @@ from gpu_tenancy.model.kueue import (
     Workload,
     run,
 )
+from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import format_amount
+from gpu_tenancy.model.quantity import CPU, MEMORY, add, format_amount, is_extended, times
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running workload, with its GPUs of one flavor (partitions or time slices, where they are shared)."""
+    """A running workload, with its GPUs of one flavor (partitions or time slices, where they are shared).
+
+    Attributes:
+        amounts: CPU and memory of a workload without GPUs, in base units; else empty.
+    """
 
     workload: str
     team: str
     flavor: str
     gpus: int
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pending workload, its request, and the reason as text."""
+    """A pending workload, its request as of `Running`, and the reason as text."""
 
     workload: str
     team: str
     flavor: str
     gpus: int
     why: str
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
 class GaveWay:
-    """A preempted workload.
+    """A preempted workload, its request as of `Running`.
 
     Attributes:
-        flavor: of its `gpus`.
+        flavor: of its `gpus` or `amounts`.
         by: the preempting workload, of `by_team`.
         reason: Kueue's reason, such as `InCohortReclamation`.
     """
@@ -53,6 +60,7 @@ class GaveWay:
     by: str
     by_team: str
     reason: str
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,17 @@ class Moment:
         """GPUs of a team and flavor."""
         return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
 
+    def amount(self, team: str, measure: Measure) -> int:
+        """What a team uses of what is counted, in base units."""
+        return sum(amount_of(job, measure) for job in self.running if job.team == team)
+
+
+def amount_of(job: Running | Waiting | GaveWay, measure: Measure) -> int:
+    """What a job uses or requests of what is counted, in base units."""
+    if job.flavor != measure.flavor:
+        return 0
+    return job.gpus if is_extended(measure.resource) else job.amounts.get(measure.resource, 0)
+
 
 def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     """Simulates steps, each with a label.
@@ -94,11 +113,14 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
 
 def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
     running = [
-        Running(each.name, each.queue, flavor, amount)
+        Running(each.name, each.queue, flavor, amount, {} if amount else _amounts(tree, known[each.name]))
         for each in settled.admitted
         for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
     ]
-    waiting = [Waiting(each.name, each.queue, *_asks(tree, known[each.name]), each.why) for each in settled.pending]
+    waiting = [
+        Waiting(each.name, each.queue, *_asks(tree, known[each.name]), each.why, _amounts(tree, known[each.name]))
+        for each in settled.pending
+    ]
     evicted = [
         GaveWay(
             each.name,
@@ -107,6 +129,7 @@ def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Worklo
             each.by,
             known[each.by].queue,
             str(each.reason),
+            _amounts(tree, known[each.name]),
         )
         for each in settled.evicted
     ]
@@ -126,6 +149,14 @@ def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
         flavors.pop() if len(flavors) == 1 else "",
         sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
     )
+
+
+def _amounts(tree: Tree, workload: Workload) -> dict[str, int]:
+    """CPU and memory of a workload without GPUs; empty for one with GPUs."""
+    if any(_gpus(tree, part) for part in workload.pod_sets):
+        return {}
+    total = add(*(times(part.requests, part.count) for part in workload.pod_sets))
+    return {resource: total[resource] for resource in (CPU, MEMORY) if total.get(resource)}
 
 
 def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:

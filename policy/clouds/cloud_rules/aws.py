@@ -22,6 +22,9 @@ from rule_engine import Resource, Stack, UnknownValueError, View, elsewhere
 
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
+_TAG_OF_SIZE: Final = "gpu-tenancy.dev/desired-size"
+"""Tag of node groups whose program sends the number of nodes that it read from the cloud: `live`. EKS takes new bounds
+only with a number."""
 _TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
 _ELSEWHERE: Final = "is not in this stack or sets no instance type, and the group sets none"
 _DEFAULT_MACHINE: Final = "t3.medium"
@@ -70,7 +73,10 @@ class NodeGroup(NodePool):
     def fixed_size(self) -> str:
         path = self.writes["size"]
         between = self.minimum != self.maximum
-        return path if between and self.view.has(*path.split(".")) and not ignores(self.resource, path) else ""
+        if not between or not self.view.has(*path.split(".")) or ignores(self.resource, path):
+            return ""
+        size = tags(self.resource).get(_TAG_OF_SIZE)
+        return "" if size is not None and size.text() == "live" else path
 
     @override
     def machines(self) -> list[Machine]:

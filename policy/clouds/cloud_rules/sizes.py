@@ -97,7 +97,10 @@ SIZE_LEFT_TO_AUTOSCALER: Final = Rule(
     name="size-left-to-autoscaler",
     title="If an autoscaler manages the number of nodes, a deployment must not set it.",
     rationale="Otherwise a deployment removes nodes that run jobs, or adds nodes that are not needed.",
-    fix="Remove the number, or add it to `ignoreChanges`.",
+    fix=(
+        "Remove the number, or add it to `ignoreChanges`. If the program sends the number that it read from EKS, set"
+        " the tag `gpu-tenancy.dev/desired-size: live`."
+    ),
     link="https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/",
     severity=Severity.HIGH,
     level=ADVICE,

@@ -6,6 +6,7 @@ from rule_engine import Pack, Resource
 from workload_rules import (
     borrowing,
     budgets,
+    fabric,
     gpus,
     images,
     jobs,
@@ -40,6 +41,7 @@ PACK: Final = Pack(
     rules=(
         *gpus.RULES,
         *placement.RULES,
+        *fabric.RULES,
         *jobs.RULES,
         *security.RULES,
         *images.RULES,

@@ -92,6 +92,7 @@ SYSTEM: Final = [
     "kube-*",
     "*-system",
     "gpu-operator",
+    "network-operator",
     "dra-driver-nvidia-gpu",
     "kube-amd-gpu",
     "monitoring",

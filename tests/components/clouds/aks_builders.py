@@ -3,7 +3,7 @@
 from typing import Any, Final, cast
 
 from aks_description import CLUSTER, POOL
-from builders import Data, team
+from builders import PROVIDED, Data, team
 from components_builders import program
 
 from gpu_tenancy.console.offline.recording import Registration
@@ -57,7 +57,7 @@ def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) 
     return {
         "operators": {"driver": driver} if driver else {},
         "environment": environment,
-        "cluster": cluster or section(),
+        "cluster": {**PROVIDED, **(cluster or section())},
         "pools": own | pools,
         "teams": {"a": team(gpus={"gpu": {"guaranteed": 8}})},
     }

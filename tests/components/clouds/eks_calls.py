@@ -39,6 +39,7 @@ _TEMPLATE_DATA: Final = (
     "networkInterfaces",
     "placement",
     "tagSpecifications",
+    "userData",
 )
 
 
@@ -87,6 +88,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
                     "nodeRepairConfig",
                     "tags",
                     "version",
+                    "releaseVersion",
                 ),
                 "nodeGroupName": ("nodegroupName",),
                 "nodeRoleArn": ("nodeRole",),
@@ -99,7 +101,14 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
             "eks",
             "CreateAddon",
             {
-                **_same("clusterName", "addonName", "podIdentityAssociations", "tags"),
+                **_same(
+                    "clusterName",
+                    "addonName",
+                    "addonVersion",
+                    "configurationValues",
+                    "podIdentityAssociations",
+                    "tags",
+                ),
                 "resolveConflictsOnCreate": ("resolveConflicts",),
             },
         ),

@@ -1,15 +1,21 @@
 """Smallest stacks on EKS, and what they become."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from builders import Data, team
+from builders import PROVIDED, Data, team
 from components_builders import program
 
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
 
 REGION: Final = "eu-central-1"
 SUBNETS: Final = {f"{REGION}a": "subnet-0a1b2c3d4e5f60001", f"{REGION}b": "subnet-0a1b2c3d4e5f60002"}
+DEPLOYER: Final = "arn:aws:iam::111122223333:role/deployer"
 RESERVATION: Final = "cr-0a1b2c3d4e5f60718"
+LIST: Final = "aws:autoscaling/getAmiIds:getAmiIds"
+"""Pulumi's function that lists Auto Scaling groups."""
+READ: Final = "aws:autoscaling/getGroup:getGroup"
+"""Pulumi's function that reads one of them."""
 
 
 def section(**more: Any) -> Data:
@@ -20,7 +26,8 @@ def section(**more: Any) -> Data:
 
 def creation(section_: Data | None = None, **more: Any) -> Data:
     """A cluster to be made."""
-    return section(**(section_ or {}), create={"version": "1.35", "system": {"machine": "m7i.4xlarge"}} | more)
+    smallest: Data = {"version": "1.35", "system": {"machine": "m7i.4xlarge"}, "admins": [DEPLOYER]}
+    return section(**(section_ or {}), create=smallest | more)
 
 
 def machine_pool(machine: str = "p5.48xlarge", nodes: int | Data = 2, **more: Any) -> Data:
@@ -33,16 +40,23 @@ def stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) 
     own = {"cpu": machine_pool("m7i.8xlarge", 3), "gpu": machine_pool()}
     return {
         "environment": environment,
-        "cluster": cluster or section(),
+        "cluster": {**PROVIDED, **(cluster or section())},
         "pools": own | pools,
         "teams": {"a": team(gpus={"gpu": {"guaranteed": 0, "limit": 1}})},
     }
 
 
-def resources(sections: Data) -> list[Registration]:
-    """All that the cluster of a stack registers."""
+def resources(sections: Data, live: Mapping[str, int] | None = None) -> list[Registration]:
+    """All that the cluster of a stack registers.
+
+    Args:
+        sections: of the stack.
+        live: `minSize`, `maxSize` and `desiredCapacity` of the node groups in the cloud; None before they exist.
+    """
     body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
-    return list(program(sections, body).rendered.registrations)
+    group: Data = {LIST: {"names": ["eks-gpu-1"], "arns": []}, READ: live}
+    answers = group if live else NO_ANSWERS
+    return list(program(sections, body, answers).rendered.registrations)
 
 
 def one(made: list[Registration], token: str, name: str = "") -> Registration:

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any, Final, cast
 
 from cloud_descriptions import Inputs, Place
-from gke_rules import CLUSTER, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, WORDS, Names, Need
+from gke_rules import CLUSTER, KEYED, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, WORDS, Names, Need
 from google.cloud.container_v1 import types
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict, ParseError
@@ -34,6 +34,7 @@ class GkeDescription:
         "gcp:projects/iAMMember:IAMMember": "a grant: the provider's own read-modify-write of a policy",
         "gcp:projects/serviceIdentity:ServiceIdentity": "Service Usage's messages are in no development dependency",
         "gcp:serviceaccount/account:Account": "IAM's messages are in no development dependency",
+        "gcp:compute/resourcePolicy:ResourcePolicy": "Compute Engine's messages are in no development dependency",
     }
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
@@ -119,7 +120,8 @@ def _text_problems(token: str, place: Place, value: object) -> Iterator[str]:
 def _request(token: str, value: Any, names: Names = ()) -> Any:
     """Inputs under the API's names."""
     if isinstance(value, list):
-        return [_request(token, item, names) for item in cast("list[Any]", value)]
+        items = [_request(token, item, names) for item in cast("list[Any]", value)]
+        return {item.pop(KEYED[names], ""): item for item in items} if names in KEYED else items
     if not isinstance(value, Mapping):
         return value
     made: dict[str, Any] = {}

@@ -32,9 +32,20 @@ RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
         ("clusterAutoscaling", "enabled"): ("enableNodeAutoprovisioning",),
         ("loggingConfig", "enableComponents"): ("componentConfig", "enableComponents"),
         ("maintenancePolicy", "dailyMaintenanceWindow"): ("window", "dailyMaintenanceWindow"),
+        ("maintenancePolicy", "recurringWindow"): ("window", "recurringWindow"),
+        ("maintenancePolicy", "recurringWindow", "startTime"): ("window", "startTime"),
+        ("maintenancePolicy", "recurringWindow", "endTime"): ("window", "endTime"),
+        ("maintenancePolicy", "maintenanceExclusions"): ("window", "maintenanceExclusions"),
+        ("maintenancePolicy", "maintenanceExclusions", "exclusionOptions"): ("maintenanceExclusionOptions",),
+        ("nodeLocations",): ("locations",),
+        ("monitoringConfig", "enableComponents"): ("componentConfig", "enableComponents"),
+        ("monitoringConfig", "managedPrometheus"): ("managedPrometheusConfig",),
     },
 }
 """The API's name of an input, within the message that it is in, where it is another."""
+
+KEYED: Final[Mapping[Names, str]] = {("maintenancePolicy", "maintenanceExclusions"): "exclusionName"}
+"""Lists of Pulumi that are maps in the API, with the input that is the key."""
 
 OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
     POOL: {"cluster": str, "location": str, "project": str},
@@ -57,7 +68,13 @@ WORDS: Final[Mapping[str, Mapping[Names, frozenset[str]]]] = {
         # https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations
         ("nodeConfig", "reservationAffinity", "key"): frozenset({"compute.googleapis.com/reservation-name"}),
     },
-    CLUSTER: {("networkingMode",): frozenset({"VPC_NATIVE", "ROUTES"})},
+    CLUSTER: {
+        ("networkingMode",): frozenset({"VPC_NATIVE", "ROUTES"}),
+        # https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters
+        ("maintenancePolicy", "maintenanceExclusions", "exclusionOptions", "scope"): frozenset(
+            {"NO_UPGRADES", "NO_MINOR_UPGRADES", "NO_MINOR_OR_NODE_UPGRADES"}
+        ),
+    },
 }
 """Words that a field of text may have."""
 
@@ -91,6 +108,13 @@ PATTERNS: Final[Mapping[str, Mapping[Names, str]]] = {
         # https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity
         ("workloadIdentityConfig", "workloadPool"): r"[a-z][-a-z0-9]+\.svc\.id\.goog",
         ("maintenancePolicy", "dailyMaintenanceWindow", "startTime"): r"([01]\d|2[0-3]):[0-5]\d",
+        # https://datatracker.ietf.org/doc/html/rfc5545#section-3.8.5.3
+        ("maintenancePolicy", "recurringWindow", "recurrence"): (
+            r"FREQ=(DAILY|WEEKLY;BYDAY=(MO|TU|WE|TH|FR|SA|SU)(,(MO|TU|WE|TH|FR|SA|SU))*)"
+        ),
+        ("maintenancePolicy", "recurringWindow", "startTime"): r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+        ("maintenancePolicy", "recurringWindow", "endTime"): r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+        ("nodeLocations",): r"[a-z]+(-[a-z]+)*-[a-z]+\d+-[a-z]",
     },
 }
 """What a field of text looks like."""
@@ -158,7 +182,15 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         Need(("workloadIdentityConfig",), "workloadPool"),
         Need(("masterAuthorizedNetworksConfig", "cidrBlocks"), "cidrBlock"),
         Need(("maintenancePolicy", "dailyMaintenanceWindow"), "startTime"),
+        Need(("maintenancePolicy", "recurringWindow"), "startTime"),
+        Need(("maintenancePolicy", "recurringWindow"), "endTime"),
+        Need(("maintenancePolicy", "recurringWindow"), "recurrence"),
+        Need(("maintenancePolicy", "maintenanceExclusions"), "exclusionName"),
+        Need(("maintenancePolicy", "maintenanceExclusions"), "startTime"),
+        Need(("maintenancePolicy", "maintenanceExclusions", "exclusionOptions"), "scope"),
         Need(("loggingConfig",), "enableComponents"),
+        Need(("monitoringConfig",), "enableComponents"),
+        Need(("monitoringConfig", "managedPrometheus"), "enabled"),
         Need(("releaseChannel",), "channel"),
         Need(("costManagementConfig",), "enabled"),
         Need(("addonsConfig", "gcePersistentDiskCsiDriverConfig"), "enabled"),

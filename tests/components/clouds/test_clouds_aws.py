@@ -1,11 +1,15 @@
 """EKS: what is sent for a cluster that exists and its pools, from the smallest stack with one thing changed."""
 
+import base64
+import email
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import pytest
-from builders import Data, errors
+import yaml
+from builders import Data, errors, planned
 from eks_calls import CALLS
 from eks_description import DESCRIPTION, DOCUMENTED
 from eks_shapes import service
@@ -27,6 +31,7 @@ GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
 TAG: Final = "aws:autoscaling/tag:Tag"
 CLUSTER: Final = "aws:eks/cluster:Cluster"
+RESERVATIONS: Final = f"arn:aws:resource-groups:{REGION}:111122223333:group/h100"
 
 
 def group(sections: Data, name: str = "gpu") -> Any:
@@ -157,11 +162,6 @@ def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
     }
 
 
-def test_the_autoscaler_owns_the_number_of_nodes() -> None:
-    pools = [resource for resource in resources(stack()) if resource.type == GROUP]
-    assert [pool.ignore_changes for pool in pools] == [("scalingConfig.desiredSize",)] * 2
-
-
 def test_where_nothing_scales_the_number_is_the_stacks_and_nothing_hints_at_it() -> None:
     sections = stack(section(autoscaler="none"), gpu=machine_pool(nodes={"min": 1, "max": 4}))
     (registration,) = [resource for resource in resources(sections) if resource.name == "cluster-pool-gpu-group"]
@@ -203,7 +203,8 @@ def test_an_autoscaler_is_told_what_an_empty_groups_nodes_would_be() -> None:
         "taint/nvidia.com/gpu": "present:NoSchedule",
         "resources/nvidia.com/gpu": "8",
         "resources/vpc.amazonaws.com/efa": "32",
-        "resources/ephemeral-storage": "300Gi",
+        "resources/hugepages-2Mi": "5Gi",
+        "resources/ephemeral-storage": "29687500000Ki",  # the local disks
     }
 
 
@@ -218,6 +219,83 @@ def test_partitions_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of
     sections = stack(gpu=machine_pool(sharing={"mig": {"profile": "1g.10gb"}}))
     assert group(sections)["labels"]["nvidia.com/mig.config"] == "all-1g.10gb"
     assert hints(sections)["resources/nvidia.com/mig-1g.10gb"] == "56"
+
+
+def test_cluster_autoscaler_does_not_wait_for_whole_gpus_on_nodes_with_partitions() -> None:
+    sections = stack(gpu=machine_pool(sharing={"mig": {"profile": "1g.10gb"}}))
+    assert "k8s.amazonaws.com/accelerator" not in group(sections)["labels"]
+    assert "label/k8s.amazonaws.com/accelerator" not in hints(sections)
+    assert hints(sections)["resources/nvidia.com/gpu"] == "0"
+
+
+def test_time_slices_are_whole_gpus_to_cluster_autoscaler() -> None:
+    sections = stack(gpu=machine_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
+    assert group(sections)["labels"]["k8s.amazonaws.com/accelerator"] == "h100-80gb"
+
+
+def test_local_disks_hold_images_and_ephemeral_storage() -> None:
+    config = base64.b64decode(template(stack())["userData"]).decode()
+    message = email.message_from_string(config)
+    (part,) = [part for part in message.walk() if part.get_content_type() == "application/node.eks.aws"]
+    node_config = yaml.safe_load(str(part.get_payload()))
+    assert node_config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+
+
+def test_bottlerocket_binds_its_directories_to_local_disks() -> None:
+    config = base64.b64decode(template(stack(gpu=machine_pool(driver="bottlerocket")))["userData"]).decode()
+    (command,) = tomllib.loads(config)["settings"]["bootstrap-commands"].values()
+    assert command["commands"][0] == ["apiclient", "ephemeral-storage", "init"]
+    assert {"/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"} <= set(command["commands"][1])
+    assert command["essential"]
+
+
+def test_machines_without_local_disks_or_stacks_without_them_keep_the_boot_disk() -> None:
+    assert "userData" not in template(stack(), "cpu")
+    off = stack(section(localDisks=False), gpu=machine_pool(disk={"size": "300Gi"}))
+    assert "userData" not in template(off)
+    assert hints(off)["resources/ephemeral-storage"] == "300Gi"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, (125, 3000)), ({"localDisks": False}, (1000, 4000)), ({"diskThroughput": 500}, (500, 3000))],
+)
+def test_boot_disks_of_gpu_nodes_read_images_fast(settings: Data, expected: tuple[int, int]) -> None:
+    ((_, ebs),) = disks(stack(section(**settings)))
+    assert (ebs["throughput"], ebs["iops"]) == expected
+
+
+def test_other_boot_disks_have_what_their_price_includes() -> None:
+    (mapping,) = template(stack(section(localDisks=False, diskThroughput=2000)), "cpu")["blockDeviceMappings"]
+    assert (mapping["ebs"]["throughput"], mapping["ebs"]["iops"]) == (125, 3000)
+
+
+def test_a_release_of_the_image_is_the_stacks() -> None:
+    sections = stack(section(images={"AL2023_x86_64_NVIDIA": "1.35.2-20261109"}))
+    assert group(sections)["releaseVersion"] == "1.35.2-20261109"
+    assert "releaseVersion" not in group(sections, "cpu")
+
+
+def test_a_resource_group_of_reservations_is_named_by_its_arn() -> None:
+    reserved = {"kind": "reserved", "reservation": RESERVATIONS}
+    launch_template = template(stack(gpu=machine_pool(capacity=reserved, zones=[f"{REGION}a"])))
+    assert launch_template["capacityReservationSpecification"] == {
+        "capacityReservationTarget": {"capacityReservationResourceGroupArn": RESERVATIONS}
+    }
+
+
+def test_karpenter_takes_no_resource_group_of_reservations() -> None:
+    reserved = {"kind": "reserved", "reservation": RESERVATIONS}
+    sections = stack(section(autoscaler="karpenter"), gpu=machine_pool(capacity=reserved, zones=[f"{REGION}a"]))
+    (problem,) = errors(sections)
+    assert "pools.gpu.capacity.reservation" in problem
+    assert "Karpenter does not support" in problem
+
+
+@pytest.mark.parametrize(("enabled", "shells"), [(True, True), (False, False)])
+def test_nodes_have_shells_only_if_the_stack_asks_for_them(enabled: bool, shells: bool) -> None:  # noqa: FBT001
+    sections = stack(section(sessionManager=enabled))
+    assert ("AmazonSSMManagedInstanceCore" in attached(sections, "cluster-node-role")) is shells
 
 
 def test_turns_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them() -> None:
@@ -253,7 +331,14 @@ def test_compact_nodes_share_a_placement_group_and_others_have_none() -> None:
 def test_disks_are_encrypted_and_as_large_as_the_stack_says() -> None:
     ((device, ebs),) = disks(stack(gpu=machine_pool(disk={"size": "300Gi"})))
     assert device == "/dev/xvda"
-    assert ebs == {"volumeSize": 300, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true"}
+    assert ebs == {
+        "volumeSize": 300,
+        "volumeType": "gp3",
+        "throughput": 125,
+        "iops": 3000,
+        "encrypted": "true",
+        "deleteOnTermination": "true",
+    }
 
 
 def test_a_part_of_a_gib_is_rounded_up() -> None:
@@ -308,7 +393,7 @@ def test_what_is_made_in_production_is_protected_and_nothing_elsewhere(environme
 def test_tags_are_on_all_that_can_carry_them_and_on_instances_and_disks() -> None:
     tags = {"environment": "dev", "managed-by": "gpu-tenancy", "owner": "ml"}
     registrations = [resource for resource in resources(stack(section(tags={"owner": "ml"}))) if resource.type == GROUP]
-    assert all(resource.inputs["tags"] == tags for resource in registrations)
+    assert all(tags.items() <= cast("Any", resource.inputs)["tags"].items() for resource in registrations)
     specified = template(stack(section(tags={"owner": "ml"})))["tagSpecifications"]
     assert {specification["resourceType"] for specification in specified} == {"instance", "volume", "network-interface"}
     assert all(tags.items() <= specification["tags"].items() for specification in specified)
@@ -433,3 +518,32 @@ def described(made: list[Registration]) -> list[str]:
         for resource in sent
         for problem in DESCRIPTION.problems(resource.type, resource.inputs)
     ]
+
+
+def test_a_spot_pool_can_have_several_machine_types() -> None:
+    spot = machine_pool("g6.12xlarge", capacity="spot", alternatives=["g6.24xlarge"])
+    assert group(stack(gpu=spot))["instanceTypes"] == ["g6.12xlarge", "g6.24xlarge"]
+    assert hints(stack(gpu=spot))["resources/nvidia.com/gpu"] == "4"
+
+
+def test_pods_are_planned_for_the_first_machine_type() -> None:
+    spot = machine_pool("g6.12xlarge", capacity="spot")
+    alone, several = (planned(stack(gpu=pool)) for pool in (spot, {**spot, "alternatives": ["g6.24xlarge"]}))
+    assert alone.queues == several.queues
+
+
+@pytest.mark.parametrize(
+    ("pool", "problem"),
+    [
+        (machine_pool("g6.12xlarge", alternatives=["g6.24xlarge"]), "is only for spot nodes"),
+        (machine_pool("g6.12xlarge", capacity="spot", alternatives=["g6.24xlage"]), "did you mean 'g6.24xlarge'"),
+        (machine_pool("g6.12xlarge", capacity="spot", alternatives=["g5.12xlarge"]), "which has 4 l4 GPUs"),
+        (machine_pool("g6.24xlarge", capacity="spot", alternatives=["g6.12xlarge"]), "set machine to g6.12xlarge"),
+        (
+            machine_pool("g6.12xlarge", capacity="spot", fabric=True, alternatives=["g6.24xlarge"]),
+            "is not supported with fabric",
+        ),
+    ],
+)
+def test_machine_types_that_differ_in_what_pods_see_are_refused(pool: Data, problem: str) -> None:
+    assert any(problem in text and "pools.gpu.alternatives" in text for text in errors(stack(gpu=pool)))

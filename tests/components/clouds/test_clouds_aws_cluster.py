@@ -5,8 +5,9 @@ from typing import Any, Final, cast
 
 import pytest
 from builders import Data, errors
+from components_builders import program
 from eks_description import DESCRIPTION
-from eks_stacks import REGION, RESERVATION, SUBNETS, creation, machine_pool, one, resources, section, stack
+from eks_stacks import DEPLOYER, REGION, RESERVATION, SUBNETS, creation, machine_pool, one, resources, section, stack
 from pydantic import ValidationError
 
 from components.clouds.aws.karpenter_policy import karpenter_policies
@@ -25,6 +26,7 @@ from gpu_tenancy.model.catalogue.releases import Chart, charts
 
 CLUSTER: Final = "aws:eks/cluster:Cluster"
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+ADDON: Final = "aws:eks/addon:Addon"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 ADMINS: Final = "arn:aws:iam::111122223333:role/aws-reserved/admins"
 KARPENTER: Final = section(autoscaler="karpenter")
@@ -109,15 +111,42 @@ def test_who_did_what_is_logged_and_kept_for_a_year() -> None:
 def test_roles_that_the_stack_names_administer_by_access_entries_and_by_nothing_else() -> None:
     registrations = resources(stack(creation(admins=[ADMINS])))
     assert cast("Any", one(registrations, CLUSTER).inputs)["accessConfig"]["authenticationMode"] == "API"
-    assert one(registrations, "aws:eks/accessEntry:AccessEntry").inputs["principalArn"] == ADMINS
+    entry = one(registrations, "aws:eks/accessEntry:AccessEntry").inputs
+    assert (entry["principalArn"], entry["type"]) == (ADMINS, "STANDARD")
     policy = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").inputs
     assert policy["principalArn"] == ADMINS
     assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     assert policy["accessScope"] == {"type": "cluster"}
 
 
-def test_nobody_else_administers_where_the_stack_names_nobody() -> None:
-    assert not [resource for resource in resources(stack(creation())) if "accessEntry" in resource.type]
+def test_a_deployer_who_is_an_administrator_has_one_access_entry() -> None:
+    registrations = resources(stack(creation(admins=[DEPLOYER, ADMINS])))
+    access = cast("Any", one(registrations, CLUSTER).inputs)["accessConfig"]
+    assert access["bootstrapClusterCreatorAdminPermissions"] is False
+    entries = [resource for resource in registrations if resource.type == "aws:eks/accessEntry:AccessEntry"]
+    assert {str(entry.inputs["principalArn"]) for entry in entries} == {DEPLOYER, ADMINS}
+    assert len(entries) == 2
+
+
+def test_a_cluster_without_administrators_is_refused_because_nobody_could_use_it() -> None:
+    sections = stack(creation())
+    del sections["cluster"]["create"]["admins"]
+    (problem,) = errors(sections)
+    assert "has no admins" in problem
+
+
+def test_a_cluster_that_was_created_with_the_creators_access_is_not_replaced() -> None:
+    cluster_ = one(resources(stack(creation())), CLUSTER)
+    assert cluster_.ignore_changes == ("accessConfig.bootstrapClusterCreatorAdminPermissions",)
+
+
+def test_objects_in_the_cluster_wait_for_the_deployers_access() -> None:
+    registrations = resources(stack(creation({"autoscaler": "karpenter"}), gpu=machine_pool(fabric=True)))
+    access = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").urn
+    first = ["kubernetes:storage.k8s.io/v1:StorageClass", "gpu-tenancy:clouds:Karpenter"]
+    waiting = [resource for resource in registrations if resource.type in first or resource.name == "cluster-efa"]
+    assert len(waiting) == 3
+    assert all(access in resource.dependencies for resource in waiting)
 
 
 @pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
@@ -164,13 +193,15 @@ def test_a_created_cluster_has_its_add_ons_and_those_that_call_aws_have_a_role_o
         "vpc-cni": ["aws-node"],
         "coredns": [],
         "eks-node-monitoring-agent": [],
+        "metrics-server": [],
         "aws-ebs-csi-driver": ["ebs-csi-controller-sa"],
     }
     assert cluster(stack(creation()))["bootstrapSelfManagedAddons"] is False
 
 
-def test_support_that_costs_more_is_not_bought_by_forgetting_an_upgrade() -> None:
-    assert cluster(stack(creation()))["upgradePolicy"] == {"supportType": "STANDARD"}
+@pytest.mark.parametrize(("settings", "support"), [({}, "STANDARD"), ({"support": "extended"}, "EXTENDED")])
+def test_support_that_costs_more_is_not_bought_by_forgetting_an_upgrade(settings: Data, support: str) -> None:
+    assert cluster(stack(creation(**settings)))["upgradePolicy"] == {"supportType": support}
 
 
 def test_nodes_of_a_created_cluster_may_not_touch_its_network() -> None:
@@ -191,6 +222,102 @@ def test_the_network_add_on_is_there_before_any_node() -> None:
     groups = [resource for resource in registrations if resource.type == "gpu-tenancy:clouds:NodeGroup"]
     assert len(groups) == 3
     assert all(network in group.dependencies for group in groups)
+
+
+def test_pools_are_updated_after_the_add_ons_and_these_after_the_control_plane() -> None:
+    registrations = resources(stack(creation()))
+    (plane,) = [resource for resource in registrations if resource.type == CLUSTER]
+    addons = [resource for resource in registrations if resource.type == ADDON]
+    pools = [resource for resource in registrations if resource.name in {"cluster-pool-gpu", "cluster-pool-cpu"}]
+    assert len(addons) == 7
+    assert len(pools) == 2
+    assert all(addon.urn in pool.dependencies for addon in addons for pool in pools)
+    (first,) = [resource for resource in registrations if resource.name == "cluster-first-addons"]
+    assert plane.urn in first.dependencies
+
+
+ADDONS_ALONE: Final = """
+from components.clouds.aws.addons import BEFORE_NODES, Addons
+from components.clouds.aws.context import ClusterContext
+
+context = ClusterContext(made.cluster.section, pulumi.Output.from_input("sg-1"), {}, protect=False)
+Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
+"""
+"""A program with add-ons of a control plane that exists."""
+
+
+def test_the_version_of_an_add_on_is_the_one_that_eks_answers() -> None:
+    answers = {"aws:eks/getAddonVersion:getAddonVersion": {"version": "v1.2.3-eksbuild.4"}}
+    registrations = program(stack(creation()), ADDONS_ALONE, answers).rendered.registrations
+    versions = {str(resource.inputs["addonVersion"]) for resource in registrations if resource.type == ADDON}
+    assert versions == {"v1.2.3-eksbuild.4"}
+
+
+def test_add_ons_have_the_version_that_eks_has_for_the_clusters_or_the_stacks() -> None:
+    registrations = resources(stack(creation(addons={"vpc-cni": "v1.21.1-eksbuild.1"})))
+    versions = {
+        resource.inputs["addonName"]: resource.inputs["addonVersion"]
+        for resource in registrations
+        if resource.type == ADDON
+    }
+    assert versions.pop("vpc-cni") == "v1.21.1-eksbuild.1"
+    assert set(versions.values()) == {UNKNOWN}  # what EKS answers for the version of the control plane
+
+
+def test_network_policies_are_enforced() -> None:
+    assert values_of(stack(creation()), "vpc-cni") == {"enableNetworkPolicy": "true"}
+
+
+def values_of(sections: Data, addon: str) -> Any:
+    """Configuration of an add-on."""
+    (registration,) = [
+        resource for resource in resources(sections) if resource.type == ADDON and resource.inputs["addonName"] == addon
+    ]
+    return json.loads(str(registration.inputs["configurationValues"]))
+
+
+def test_claims_without_a_class_get_an_encrypted_disk_and_the_add_on_sets_no_other_default() -> None:
+    registrations = resources(stack(creation()))
+    storage = cast("Any", one(registrations, "kubernetes:storage.k8s.io/v1:StorageClass").inputs)
+    assert storage["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert storage["provisioner"] == "ebs.csi.aws.com"
+    assert storage["parameters"] == {"type": "gp3", "encrypted": "true"}
+    assert storage["volumeBindingMode"] == "WaitForFirstConsumer"
+    assert values_of(stack(creation()), "aws-ebs-csi-driver") == {"defaultStorageClass": {"enabled": False}}
+
+
+def with_datasets(cluster_: Data, **buckets: Any) -> Data:
+    """A stack with datasets."""
+    return stack(cluster_) | {"datasets": {name: {"bucket": url} for name, url in buckets.items()}}
+
+
+def test_a_dataset_on_s3_has_its_driver_on_all_nodes_with_the_right_to_read_it_and_nothing_else() -> None:
+    sections = with_datasets(creation(), corpus="s3://ml-corpus/v3", images="s3://ml-images")
+    sections["datasets"]["images"]["writable"] = True
+    registrations = resources(sections)
+    assert values_of(sections, "aws-mountpoint-s3-csi-driver") == {"node": {"tolerateAllTaints": True}}
+    association = one(
+        registrations, "aws:eks/podIdentityAssociation:PodIdentityAssociation", "cluster-s3-role-association"
+    )
+    assert association.inputs["serviceAccount"] == "s3-csi-driver-sa"
+    assert association.inputs["namespace"] == "kube-system"
+    policy = str(named(registrations, "cluster-s3-role-identity-buckets")["policy"])
+    assert [(statement["Action"], statement["Resource"]) for statement in statements(policy)] == [
+        (["s3:ListBucket"], "arn:aws:s3:::ml-corpus"),
+        (["s3:GetObject"], "arn:aws:s3:::ml-corpus/v3/*"),
+        (["s3:ListBucket"], "arn:aws:s3:::ml-images"),
+        (
+            ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"],
+            "arn:aws:s3:::ml-images/*",
+        ),
+    ]
+    assert statements(policy)[0]["Condition"] == {"StringLike": {"s3:prefix": ["v3/*"]}}
+    (addons,) = [resource for resource in registrations if resource.name == "cluster-s3"]
+    assert any("PodRole" in dependency for dependency in addons.dependencies)
+
+
+def test_without_datasets_on_s3_there_is_no_driver_and_no_right() -> None:
+    assert not [resource for resource in resources(stack(creation())) if "s3" in resource.name]
 
 
 def test_a_cluster_that_exists_gets_no_add_ons() -> None:
@@ -333,6 +460,13 @@ def test_karpenter_brings_one_machine_in_the_pools_zones_up_to_its_most() -> Non
     assert objects(sections, "NodePool")["gpu"]["limits"] == {"nodes": "4", "cpu": "768"}
 
 
+def test_karpenter_chooses_among_several_machine_types_of_a_spot_pool() -> None:
+    spot = machine_pool("g6.12xlarge", {"min": 0, "max": 4}, capacity="spot", alternatives=["g6.24xlarge"])
+    sections = stack(KARPENTER, gpu=spot)
+    assert requirements(sections)["node.kubernetes.io/instance-type"] == ["g6.12xlarge", "g6.24xlarge"]
+    assert objects(sections, "NodePool")["gpu"]["limits"] == {"nodes": "4", "cpu": "384"}
+
+
 def test_nodes_that_are_always_there_are_a_pool_of_their_own() -> None:
     sections = scaled(nodes={"min": 1, "max": 4})
     pools = objects(sections, "NodePool")
@@ -359,6 +493,54 @@ def test_karpenters_nodes_have_the_labels_and_taints_of_the_pool() -> None:
     assert template["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
 
 
+def test_karpenter_uses_no_local_disks_if_the_stack_does_not() -> None:
+    sections = stack(section(autoscaler="karpenter", localDisks=False))
+    assert "instanceStorePolicy" not in objects(sections, "EC2NodeClass")["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "ami", "release", "alias"),
+    [
+        ("image", "AL2023_x86_64_NVIDIA", "1.35.2-20261109", "al2023@v20261109"),
+        ("bottlerocket", "BOTTLEROCKET_x86_64_NVIDIA", "1.55.0-1a2b3c4d", "bottlerocket@v1.55.0"),
+    ],
+)
+def test_karpenters_images_have_the_stacks_release(driver: str, ami: str, release: str, alias: str) -> None:
+    sections = stack(section(autoscaler="karpenter", images={ami: release}), gpu=machine_pool(driver=driver))
+    assert objects(sections, "EC2NodeClass")["gpu"]["amiSelectorTerms"] == [{"alias": alias}]
+
+
+def test_karpenter_replaces_broken_nodes() -> None:
+    assert releases(scaled())["karpenter"]["values"]["settings"]["featureGates"]["nodeRepair"] is True
+
+
+@pytest.mark.parametrize(
+    ("drift", "pauses"),
+    [
+        ({"days": ["saturday"], "start": "22:30", "hours": 6}, [("30 4 * * 0", "9720m")]),
+        (
+            {"days": ["wednesday", "monday"], "start": "02:00", "hours": 4},
+            [("0 6 * * 1", "2640m"), ("0 6 * * 3", "6960m")],
+        ),
+        ({"hours": 24}, []),
+    ],
+)
+def test_gpu_nodes_with_pods_are_replaced_only_during_the_drift_window(
+    drift: Data, pauses: list[tuple[str, str]]
+) -> None:
+    pool = objects(stack(section(autoscaler="karpenter", drift=drift)), "NodePool")["gpu-base"]
+    budgets = [budget for budget in pool["disruption"]["budgets"] if "Drifted" in budget["reasons"]]
+    (always,) = [budget for budget in budgets if "schedule" not in budget]
+    assert always == {"nodes": "1", "reasons": ["Drifted"]}
+    assert [(budget["schedule"], budget["duration"]) for budget in budgets if "schedule" in budget] == pauses
+    assert {budget["nodes"] for budget in budgets if "schedule" in budget} <= {"0"}
+
+
+def test_a_drift_window_without_karpenter_is_refused() -> None:
+    (problem,) = errors(stack(section(drift={})))
+    assert "only Karpenter" in problem
+
+
 def test_a_gpu_node_goes_when_it_is_empty_and_only_then() -> None:
     pool = objects(scaled(), "NodePool")["gpu"]
     assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
@@ -372,7 +554,15 @@ def test_karpenters_nodes_are_as_closed_as_node_groups() -> None:
     assert node_class["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert node_class["associatePublicIPAddress"] is False
     (disk,) = node_class["blockDeviceMappings"]
-    assert disk["ebs"] == {"volumeType": "gp3", "volumeSize": "300Gi", "encrypted": True, "deleteOnTermination": True}
+    assert disk["ebs"] == {
+        "volumeType": "gp3",
+        "volumeSize": "300Gi",
+        "throughput": 125,
+        "iops": 3000,
+        "encrypted": True,
+        "deleteOnTermination": True,
+    }
+    assert node_class["instanceStorePolicy"] == "RAID0"
     assert node_class["securityGroupSelectorTerms"] == [{"id": UNKNOWN}]
 
 

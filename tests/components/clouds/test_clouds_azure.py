@@ -25,12 +25,13 @@ from aks_builders import (
     stack,
 )
 from aks_description import CLUSTER, POOL
-from builders import Data, errors, team
+from builders import Data, errors
 from components_builders import program
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
 
 from components.clouds.azure.kubeconfig import SERVER_ID, own_kubeconfig
+from components.clouds.azure.pools import REPLACED
 from gpu_tenancy.console.offline.wire import UNKNOWN
 
 # Pools
@@ -169,7 +170,7 @@ def test_aks_cuts_gpus_by_its_own_names_for_the_partitions(machine: str, profile
 
 
 def test_where_the_gpu_operator_cuts_gpus_aks_does_not_and_a_label_says_how() -> None:
-    pool_inputs = gpu(sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
+    pool_inputs = gpu(nodes=4, sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
     assert "gpuInstanceProfile" not in pool_inputs
     assert pool_inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-1g.20gb"
 
@@ -241,6 +242,75 @@ def test_a_pool_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
     assert only(stack(), POOL, "-gpu").delete_before_replace
 
 
+def test_what_aks_sets_only_at_creation_replaces_the_pool() -> None:
+    assert set(only(stack(), POOL, "-gpu").replace_on_changes) == set(REPLACED)
+
+
+UPDATED = {
+    # https://learn.microsoft.com/cli/azure/aks/nodepool#az-aks-nodepool-update
+    *("enableAutoScaling", "minCount", "maxCount", "count", "nodeLabels", "nodeTaints", "tags", "upgradeSettings"),
+    *("orchestratorVersion", "securityProfile"),
+}
+BY_PROVIDER = {"vmSize", "gpuInstanceProfile"}
+"""https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
+NAMES = {"agentPoolName", "resourceGroupName", "resourceName"}
+"""In the path of the request, so another value is another pool."""
+CONSTANT = {"mode": "User", "type": "VirtualMachineScaleSets", "osType": "Linux", "osSKU": "Ubuntu"}
+
+
+def test_of_each_property_of_a_pool_it_is_known_what_a_change_does() -> None:
+    reserved = {"kind": "reserved", "reservation": RESERVATION}
+    pools: dict[str, Data] = {
+        "fixed": cut(A100, "1g.10gb"),
+        "spot": pool(capacity="spot", labels={"example.com/spot": "yes"}),
+        "near": pool(compact=True, zones=["1"], labels={"example.com/near": "yes"}),
+        "t4": pool("Standard_NC64as_T4_v3", capacity=reserved),
+    }
+    sections = stack(creation())
+    sections["pools"] |= pools
+    sent_keys = {key for name in ("cpu", "gpu", *pools) for key in inputs(sections, name)}
+    top = {key.partition(".")[0] for key in REPLACED}
+    constant = set(CONSTANT) | {"enableNodePublicIP"}
+    assert sent_keys == top | UPDATED | BY_PROVIDER | NAMES | constant
+    assert all(inputs(sections, name)[key] == value for name in pools for key, value in CONSTANT.items())
+    assert set(inputs(sections)["gpuProfile"]) == {"driver"}
+
+
+def test_a_placement_group_whose_machines_change_is_replaced_after_its_pool() -> None:
+    group = only(stack(gpu=pool(compact=True, zones=["2"])), "azure-native:compute:ProximityPlacementGroup")
+    assert set(group.replace_on_changes) == {"intent", "zones"}
+    assert group.delete_before_replace
+    # The pool is deleted first, because its property uses the group.
+    nodes = only(stack(gpu=pool(compact=True, zones=["2"])), POOL, "-gpu")
+    assert group.urn in nodes.property_dependencies["proximityPlacementGroupID"]
+    assert "proximityPlacementGroupID" in nodes.replace_on_changes
+
+
+def test_a_host_that_cannot_encrypt_is_not_asked_to() -> None:
+    row = {"cpu": 96, "memory": "1900Gi", "gpu": "a100-80gb", "gpus": 8, "hostEncryption": False}
+    sections = stack(gpu=pool()) | {"machines": {A100: row}}
+    assert inputs(sections)["enableEncryptionAtHost"] is False
+    assert gpu()["enableEncryptionAtHost"] is True
+
+
+@pytest.mark.parametrize("driver", ["managed", "operator"])
+def test_nodes_with_partitions_are_a_fixed_number_whoever_partitions_the_gpus(driver: str) -> None:
+    parts = pool(
+        "Standard_NC24ads_A100_v4",
+        nodes={"min": 1, "max": 4},
+        sharing={"mig": {"profile": "1g.10gb"}},
+        driver=driver,
+        labels={"example.com/cut": "yes"},
+    )
+    whole = pool(driver=driver, labels={"example.com/whole": "yes"})
+    (problem,) = [text for text in errors(stack(gpu=whole, parts=parts)) if "pools.parts.nodes" in text]
+    assert problem.endswith(
+        "must be a fixed number: the autoscaler of AKS does not add nodes with MIG partitions;"
+        " set one number of nodes, such as 4"
+    )
+    assert errors(stack(gpu=whole, parts={**parts, "nodes": 4})) == []
+
+
 def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None:
     guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
     production = sent(stack(creation(), environment="prod"))
@@ -252,7 +322,7 @@ def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None
 def test_tags_of_the_stack_are_on_whatever_can_carry_them() -> None:
     expected = {"cost-center": "x", "environment": "dev", "managed-by": "gpu-tenancy"}
     registrations = sent(stack(creation() | {"tags": {"cost-center": "x"}}, gpu=pool(compact=True)))
-    bare = ("RoleAssignment", "DiagnosticSetting")
+    bare = ("RoleAssignment", "DiagnosticSetting", "MaintenanceConfiguration")
     own = [
         resource
         for resource in registrations
@@ -325,4 +395,4 @@ def test_a_cluster_of_another_cloud_is_refused() -> None:
         open_cluster("cluster", made.cluster)
     """
     with pytest.raises(TypeError, match="existing is another cloud"):
-        program({"pools": {"cpu": {"cpu": 4, "memory": "16Gi", "nodes": 1}}, "teams": {"a": team()}}, body)
+        program({"pools": {"cpu": {"cpu": 4, "memory": "16Gi", "nodes": 1}}, "teams": {}}, body)

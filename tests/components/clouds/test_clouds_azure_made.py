@@ -24,7 +24,8 @@ from aks_builders import (
     sent,
     stack,
 )
-from aks_description import CLUSTER, DESCRIPTION, POOL
+from aks_description import CLUSTER, DESCRIPTION, POOL, problems_of
+from azure.mgmt.containerservice import models
 from builders import Data, errors
 from cloud_descriptions import Place
 
@@ -159,6 +160,75 @@ def test_the_clusters_own_pods_have_nodes_without_gpus_that_take_nothing_else() 
     assert system["nodeTaints"] == ["CriticalAddonsOnly=true:NoSchedule"]
     assert not {"gpuProfile", "gpuInstanceProfile"} & set(system)
     assert only(sections, CLUSTER).ignore_changes == ("agentPoolProfiles[0].count",)
+
+
+def test_system_nodes_take_the_operators_where_every_other_pool_is_tainted() -> None:
+    sections = stack(creation())
+    alone = sections | {"pools": {"gpu": sections["pools"]["gpu"]}}
+    (system,) = made(alone)["agentPoolProfiles"]
+    assert system["nodeTaints"] == []
+    tainted = {**sections["pools"]["cpu"], "taints": [{"key": "example.com/batch"}]}
+    (system,) = made(sections | {"pools": {**sections["pools"], "cpu": tainted}})["agentPoolProfiles"]
+    assert system["nodeTaints"] == []
+
+
+def windows(sections: Data) -> dict[str, Any]:
+    """Maintenance windows that are sent, by the name of their configuration."""
+    return {
+        str(resource.inputs["configName"]): resource.inputs["maintenanceWindow"]
+        for resource in sent(sections)
+        if resource.type == "azure-native:containerservice:MaintenanceConfiguration"
+    }
+
+
+def test_upgrades_are_in_a_daily_window_by_default() -> None:
+    daily = {
+        "schedule": {"daily": {"intervalDays": 1}},
+        "startTime": "03:00",
+        "durationHours": 4,
+        "utcOffset": "+00:00",
+    }
+    assert windows(stack(creation())) == {
+        "aksManagedAutoUpgradeSchedule": daily,
+        "aksManagedNodeOSUpgradeSchedule": daily,
+    }
+
+
+def test_upgrades_are_in_the_window_of_the_stack_and_not_in_its_exclusions() -> None:
+    maintenance = {
+        "start": "22:30",
+        "hours": 8,
+        "days": ["saturday"],
+        "exclusions": {"launch": {"start": "2026-11-20", "end": "2026-11-30"}},
+    }
+    configurations = windows(stack(creation(maintenance=maintenance)))
+    assert set(configurations) == {"aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule", "default"}
+    for window in configurations.values():
+        assert window == {
+            "schedule": {"weekly": {"dayOfWeek": "Saturday", "intervalWeeks": 1}},
+            "startTime": "22:30",
+            "durationHours": 8,
+            "utcOffset": "+00:00",
+            "notAllowedDates": [{"start": "2026-11-20", "end": "2026-11-30"}],
+        }
+
+
+def test_windows_are_what_aks_describes() -> None:
+    exclusions = {"launch": {"start": "2026-11-20", "end": "2026-11-30"}}
+    weekly = windows(stack(creation(maintenance={"days": ["saturday"], "exclusions": exclusions})))
+    for window in (*windows(stack(creation())).values(), *weekly.values()):
+        assert problems_of(models.MaintenanceWindow, window) == []
+        for place in places(window):
+            if isinstance(place[-1], str):
+                copy, around, inner = without(window, place)
+                around[f"{place[-1]}X"] = inner
+                assert problems_of(models.MaintenanceWindow, copy)
+
+
+def test_a_window_on_some_days_of_the_week_is_refused() -> None:
+    (problem,) = errors(stack(creation(maintenance={"days": ["saturday", "sunday"]})))
+    assert "cluster.create.maintenance" in problem
+    assert "set one day, such as saturday, or remove days" in problem
 
 
 def test_the_version_is_the_clusters_and_all_of_its_pools() -> None:

@@ -15,12 +15,15 @@ from pulumi_gcp.container import outputs
 from components.clouds.gcp.access import ClusterAccess, authority, kubeconfig
 from components.clouds.gcp.pools import first_nodes
 from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.model.catalogue import find_machine
 from gpu_tenancy.model.catalogue.clouds import clouds
 
 GROUPS = {"securityGroup": "gke-security-groups@example.com", "admins": ["admins@example.com"]}
 NETWORKS = [{"network": f"gpu-{n}", "subnetwork": f"gpu-{n}-sub"} for n in range(10)]
 H100 = {"machine": "a3-highgpu-8g", "nodes": {"min": 0, "max": 2}}
 INSTALLER = "nvidia-driver-installer"
+REGION = "us-central1"
+RESOURCE_POLICY = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 
 def new(**fields: Any) -> Data:
@@ -36,9 +39,18 @@ def new(**fields: Any) -> Data:
     return {**creation, **fields}
 
 
+def zoned(pool: Data) -> Data:
+    """A pool in the zones of the region that have its machine type, as a regional cluster requires of GPU pools."""
+    machine = find_machine(pool["machine"], "gcp")
+    if machine is None or not machine.gpus:
+        return pool
+    zones = sorted(zone for zone in machine.zones or {f"{REGION}-a"} if zone.startswith(REGION))
+    return {"zones": zones, **pool}
+
+
 def opened(pool: Data | None = None, environment: str = "dev", stack: Data | None = None, **cluster: Any) -> Program:
     """A cluster that exists with one pool of L4s, unless it is said otherwise."""
-    section = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1", **cluster}
+    section = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": REGION, **cluster}
     pools = {"gpus": pool or {}, **(stack or {}).get("pools", {})}
     driver = next((pool["driver"] for pool in pools.values() if "driver" in pool), None)
     sections: Data = {
@@ -49,6 +61,8 @@ def opened(pool: Data | None = None, environment: str = "dev", stack: Data | Non
         "teams": {},
         **(stack or {}),
     }
+    if section["location"] == REGION:
+        sections["pools"] = {name: zoned(pool) for name, pool in sections["pools"].items()}
     rendered = program(sections, 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)')
     for registration in rendered.rendered.registrations:
         if registration.type in DESCRIPTION.types and not registration.external_id:
@@ -267,6 +281,82 @@ def test_a_fabric_takes_only_the_networks_that_are_not_anothers() -> None:
     rendered = opened({**H100, "fabric": True}, fabricNetworks=networks)
     network = said(rendered)["networkConfig"]
     assert network["additionalNodeNetworkConfigs"] == NETWORKS[5:9]
+
+
+def test_a_compact_pool_of_a_reservation_uses_the_reservations_own_policy() -> None:
+    reserved = {"kind": "reserved", "reservation": "ours"}
+    pool = {"machine": "a2-ultragpu-8g", "compact": True, "zones": ["us-central1-a"], "capacity": reserved}
+    rendered = opened({**pool, "placementPolicy": "ours-compact"})
+    assert said(rendered)["placementPolicy"] == {"type": "COMPACT", "policyName": "ours-compact"}
+    assert every(rendered, RESOURCE_POLICY) == []
+
+
+def test_gb200_machines_are_placed_in_one_nvlink_domain() -> None:
+    rendered = opened({"machine": "a4x-highgpu-4g", "nodes": 18})
+    (policy,) = every(rendered, RESOURCE_POLICY)
+    assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "1x72"}
+    assert (policy.inputs["region"], policy.inputs["project"]) == (REGION, "example-ml")
+    assert said(rendered)["placementPolicy"] == {"type": "COMPACT", "policyName": policy.inputs["name"]}
+
+
+def test_an_existing_policy_replaces_that_of_the_nvlink_domain() -> None:
+    rendered = opened({"machine": "a4x-highgpu-4g", "placementPolicy": "ours"})
+    assert every(rendered, RESOURCE_POLICY) == []
+    assert said(rendered)["placementPolicy"]["policyName"] == "ours"
+
+
+def test_images_are_streamed_only_where_the_stack_sets_it() -> None:
+    rendered = opened(create=new(), imageStreaming=True)
+    assert [cast("Any", pool.inputs)["nodeConfig"]["gcfsConfig"] for pool in every(rendered, POOL)] == [
+        {"enabled": True},
+        {"enabled": True},
+    ]
+    assert "gcfsConfig" not in node(opened())
+
+
+def test_the_cluster_and_pools_without_zones_have_the_node_locations() -> None:
+    rendered = opened(
+        {"machine": "n2-standard-32", "nodes": {"min": 2, "max": 4}},
+        create=new(nodeLocations=["us-central1-a", "us-central1-c"]),
+    )
+    assert the_cluster(rendered)["nodeLocations"] == ["us-central1-a", "us-central1-c"]
+    assert said(rendered)["initialNodeCount"] == 1
+    assert "nodeLocations" not in the_cluster(opened(create=new()))
+
+
+def test_google_serves_no_metrics_of_gpus_beside_the_gpu_operators_exporter() -> None:
+    components = the_cluster(opened(create=new()))["monitoringConfig"]["enableComponents"]
+    assert "SYSTEM_COMPONENTS" in components
+    assert "DCGM" not in components
+
+
+def test_upgrades_are_in_a_daily_window_by_default() -> None:
+    assert the_cluster(opened(create=new()))["maintenancePolicy"] == {"dailyMaintenanceWindow": {"startTime": "03:00"}}
+
+
+def test_upgrades_are_in_the_windows_of_the_stack_and_not_in_its_exclusions() -> None:
+    maintenance = {
+        "start": "22:30",
+        "hours": 6,
+        "days": ["saturday", "sunday"],
+        "exclusions": {
+            "launch": {"start": "2026-11-20", "end": "2026-11-30"},
+            "training": {"start": "2026-12-01", "scope": "minor-or-node-upgrades"},
+        },
+    }
+    policy = the_cluster(opened(create=new(maintenance=maintenance)))["maintenancePolicy"]
+    window = policy["recurringWindow"]
+    assert (window["startTime"], window["endTime"]) == ("2026-01-01T22:30:00Z", "2026-01-02T04:30:00Z")
+    assert window["recurrence"] == "FREQ=WEEKLY;BYDAY=SA,SU"
+    launch, training = policy["maintenanceExclusions"]
+    # The last day counts.
+    assert (launch["startTime"], launch["endTime"]) == ("2026-11-20T00:00:00Z", "2026-12-01T00:00:00Z")
+    assert launch["exclusionOptions"] == {"scope": "NO_UPGRADES"}
+    assert "endTime" not in training
+    assert training["exclusionOptions"] == {
+        "scope": "NO_MINOR_OR_NODE_UPGRADES",
+        "endTimeBehavior": "UNTIL_END_OF_SUPPORT",
+    }
 
 
 def test_without_fabric_a_pool_takes_no_further_network() -> None:

@@ -118,8 +118,17 @@ def test_a_namespaced_object_without_a_namespace_is_one() -> None:
     assert problems(stack_of(NAMESPACE, homeless)) == (
         (
             f"{QUOTA.urn}: metadata.namespace is missing, so this ResourceQuota would be created in the default "
-            "namespace of the kubeconfig; set it, or add ('', 'ResourceQuota') to CLUSTER_SCOPED if the kind is "
-            "cluster-scoped"
+            "namespace of the kubeconfig; set it"
+        ),
+    )
+
+
+def test_an_object_of_an_unknown_kind_needs_a_namespace() -> None:
+    assert problems(stack_of(NAMESPACE, metadata_changed(CUSTOM, namespace="ml-research"))) == ()
+    assert problems(stack_of(NAMESPACE, CUSTOM)) == (
+        (
+            f"{CUSTOM.urn}: metadata.namespace is missing, and the scope of Widget.example.org is unknown; "
+            "set the namespace, or add the kind to scopes_documented.yaml if it is cluster-scoped"
         ),
     )
 

@@ -3,7 +3,7 @@
 from itertools import islice
 from random import Random
 
-from builders import Data, errors, pool, team
+from builders import EXISTING, Data, errors, pool, team
 
 
 def generated(seed: int) -> Data:
@@ -29,6 +29,7 @@ def generated(seed: int) -> Data:
         teams[f"team-{number}"] = team(cohort=cohort, gpus=gpus, **keeps, **weight)
     return {
         "fairness": "even" if even else "hierarchical",
+        "cluster": EXISTING,
         "pools": {"cpu": pool("m7i.8xlarge", 2), "h100": pool(nodes=drawn.randint(2, 5))},
         "cohorts": cohorts,
         "teams": teams,

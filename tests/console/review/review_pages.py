@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
-from builders import Data, pool, server, team
+from builders import EXISTING, Data, pool, server, team
 from console_builders import Project
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -58,6 +58,7 @@ def small() -> Data:
     """Three teams, two of them in a cohort, one without a guarantee, and a server."""
     return {
         "environment": "test",
+        "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=2), "l4": pool("g6.12xlarge", 2)},
         "cohorts": {"org": {}, "lab": {"parent": "org", "gpus": {"h100": {"guaranteed": 8, "limit": 12}}}},
         "teams": {
@@ -82,6 +83,7 @@ def many(count: int) -> Data:
         )
 
     return {
+        "cluster": dict(EXISTING),
         "pools": {
             "cpu": pool("m7i.8xlarge", 60),
             "h100": pool(nodes=100),
@@ -166,7 +168,7 @@ def bare() -> Review:
     for sections_of_team in sections["teams"].values():
         sections_of_team.pop("cohort", None)
     now = outlook_of(sections)
-    over = tuple(replace(supply, guaranteed=supply.gpus.maximum + 3, price=None) for supply in now.supply)
+    over = tuple(replace(supply, guaranteed=supply.capacity.maximum + 3, price=None) for supply in now.supply)
     return replace(reviewed(replace(now, supply=over)), price_note="")
 
 

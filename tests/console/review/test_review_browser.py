@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import pytest
 from browser_tool import browser, emptied, violations
+from builders import GPU
 from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
@@ -58,9 +59,9 @@ def large(teams: int = TEAMS) -> Review:
 def outcome() -> Outcome:
     found = stack_of_repository("local")
     summary = Summary(
-        holdings=(Holding("ml-research", "a100", "Kueue", guaranteed=8, limit=32, used=28, lends=True),),
+        holdings=(Holding("ml-research", "a100", "Kueue", guaranteed=8, limit=32, used=28, lends=True, resource=GPU),),
         budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
-        supply=(Supply("a100", "NVIDIA-A100-SXM4-80GB", 4, 32, 28),),
+        supply=(Supply("a100", "NVIDIA-A100-SXM4-80GB", 4, 32, 28, GPU),),
         waiting=1,
         astray=(),
     )

@@ -16,7 +16,8 @@ from review_solver import GPUS, Key, Manifest, Node, World
 from gpu_tenancy.console.project import preview, stack_names
 from gpu_tenancy.console.review.build import review
 from gpu_tenancy.console.review.page import page
-from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.outlook import Pool, StackOutlook, outlook
+from gpu_tenancy.model.quantity import is_extended
 
 HOURS = 730
 BACK = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
@@ -121,7 +122,9 @@ class Tables(HTMLParser):
             self._table[-1][-1] += data
 
     def rows(self, label: str) -> list[list[str]]:
-        return [[cell.strip() for cell in row] for row in self.tables[label][1:]]
+        """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
+        rows = [[cell.strip() for cell in row] for row in self.tables[label][1:]]
+        return [row for row in rows if not any(cell.endswith((" CPUs", " memory")) for cell in row[:2])]
 
 
 @pytest.mark.parametrize("sections", coherent(24))
@@ -162,6 +165,7 @@ def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) 
         )
         for team in case.now.teams
         for holding in team.holdings
+        if is_extended(holding.resource)
     }
     assert told == kueue(case.world)
 
@@ -174,7 +178,10 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
         key: [str(sure), str(limit), str(limit - sure), lends]
         for key, (sure, limit, _, _, lends, _) in expected.items()
     }
-    teams = {(row[0], row[1], row[2]): row[3:] for row in shown.rows("GPUs available to each team")}
+    teams = {
+        (row[0], row[1], row[2]): row[3:]
+        for row in shown.rows(next(label for label in shown.tables if label.endswith("available to each team")))
+    }
     assert teams == {
         key: [str(sure), dash(*busy), str(alone), back] for key, (sure, _, busy, alone, _, back) in expected.items()
     }
@@ -182,17 +189,17 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
 
 def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case) -> None:
     world = case.world
-    assert [supply.flavor for supply in case.now.supply if supply.gpus.maximum] == [
-        supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys
-    ]
+    assert [
+        supply.flavor for supply in case.now.supply if supply.capacity.maximum and is_extended(supply.resource)
+    ] == [supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys]
     shown = {row[0]: row for row in Tables(case.page).rows("Guarantees and capacity")}
-    for supply in case.now.supply:
+    for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
         key = (supply.flavor, supply.resource)
         most = world.supply(key) + gangs(world, key)
         sure, all_ = guaranteed(world, key), limits(world, key)
-        assert (supply.gpus.maximum, supply.guaranteed, supply.limits) == (most, sure, all_)
+        assert (supply.capacity.maximum, supply.guaranteed, supply.limits) == (most, sure, all_)
         line = shown[supply.flavor]
-        assert line[3] == dash(supply.gpus.minimum, most)
+        assert line[3] == dash(supply.capacity.minimum, most)
         assert [line[4], line[6], line[7], line[8], line[10]] == [
             str(sure),
             percent(sure, most),
@@ -209,8 +216,11 @@ def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
         limit = world.limit(node, key) if node.parent else world.supply(key)
         return node.nominal.get(key, 0), world.total(node, key), limit
 
-    told = {group.name: group.shares for group in case.now.groups}
-    resources = {supply.flavor: supply.resource for supply in case.now.supply}
+    resources = {supply.flavor: supply.resource for supply in case.now.supply if is_extended(supply.resource)}
+    told = {
+        group.name: {flavor: share for flavor, share in group.shares.items() if flavor in resources}
+        for group in case.now.groups
+    }
     assert told == {
         name: {flavor: held(node, (flavor, resource)) for flavor, resource in resources.items()}
         for name, node in world.cohorts.items()
@@ -224,7 +234,7 @@ def test_a_namespace_s_quota_admits_what_the_report_says_that_its_team_may_reach
             if quota["metadata"]["namespace"] == team.name:
                 hard |= {name: int(amount) for name, amount in quota["spec"]["hard"].items() if GPUS in name}
         reach: dict[str, int] = {}
-        for holding in team.holdings:
+        for holding in (holding for holding in team.holdings if is_extended(holding.resource)):
             name = f"requests.{holding.resource}"
             reach[name] = reach.get(name, 0) + holding.limit
         assert {name: amount for name, amount in hard.items() if amount} == reach
@@ -238,6 +248,11 @@ def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices
             for (name, flavor, by), (sure, limit, *_) in kueue(case.world).items()
             if name == team.name and "queue of" not in by
         ]
+        own += [
+            (prices[holding.flavor], holding.guaranteed, holding.limit)
+            for holding in team.holdings
+            if not is_extended(holding.resource)
+        ]
         sums = [
             None
             if any(price is None and amounts[which] for price, *amounts in own)
@@ -249,16 +264,25 @@ def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices
 
 def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) -> None:
     for supply in case.now.supply:
-        pools = [pool for pool in case.now.pools if pool.flavor == supply.flavor and pool.nodes.maximum]
+        if supply.resource == "memory":
+            assert supply.price == 0
+            continue
+        flavor = supply.flavor.removesuffix(" CPUs")
+        pools = [pool for pool in case.now.pools if pool.flavor == flavor and pool.nodes.maximum]
         if any(pool.node_price is None for pool in pools):
             assert supply.price is None
             continue
         dollars = sum((pool.node_price or 0) * pool.nodes.maximum for pool in pools)
-        assert supply.price == pytest.approx(dollars / sum(pool.gpus * pool.nodes.maximum for pool in pools))
+        assert supply.price == pytest.approx(dollars / sum(units(pool, supply.resource) for pool in pools))
     for pool in case.now.pools:
         for nodes, amount in ((pool.nodes.minimum, pool.floor), (pool.nodes.maximum, pool.ceiling)):
             expected = 0 if nodes == 0 else None if pool.node_price is None else nodes * pool.node_price
             assert amount == (None if expected is None else pytest.approx(expected))
+
+
+def units(pool: Pool, resource: str) -> int:
+    """GPUs of all nodes of a pool, or their CPUs in thousandths."""
+    return (pool.node["cpu"] if resource == "cpu" else pool.gpus) * pool.nodes.maximum
 
 
 def scaled(world: World, namespace: str, name: str) -> tuple[int, int]:

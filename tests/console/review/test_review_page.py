@@ -334,7 +334,7 @@ def test_a_flavor_of_which_nobody_may_reach_a_fraction_is_cut_and_the_page_says_
 
 def test_supply_is_drawn_against_whatever_is_longest() -> None:
     sections = small()
-    sections["cluster"] = {"cloud": "existing", "autoscaler": True}
+    sections["cluster"]["autoscaler"] = True
     sections["pools"]["h100"]["nodes"] = {"min": 0, "max": 2}
     sections["teams"]["speech"]["gpus"]["h100"]["limit"] = 12
     h100, l4 = tanks(outlook_of(sections))

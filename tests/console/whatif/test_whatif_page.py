@@ -9,12 +9,15 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_story, told, tree, tree_of
 
+from gpu_tenancy.console.live.amounts import amount
 from gpu_tenancy.console.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
 from gpu_tenancy.console.whatif.narrative import Played, headline, sentences, turns
 from gpu_tenancy.console.whatif.page import page
 from gpu_tenancy.console.whatif.timeline import ABOVE, AREA, timeline
+from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.whatif import Moment, Waiting, busy, supply
+from gpu_tenancy.model.quantity import MEMORY
+from gpu_tenancy.model.whatif import Moment, Waiting, busy, every_measure
 
 VOID = {"meta", "br", "link", "img", "input"}
 
@@ -138,26 +141,39 @@ def test_what_users_wrote_is_shown_as_they_wrote_it(tmp_path: Path) -> None:
 # Every number, against the simulation's own moments.
 
 
+def same(measure: Measure, one: int, other: int) -> bool:
+    """Whether amounts of a page are equal; memory is shown in tenths of a GiB, of which up to three are added."""
+    return abs(one - other) <= (2**30 // 5 if measure.resource == MEMORY else 0)
+
+
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
     found = tree_of(file)
     played = everyone(found)
     moment, seen = played.last, Page(page(played)).tables
-    rows = {(row[0], row[1]): [int(cell) for cell in row[3:]] for row in seen["Usage by team"][1:]}
+    measures = {measure.label: measure for measure in every_measure(found)}
+    rows = {
+        (row[0], row[1]): [amount(measures[row[1]].resource, cell) for cell in row[3:]]
+        for row in seen["Usage by team"][1:]
+    }
     wanted = busy(found).wanted
     for (team, flavor), (sure, limit, runs, own, borrowed, unused, waits) in rows.items():
-        share = found.team_shares[team][flavor][found.flavors[flavor].resource or ""]
+        measure = measures[flavor]
+        share = found.team_shares[team][measure.flavor][measure.resource]
         assert (sure, limit) == (share.guaranteed, share.effective_limit)
-        assert runs == sum(each.gpus for each in moment.running if (each.team, each.flavor) == (team, flavor))
-        assert waits == wanted.get((team, flavor), 0) - runs
-        assert (own + borrowed, own + unused) == (runs, sure)
-        assert borrowed == max(0, runs - sure)
+        assert same(measure, runs, moment.amount(team, measure))
+        assert same(measure, waits, wanted.get((team, flavor), 0) - runs)
+        assert same(measure, own + borrowed, runs)
+        assert same(measure, own + unused, sure)
+        assert same(measure, borrowed, max(0, runs - sure))
     assert {key for key, gpus in wanted.items() if gpus} <= rows.keys()
-    for name, most, used, free, gangs in seen["GPUs by flavor"][1:]:
-        flavor = found.flavors[name]
-        assert int(most) + int(gangs) == flavor.capacity[flavor.resource or ""]
-        assert int(used) == sum(row[2] for (_, each), row in rows.items() if each == name)
-        assert int(used) + int(free) == int(most)
+    (by_flavor,) = (table for title, table in seen.items() if title.endswith(" by flavor"))
+    for name, *cells in by_flavor[1:]:
+        measure = measures[name]
+        most, used, free, gangs = (amount(measure.resource, cell) for cell in cells)
+        assert most + gangs == found.flavors[measure.flavor].capacity[measure.resource]
+        assert same(measure, used, sum(row[2] for (_, label), row in rows.items() if label == name))
+        assert same(measure, used + free, most)
 
 
 def bars(branch: Branch) -> list[TeamBar]:
@@ -209,9 +225,10 @@ def test_lanes_blocks_and_tables_say_what_runs_and_waits_after_each_step(tmp_pat
         assert states == expected
         assert {name: cells[at] for name, cells in rows.items() if cells[at] in {"running", "pending"}} == expected
         (area,) = drawn.areas
+        capacity = supply_of(played.tree, Measure("h100", "nvidia.com/gpu"))
         tall = sum(each.height for each in area.blocks if each.left < middle < each.left + each.width)
-        assert tall == pytest.approx(AREA * ran(moment, "h100") / supply(played.tree, "h100"), abs=0.1)
-        assert area.sums[at][2] == ran(moment, "h100")
+        assert tall == pytest.approx(AREA * ran(moment, "h100") / capacity, abs=0.1)
+        assert area.sums[at][2] == (str(ran(moment, "h100")) if ran(moment, "h100") else "")
         told_ = sum(int(row[2 + at]) for row in seen["GPUs in use by step"][1:])
         assert told_ == ran(moment, "h100")
     gone = [(each.workload, each.by) for _, each in played.evicted()]
@@ -242,6 +259,8 @@ def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
     assert list(sentences(played)) == [
         ("8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending)."),
         "0 of 7 l4 GPUs in use.",
+        "1 of 31 cpu CPUs in use: speech uses 1 (1 borrowed).",
+        "4Gi of 116Gi cpu memory in use: speech uses 4Gi (4Gi borrowed).",
         "Step 2: sweep (speech) was preempted by train (vision).",
         "Step 3: extra (vision) was preempted by urgent (vision).",
     ]

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Final
 
-from builders import Data, pool, team
+from builders import EXISTING, Data, pool, team
 from repository import ROOT
 
 from gpu_tenancy.console.whatif.narrative import Played
@@ -35,6 +35,7 @@ def small() -> Data:
     """Two teams in a group that share H100s, one that lends nothing, one with gangs beside its queue."""
     return {
         "environment": "test",
+        "cluster": EXISTING,
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 2)},
         "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
         "cohorts": {"org": {}, "lab": {"parent": "org", "gpus": {"h100": {"guaranteed": 8, "limit": 8}}}},

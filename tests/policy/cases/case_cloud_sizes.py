@@ -164,6 +164,14 @@ CASES: Final = (
         given={**POOLS, "self": SELF_MANAGED},
         also=[
             ("eks! ignored", ("scalingConfig",)),
+            (
+                "eks",
+                replace(
+                    POOLS["eks"],
+                    props={**POOLS["eks"].props, "tags": {"gpu-tenancy.dev/desired-size": "live"}},
+                    ignored=(),
+                ),
+            ),
             ("eks", CPU_GROUP),
             ("gke", replace(GKE_POOL, props={**GKE_POOL.props, "nodeCount": 1}, ignored=("nodeCount",))),
             ("gke: nodeConfig", UNKNOWN),
@@ -171,6 +179,15 @@ CASES: Final = (
         ],
         breaks=[
             Break("eks! ignored", ("tags",), f"{_EKS}{_SETS.format('scalingConfig.desiredSize')}"),
+            Break(
+                "eks",
+                replace(
+                    POOLS["eks"],
+                    props={**POOLS["eks"].props, "tags": {"gpu-tenancy.dev/desired-size": "2"}},
+                    ignored=(),
+                ),
+                f"{_EKS}{_SETS.format('scalingConfig.desiredSize')}",
+            ),
             Break("self: desiredCapacity", 1, f"Group self: {_SETS.format('desiredCapacity')}"),
             Break("gke: nodeCount", 1, f"{_GKE}{_SETS.format('nodeCount')}"),
             Break("aks: count", 1, f"{_AKS}{_SETS.format('count')}"),

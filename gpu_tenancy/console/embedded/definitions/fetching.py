@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_tenancy.console.embedded.definitions.pins import Module, Pin
-from gpu_tenancy.console.embedded.toolchain import find_go
+from gpu_tenancy.console.embedded.toolchain import Go, find_go
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.progress import Report
 
@@ -73,7 +73,7 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
     modules = {pin.source: None for pin in pins if isinstance(pin.source, Module)}
     if not modules:
         return
-    folders = _modules(list(modules), cache, report)
+    folders = module_folders(list(modules), find_go(_GO, cache, report))
     for pin in pins:
         if isinstance(pin.source, Module):
             file = folders[pin.source] / pin.source.folder / pin.file
@@ -85,11 +85,19 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
             _keep(pin, file.read_bytes(), cache)
 
 
-def _modules(modules: Sequence[Module], cache: Path, report: Report) -> Mapping[Module, Path]:
-    """The folder of each module in Go's module cache; missing modules are downloaded and verified by go.sum."""
+def module_folders(modules: Sequence[Module], go: Go, sums: Path = Path(__file__).parent) -> Mapping[Module, Path]:
+    """The folder of each module in Go's module cache; missing modules are downloaded.
+
+    Args:
+        modules: Go modules, at exact versions.
+        go: the Go program.
+        sums: folder of the go.mod and go.sum that verify the modules.
+
+    Raises:
+        ConsoleError: a module cannot be downloaded, or differs from its checksum.
+    """
     queries = dict.fromkeys(module.query for module in modules)
-    go = find_go(_GO, cache, report)
-    done = go.output("mod", "download", "-json", *queries, folder=Path(__file__).parent)
+    done = go.output("mod", "download", "-json", *queries, folder=sums)
     answers = {f"{answer['Path']}@{answer['Version']}": answer for answer in _documents(done.stdout)}
     for query in queries:
         if "Dir" not in (answer := answers.get(query, {})):

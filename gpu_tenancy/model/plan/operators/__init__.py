@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan.operators.jobs import trainer_values, volcano_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads, kueue_values
 from gpu_tenancy.model.plan.operators.metrics import adapter_values, keda_values, prometheus_values
 from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.operators.network import network_values
 from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.operators import Operator
@@ -70,6 +71,8 @@ _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
     # Before AMD's and Intel's operators, whose charts create Certificates.
     "cert_manager": (_Part("cert-manager", cert_manager_values, ("cert-manager.io", "acme.cert-manager.io")),),
     "gpu_operator": (_Part("gpu-operator", nvidia_values, ("nvidia.com",)),),
+    # After the GPU Operator, whose node feature discovery it uses.
+    "network_operator": (_Part("network-operator", network_values, ("mellanox.com",)),),
     "dra_driver": (_Part("dra-driver-nvidia-gpu", dra_values, ("resource.nvidia.com",)),),
     "amd_gpu_operator": (_Part("gpu-operator-charts", amd_values, ("amd.com",)),),
     "intel_device_plugin": (

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gpu_tenancy.model.plan.gpu_operator import Values, merged, operator_values
-from gpu_tenancy.model.plan.operators.needs import AMD, INTEL, NVIDIA, gpu_pools, there
+from gpu_tenancy.model.plan.operators.needs import AMD, INTEL, NVIDIA, gpu_pools, infiniband_pools, there
 from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
 
@@ -24,6 +24,10 @@ def nvidia_values(stack: Stack) -> Values:
     values = merged(
         operator_values(stack), {"dcgmExporter": {"serviceMonitor": {"enabled": there(stack, "prometheus")}}}
     )
+    own_driver = values.get("driver", {}).get("enabled", False)
+    if own_driver and next(infiniband_pools(stack), None):
+        # GPUDirect RDMA: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html
+        values = merged(values, {"driver": {"rdma": {"enabled": True}}})
     if there(stack, "amd_gpu_operator"):
         # Both vendors share one node feature discovery, so its workers must run on the nodes of both.
         workers = {"tolerations": _tolerations(stack, gpu_pools(stack))}

@@ -1,10 +1,13 @@
 """The operators that a stack needs, and who installs them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from gpu_tenancy.model.catalogue.clouds import rules_of
+from gpu_tenancy.model.plan.fabric import wired
 from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.operators import Install, Operators
 
 AMD: Final = "amd.com/"
@@ -23,6 +26,12 @@ def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
         machine = machine_of(stack, pool)
         if (machine.gpus if machine else pool.gpus_per_node) and gpu_resource(stack, pool).startswith(vendor):
             yield name
+
+
+def infiniband_pools(stack: Stack) -> Iterator[str]:
+    """Names of the pools whose InfiniBand the Network Operator advertises to pods, in the stack's order."""
+    by_operator = rules_of(service_of(stack.cluster)).fabric_operator
+    return (name for name, _, fabric in wired(stack) if by_operator and fabric == "infiniband")
 
 
 def has_gangs(stack: Stack) -> bool:
@@ -47,18 +56,21 @@ def trains_pytorch(stack: Stack) -> bool:
 
 def needed(stack: Stack, name: str) -> bool:
     """Whether a stack needs an operator, if it does not set who installs it."""
-    if name in {"gpu_operator", "amd_gpu_operator", "intel_device_plugin"}:
-        vendor = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}[name]
-        return next(gpu_pools(stack, vendor), None) is not None
-    if name == "cert_manager":
-        return next(certified(stack), None) is not None
+    vendors = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}
+    if name in vendors:
+        return next(gpu_pools(stack, vendors[name]), None) is not None
     if name == "keda":
         return measured_by(stack) == "keda" or not there(stack, "prometheus_adapter")
-    if name == "prometheus_adapter":
-        return measured_by(stack) == "prometheus_adapter"
-    if name in {"kueue", "prometheus"}:
-        return True
-    return (name == "volcano" and has_gangs(stack)) or (name == "trainer" and trains_pytorch(stack))
+    needs: dict[str, Callable[[], bool]] = {
+        "network_operator": lambda: next(infiniband_pools(stack), None) is not None,
+        "cert_manager": lambda: next(certified(stack), None) is not None,
+        "prometheus_adapter": lambda: measured_by(stack) == "prometheus_adapter",
+        "kueue": lambda: True,
+        "prometheus": lambda: True,
+        "volcano": lambda: has_gangs(stack),
+        "trainer": lambda: trains_pytorch(stack),
+    }
+    return name in needs and needs[name]()
 
 
 def certified(stack: Stack) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from pydantic import Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance
 
 RoleArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
 KeyArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")]
@@ -13,20 +13,59 @@ Subnet: TypeAlias = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-9]+)+[a-z]$")]
 Region: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
 
+AddonName: TypeAlias = Literal[
+    "aws-ebs-csi-driver",
+    "aws-mountpoint-s3-csi-driver",
+    "coredns",
+    "eks-node-monitoring-agent",
+    "eks-pod-identity-agent",
+    "kube-proxy",
+    "metrics-server",
+    "vpc-cni",
+]
+"""Add-ons of a created cluster."""
+AddonVersion: TypeAlias = Annotated[str, StringConstraints(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\d+$")]
+AmiType: TypeAlias = Literal[
+    "AL2023_x86_64_STANDARD",
+    "AL2023_ARM_64_STANDARD",
+    "AL2023_x86_64_NVIDIA",
+    "AL2023_ARM_64_NVIDIA",
+    "BOTTLEROCKET_x86_64_NVIDIA",
+    "BOTTLEROCKET_ARM_64_NVIDIA",
+]
+"""Images of nodes: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html."""
+AmiRelease: TypeAlias = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}\.\d+-\d{8}$|^1\.\d+\.\d+-[0-9a-f]{8}$")]
+"""Release of an image, as EKS writes it: `1.35.2-20261109` of AL2023, `1.55.0-1a2b3c4d` of Bottlerocket."""
+
 _CONTROL_PLANE_ZONES: Final = 2
 """Minimum number of zones for a control plane: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 
 
 class EksCreation(Creation):
-    """An EKS cluster to create: private by default, with encrypted secrets and audit logs.
-
-    The identity that deploys it first becomes an administrator too, because the same deployment creates its objects.
-    """
+    """An EKS cluster to create: private by default, with encrypted secrets and audit logs."""
 
     secrets_key: KeyArn | None = None
     """ARN of the KMS key that encrypts secrets; default: a key is created."""
     admins: list[RoleArn] = []
-    """IAM roles that administer the cluster through access entries, such as roles of Identity Center groups."""
+    """IAM roles that administer the cluster through access entries, such as roles of Identity Center groups; at least
+    the role that deploys the stack, because EKS gives it no rights in the cluster by itself."""
+    support: Literal["standard", "extended"] = "standard"
+    """What EKS does when standard support of `version` ends: upgrade the cluster (`standard`; then set `version` to the
+    new one, because EKS rejects the older one), or keep the version at a higher price (`extended`)."""
+    addons: dict[AddonName, AddonVersion] = {}
+    """Versions of add-ons, such as `{vpc-cni: v1.21.1-eksbuild.1}`; default: EKS's default for `version`."""
+
+    @model_validator(mode="after")
+    def _administered(self) -> Self:
+        if not self.admins:
+            raise refuse(
+                "has no admins, so nobody can create objects in the cluster",
+                "set admins to the IAM roles of its administrators, including the role that deploys the stack",
+            )
+        for arn in self.admins:
+            if self.admins.count(arn) > 1:
+                raise refuse(f"lists {arn} under admins more than once", "remove the repetition")
+        return self
 
 
 class AwsCluster(CloudCluster):
@@ -46,6 +85,20 @@ class AwsCluster(CloudCluster):
     """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
     """IAM role of the nodes; default: a role with the minimum permissions is created."""
+    images: dict[AmiType, AmiRelease] = {}
+    """Release of the node image, by AMI type: `{AL2023_x86_64_NVIDIA: 1.35.2-20261109}`. Default: a node group keeps
+    the release that was the latest when its version was set, and Karpenter's new nodes get the latest."""
+    drift: Maintenance | None = None
+    """When Karpenter replaces GPU nodes that run pods and differ from the pool, such as by an older image, one at a
+    time; default: never, only when they are empty."""
+    local_disks: bool = True
+    """Whether images, containers and ephemeral storage are on the local NVMe disks of machines that have them (RAID 0),
+    in place of the boot disk."""
+    disk_throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
+    """Throughput of the boot disks of GPU nodes in MiB/s; default: the catalogue's, or gp3's included 125 where local
+    disks are used."""
+    session_manager: bool = False
+    """Whether the created node roles allow shells through AWS Systems Manager; default: no shell on nodes."""
     create: EksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
 
@@ -68,11 +121,31 @@ class AwsCluster(CloudCluster):
             "set cluster.autoscaler: cluster-autoscaler, or use mig",
         )
 
+    def reservation_rule(self, reservation: str) -> tuple[str, str] | None:
+        """Karpenter selects reservations by ID: https://karpenter.sh/docs/concepts/nodeclasses/."""
+        if self.autoscaler != "karpenter" or not reservation.startswith("arn:"):
+            return None
+        return (
+            "is a resource group, which Karpenter does not support",
+            "set the ID of one reservation, or cluster.autoscaler: cluster-autoscaler",
+        )
+
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Nodes need a subnet in their zone."""
         if zone in self.subnets:
             return None
         return "has no subnet under cluster.subnets", f"add a subnet, or use one of: {', '.join(self.subnets)}"
+
+    @model_validator(mode="after")
+    def _used(self) -> Self:
+        if self.drift and self.autoscaler != "karpenter":
+            raise refuse("sets drift, which only Karpenter has", "remove drift, or set autoscaler: karpenter")
+        if self.session_manager and self.node_role and self.create is None:
+            raise refuse(
+                "sets sessionManager, but nodeRole is not created here",
+                "remove sessionManager, and attach AmazonSSMManagedInstanceCore to that role",
+            )
+        return self
 
     @model_validator(mode="after")
     def _zones(self) -> Self:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Cidr, refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation
+from gpu_tenancy.model.spec.base import Cidr, Name, refuse
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Maintenance
 
 Uuid: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
@@ -35,6 +35,31 @@ _DNS_ADDRESS = 10
 ServiceCidr: TypeAlias = Annotated[Cidr, AfterValidator(_room_for_services)]
 
 
+_WEEK = 7
+
+
+class AksMaintenance(Maintenance):
+    """When AKS upgrades the control plane, its add-ons and the nodes."""
+
+    exclusions: dict[Name, Exclusion] = {}
+    """Days without upgrades, by a name."""
+
+    @model_validator(mode="after")
+    def _one_day(self) -> Self:
+        """AKS has daily and weekly schedules: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+        if 1 < len(self.days) < _WEEK:
+            raise refuse(
+                f"lists {len(self.days)} days, but a window of AKS is on one day of the week or on all",
+                f"set one day, such as {self.days[0]}, or remove days",
+            )
+        return self
+
+    @property
+    def day(self) -> str | None:
+        """The day of the week; None for every day."""
+        return self.days[0] if len(self.days) == 1 else None
+
+
 class AksCreation(Creation):
     """An AKS cluster to create: with encrypted secrets, audit logs and workload identity, without local accounts."""
 
@@ -61,6 +86,10 @@ class AksCreation(Creation):
     egress: Literal["load-balancer", "nat-gateway", "routes"] = "load-balancer"
     """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway; or
     the subnet's routes, such as to a firewall."""
+
+    maintenance: AksMaintenance = AksMaintenance()
+    """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
+    of AKS at any time."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:

@@ -1,11 +1,12 @@
 """Common keys of the cluster sections."""
 
+from collections.abc import Sequence
 from ipaddress import ip_network
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Cidr, Section, refuse
+from gpu_tenancy.model.spec.base import Cidr, Date, Section, refuse
 from gpu_tenancy.model.spec.pools import Nodes
 
 Tag: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]?[-_a-z0-9]{0,62}$")]
@@ -24,6 +25,44 @@ def _not_everyone(cidr: str) -> str:
 
 
 AllowedCidr: TypeAlias = Annotated[Cidr, AfterValidator(_not_everyone)]
+
+
+Weekday: TypeAlias = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+
+class Exclusion(Section):
+    """Days without upgrades by the cloud."""
+
+    start: Date
+    """First day, in UTC."""
+    end: Date
+    """Last day, in UTC."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end < self.start:
+            raise refuse(f"end {self.end} is before start {self.start}", "swap them")
+        return self
+
+
+class Maintenance(Section):
+    """When the cloud upgrades the cluster and its nodes.
+
+    Urgent fixes and the repair of nodes are not bound to these times.
+    """
+
+    start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "03:00"
+    """Start of the window, in UTC."""
+    hours: Annotated[int, Field(ge=4, le=24)] = 4
+    """Length of the window in hours."""
+    days: list[Weekday] = []
+    """Days on which a window starts; default: every day."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(set(self.days)) < len(self.days):
+            raise refuse("lists a day twice", "remove one of them")
+        return self
 
 
 class SystemPool(Section):
@@ -46,11 +85,30 @@ class Creation(Section):
     """Nodes for the cluster's own pods, which keep GPU nodes free of them."""
 
 
+Provided: TypeAlias = Literal[
+    "networkPolicies",
+    "resourceMetrics",
+    "defaultStorageClass",
+    "s3Volumes",
+    "gcsVolumes",
+    "blobVolumes",
+    "provisioningRequests",
+    "efaDevices",
+]
+"""What a cluster can provide: a row of `gpu_tenancy/model/catalogue/needs.yaml`."""
+
+
 class ClusterSection(Section):
     """Interface of all sections under `cluster`."""
 
     NODES_MADE: ClassVar[bool] = True
     """Whether this program creates the pools."""
+
+    provides: list[Provided] = []
+    """What the existing cluster has, of what the stack needs and neither this program nor the cloud provides:
+    `networkPolicies` (a CNI plugin that enforces them), `resourceMetrics` (metrics-server), `defaultStorageClass`,
+    `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `provisioningRequests` (an
+    autoscaler that handles them), `efaDevices` (the EFA device plugin). What is needed and missing is an error."""
 
     @property
     def grows(self) -> bool:
@@ -65,6 +123,15 @@ class ClusterSection(Section):
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Rule and fix for a zone that the cluster does not have; None for a valid zone."""
         del zone
+        return None
+
+    def node_zones(self, zones: Sequence[str]) -> tuple[str, ...]:
+        """Zones of a pool's nodes, from the zones of the pool; empty if they are unknown."""
+        return tuple(zones)
+
+    def reservation_rule(self, reservation: str) -> tuple[str, str] | None:
+        """Rule and fix for a reservation that the node autoscaler does not support; None for a supported one."""
+        del reservation
         return None
 
     def time_slicing_rule(self) -> tuple[str, str] | None:

@@ -1,11 +1,12 @@
 """GKE: https://cloud.google.com/kubernetes-engine/docs."""
 
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Section, refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation
+from gpu_tenancy.model.spec.base import Date, Name, Section, refuse
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Maintenance
 
 Project: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z][-a-z0-9]{4,28}[a-z0-9]$")]
 Location: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+(-[a-z])?$")]
@@ -13,6 +14,16 @@ Group: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[\w.+-]+@[\w-]+(\
 CryptoKey: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$")
 ]
+
+
+Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+-[a-z]$")]
+
+_MAINTENANCE_HOURS: Final = 48
+"""Hours of maintenance windows that GKE requires in any 32 days:
+https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions."""
+_EACH_WEEKDAY: Final = 4
+"""How often each weekday occurs in any 32 days, at least."""
+_WEEK: Final = 7
 
 
 class FabricNetwork(Section):
@@ -26,6 +37,43 @@ class FabricNetwork(Section):
     """Fabric whose pools use this network; default: all fabrics."""
 
 
+class GkeExclusion(Exclusion):
+    """Days without upgrades by GKE."""
+
+    end: Date | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - a scope of GKE has no last day
+    """Last day, in UTC; default: the end of support of the cluster's minor version, not for scope `upgrades`."""
+    scope: Literal["upgrades", "minor-upgrades", "minor-or-node-upgrades"] = "upgrades"
+    """What GKE does not do in these days: any upgrades, upgrades to another minor version, or these and upgrades of
+    nodes. GKE limits the length of `upgrades`."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end is None and self.scope == "upgrades":
+            raise refuse("has no end, which scope upgrades requires", "set end, or scope: minor-or-node-upgrades")
+        if self.end is not None and self.end < self.start:
+            raise refuse(f"end {self.end} is before start {self.start}", "swap them")
+        return self
+
+
+class GkeMaintenance(Maintenance):
+    """When GKE upgrades the control plane and the nodes."""
+
+    exclusions: Annotated[dict[Name, GkeExclusion], Field(max_length=20)] = {}
+    """Days without upgrades, by a name."""
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        days = len(self.days) or _WEEK
+        if days * self.hours * _EACH_WEEKDAY < _MAINTENANCE_HOURS:
+            needed = -(-_MAINTENANCE_HOURS // (_EACH_WEEKDAY * days))
+            raise refuse(
+                f"has windows of {days * self.hours * _EACH_WEEKDAY} hours in 32 days, but GKE requires"
+                f" {_MAINTENANCE_HOURS}",
+                f"set hours: {needed}, or add days",
+            )
+        return self
+
+
 class GkeCreation(Creation):
     """A GKE cluster to create: with private nodes, encrypted secrets, audit logs and Workload Identity."""
 
@@ -37,6 +85,10 @@ class GkeCreation(Creation):
     """Name of the subnetwork's secondary range for pods."""
     service_range: str
     """Name of the subnetwork's secondary range for services."""
+    node_locations: list[Zone] = []
+    """Zones of the nodes of pools that set no `zones`; default: GKE selects three zones of the region."""
+    maintenance: GkeMaintenance = GkeMaintenance()
+    """When GKE upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC."""
     secrets_key: CryptoKey | None = None
     """Cloud KMS key that encrypts secrets; default: a key is created."""
     security_group: Group | None = None
@@ -71,8 +123,24 @@ class GcpCluster(CloudCluster):
     Number per machine: 4 for A3 High, 8 for A3 Mega; for RDMA one for the second network card of the host, then one
     for each GPU interface. A cluster created with such networks has multi-networking enabled, which cannot be changed
     later."""
+    image_streaming: bool = False
+    """Whether containers start before their image is downloaded completely, for images in Artifact Registry. Requires
+    the API `containerfilesystem.googleapis.com` in the project."""
     create: GkeCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
+
+    @model_validator(mode="after")
+    def _locations(self) -> Self:
+        locations = self.create.node_locations if self.create else []
+        if locations and self.location != self.region:
+            raise refuse(
+                f"sets create.nodeLocations, but its location is the zone {self.location}",
+                "remove create.nodeLocations, or set location to a region",
+            )
+        for zone in locations:
+            if wrong := self.zone_rule(zone):
+                raise refuse(f"create.nodeLocations: {zone} {wrong[0]}", wrong[1])
+        return self
 
     @property
     def region(self) -> str:
@@ -90,6 +158,12 @@ class GcpCluster(CloudCluster):
         if zone.startswith(f"{self.region}-"):
             return None
         return f"is not a zone of {self.region}", f"set a zone such as {self.region}-a"
+
+    def node_zones(self, zones: Sequence[str]) -> tuple[str, ...]:
+        """The pool's zones, else the cluster's: its own zone, or `nodeLocations`; GKE's selection is unknown."""
+        if zones or self.location == self.region:
+            return tuple(zones) or tuple(self.create.node_locations if self.create else ())
+        return (self.location,)
 
     def fabric_networks_for(self, fabric: str, interfaces: int) -> list[FabricNetwork]:
         """The networks of a machine's interfaces: one each, and for RDMA first one for the host's second card."""

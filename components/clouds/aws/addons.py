@@ -1,0 +1,128 @@
+"""EKS add-ons of a created cluster."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from gpu_tenancy.model.spec.clouds.aws import AddonName, EksCreation
+
+from .context import ClusterContext
+from .identity import Grant, Role
+from .policies import managed_policy, trust
+
+
+@dataclass(frozen=True, slots=True)
+class Addon:
+    """What an add-on needs.
+
+    Attributes:
+        account: its service account that calls AWS; None if it does not.
+        policy: managed policy of that account.
+        values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
+    """
+
+    account: str | None = None
+    policy: str | None = None
+    values: Mapping[str, object] | None = None
+
+
+CNI: Final = Addon("aws-node", "AmazonEKS_CNI_Policy", {"enableNetworkPolicy": "true"})
+"""The VPC CNI, which enforces NetworkPolicies only if it is told to:
+https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html."""
+BEFORE_NODES: Final[Mapping[AddonName, Addon]] = {
+    "eks-pod-identity-agent": Addon(),
+    "kube-proxy": Addon(),
+    "vpc-cni": CNI,
+}
+"""Add-ons that nodes need to become ready."""
+ON_NODES: Final[Mapping[AddonName, Addon]] = {
+    "coredns": Addon(),
+    # Detects broken GPUs for node auto repair: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
+    "eks-node-monitoring-agent": Addon(),
+    # CPU usage for autoscalers: https://docs.aws.amazon.com/eks/latest/userguide/metrics-server.html
+    "metrics-server": Addon(),
+    # Its own default StorageClass has no encryption, and is set again with each update of the add-on.
+    "aws-ebs-csi-driver": Addon(
+        "ebs-csi-controller-sa", "AmazonEBSCSIDriverPolicy", {"defaultStorageClass": {"enabled": False}}
+    ),
+}
+"""Add-ons that run on nodes."""
+S3_ACCOUNT: Final = "s3-csi-driver-sa"
+"""Service account of the CSI driver for S3, in kube-system."""
+S3: Final[Mapping[AddonName, Addon]] = {
+    "aws-mountpoint-s3-csi-driver": Addon(values={"node": {"tolerateAllTaints": True}}),
+}
+"""The CSI driver for S3, on all nodes. Its role comes from an association that is created before it, because the add-on
+itself does not take associations in all versions: https://github.com/awslabs/mountpoint-s3-csi-driver/issues/215."""
+
+
+class Addons(pulumi.ComponentResource):
+    """Add-ons of a created cluster, each in EKS's default version for the cluster's version, or as the stack pins it.
+
+    The version is asked when the control plane has its version, so an upgrade updates the control plane first, then the
+    add-ons. EKS does not update add-ons by itself:
+    https://docs.aws.amazon.com/eks/latest/userguide/updating-an-add-on.html. Add-ons that call AWS have their own IAM
+    role, so the node role needs no permissions for them.
+
+    Args:
+        addons: the add-ons to install.
+        version: Kubernetes version of the control plane, known when the control plane has it.
+
+    Attributes:
+        resources: the add-ons.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        context: ClusterContext,
+        addons: Mapping[AddonName, Addon],
+        version: pulumi.Output[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:Addons", name, {}, opts)
+        self._context, self._kubernetes_version = context, version
+        self.resources: list[pulumi.Resource] = [
+            self._addon(f"{name}-{addon}", addon, needs) for addon, needs in addons.items()
+        ]
+        self.register_outputs({})
+
+    def _addon(self, name: str, addon: AddonName, needs: Addon) -> aws.eks.Addon:
+        context = self._context
+        identity: list[aws.eks.AddonPodIdentityAssociationArgsDict] = []
+        roles: list[pulumi.Resource] = []
+        if needs.account and needs.policy:
+            policy = managed_policy(context.section.region, needs.policy)
+            grant = Grant(trust("pods.eks"), managed=(policy,))
+            within = pulumi.ResourceOptions(parent=self)
+            role = Role(f"{name}-role", f"{context.name}-{needs.account}", grant, context.tags, within)
+            identity.append({"role_arn": role.arn, "service_account": needs.account})
+            roles.append(role)
+        return aws.eks.Addon(
+            name,
+            cluster_name=context.name,
+            addon_name=addon,
+            addon_version=self._addon_version(addon, context.section.create),
+            configuration_values=json.dumps(needs.values, sort_keys=True) if needs.values else None,
+            pod_identity_associations=identity or None,
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            tags=context.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=roles),
+        )
+
+    def _addon_version(self, addon: AddonName, creation: EksCreation | None) -> pulumi.Input[str]:
+        if creation and addon in creation.addons:
+            return creation.addons[addon]
+        version, options = self._kubernetes_version, pulumi.InvokeOutputOptions(parent=self)
+        answer = aws.eks.get_addon_version_output(addon_name=addon, kubernetes_version=version, opts=options)
+        return answer.version
+
+
+def reached_version(parts: Sequence[str]) -> str:
+    """The version of a control plane that exists: the first of its version and its ARN."""
+    return parts[0]

@@ -1,0 +1,100 @@
+"""Boot disks and local disks of EKS nodes."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.model.catalogue import Machine, cloud_tables
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.pools import Disk
+
+from .images import Image
+
+LOCAL_DISKS: Final[Mapping[str, str]] = {
+    "al2023": """\
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: application/node.eks.aws
+
+---
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  instance:
+    localStorage:
+      strategy: RAID0
+
+--//--
+""",
+    "bottlerocket": """\
+[settings.bootstrap-commands.local-disks]
+commands = [
+  ["apiclient", "ephemeral-storage", "init"],
+  ["apiclient", "ephemeral-storage", "bind", "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"],
+]
+essential = true
+mode = "always"
+""",
+}
+"""User data that puts images, containers and ephemeral storage on the local NVMe disks, by family of the image. EKS
+adds its own part to it. https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
+https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/."""
+_GIB: Final = 2**30
+_BOTTLEROCKET_OS: Final = 4 * _GIB
+"""Bottlerocket's first disk is for the operating system; images and containers are on the second:
+https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/bottlerocket.go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A disk of a node.
+
+    Attributes:
+        gib: size in GiB.
+        key: ARN of its KMS key; None for the account's.
+        throughput: in MiB/s.
+        iops: I/O operations per second.
+    """
+
+    device: str
+    gib: int
+    key: str | None
+    throughput: int
+    iops: int
+
+
+def uses_local_disks(cluster: AwsCluster, machine: Machine) -> bool:
+    """Whether nodes of a machine type have their containers on local NVMe disks."""
+    return cluster.local_disks and machine.local_disk > 0
+
+
+def volumes(cluster: AwsCluster, disk: Disk, of: Image, machine: Machine) -> tuple[Volume, ...]:
+    """A node's disks; sizes are rounded up to GiB.
+
+    On GPU machines the disk with the images has the catalogue's throughput, unless the images are on local disks.
+    """
+    included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
+    on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
+    chosen = gpu if machine.gpus and (on_boot_disk or cluster.disk_throughput) else included
+    data = Volume(of.data, -(-disk.size // _GIB), disk.key, *chosen)
+    return (Volume(of.own, _BOTTLEROCKET_OS // _GIB, disk.key, *included), data) if of.own else (data,)
+
+
+def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int]:
+    """Throughput in MiB/s and IOPS of a gp3 volume."""
+    table = cloud_tables()["aws"].disk
+    if table is None:
+        msg = "gpu_tenancy/model/catalogue/machines/aws.yaml has no disk; add it"
+        raise ValueError(msg)
+    chosen = throughput or (table.gpu_throughput if gpu else table.throughput)
+    return chosen, table.iops_for(chosen)
+
+
+def user_data(cluster: AwsCluster, of: Image, machine: Machine) -> str | None:
+    """The configuration of a node in Base64; None if the image's own is enough."""
+    if not uses_local_disks(cluster, machine):
+        return None
+    return base64.b64encode(LOCAL_DISKS[of.family].encode()).decode()

@@ -1,0 +1,81 @@
+"""Locked memory for containers on AKS nodes with InfiniBand."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pulumi
+from pulumi_kubernetes.apps.v1 import DaemonSet
+from pulumi_kubernetes.core.v1 import (
+    ContainerArgsDict,
+    NodeAffinityArgsDict,
+    NodeSelectorTermArgsDict,
+    PodSpecArgsDict,
+)
+
+from gpu_tenancy.model.plan.supply import POOL_LABEL
+
+from ...conventions import DO_NOT_AWAIT
+
+NAME: Final = "gpu-tenancy-memory-lock"
+_IMAGE: Final = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
+_SCRIPT: Final = """
+while true; do
+  for process in $(pidof containerd); do
+    prlimit --pid "$process" --memlock=unlimited:unlimited
+  done
+  sleep 60
+done
+"""
+
+
+class MemoryLock(pulumi.ComponentResource):
+    """A DaemonSet that lets containers on the nodes of some pools lock memory without limit.
+
+    InfiniBand locks the memory that it sends from. A container inherits its limit from containerd, 8 MiB by systemd's
+    default, and AKS has no setting for it. Otherwise each pod would need the capability IPC_LOCK
+    (https://github.com/Azure/aks-rdma-infiniband/blob/main/tests/scenarios/k8s/values.yaml), which the Pod Security
+    Standard of the teams' namespaces rejects. The limit of a running containerd is raised, which no container notices;
+    it is raised again after containerd restarts. The pods are privileged and run in `kube-system`.
+
+    Example:
+        >>> MemoryLock("cluster-memory-lock", ["a100"])
+    """
+
+    def __init__(self, name: str, pools: Sequence[str], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:clouds:AksMemoryLock", name, {}, opts)
+        labels = {"app.kubernetes.io/name": NAME}
+        self.daemon_set = DaemonSet(
+            f"{name}-daemonset",
+            metadata={"name": NAME, "namespace": "kube-system", "labels": labels, "annotations": DO_NOT_AWAIT},
+            spec={
+                "selector": {"match_labels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": _pod(pools)},
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+
+def _pod(pools: Sequence[str]) -> PodSpecArgsDict:
+    raise_limit: ContainerArgsDict = {
+        "name": "raise-limit",
+        "image": _IMAGE,
+        # In the namespaces of the node, which has the tools.
+        "command": ["nsenter", "-at", "1", "--", "sh", "-c", _SCRIPT],
+        "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
+        "security_context": {"privileged": True},
+    }
+    on_pools: NodeSelectorTermArgsDict = {
+        "match_expressions": [{"key": POOL_LABEL, "operator": "In", "values": list(pools)}]
+    }
+    affinity: NodeAffinityArgsDict = {
+        "required_during_scheduling_ignored_during_execution": {"node_selector_terms": [on_pools]}
+    }
+    return {
+        "priority_class_name": "system-node-critical",
+        "affinity": {"node_affinity": affinity},
+        "tolerations": [{"operator": "Exists"}],
+        "host_pid": True,
+        "automount_service_account_token": False,
+        "containers": [raise_limit],
+    }

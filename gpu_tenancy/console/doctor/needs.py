@@ -1,0 +1,90 @@
+"""What a deployment of a stack needs of its cloud, computed from the stack."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpu_tenancy.model.catalogue import Machine, find_machine
+from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNeed:
+    """The nodes of a pool, or the system nodes of a cluster to create, at their maximum number.
+
+    Attributes:
+        pool: name of the pool; `system` for system nodes.
+        type: name of the machine type in the cloud.
+        gpu: GPU of the catalogue; empty without GPUs.
+        gpus: of one node.
+        cpus: of one node.
+        interfaces: additional network interfaces of one node, for the fabric.
+        capacity: the way machines are bought, such as `spot`.
+        zones: of the pool; empty for those of the cluster.
+        nodes: the maximum number.
+    """
+
+    pool: str
+    type: str
+    gpu: str
+    gpus: int
+    cpus: int
+    interfaces: int
+    capacity: str
+    zones: tuple[str, ...]
+    nodes: int
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether the cloud counts the machines against a separate quota."""
+        return self.capacity == "spot"
+
+    @property
+    def reserved(self) -> bool:
+        """Whether the machines are of a reservation, which was counted against quotas when it was made."""
+        return self.capacity in {"reserved", "capacity-block"}
+
+
+def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> tuple[NodesNeed, ...]:
+    """The nodes of all pools and the system nodes; pools with a machine type of the stack's own are as it says."""
+    return tuple(_nodes(stack, section))
+
+
+def _nodes(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> Iterator[NodesNeed]:
+    if section.creation:
+        system = section.creation.system
+        if machine := find_machine(system.machine, section.cloud):
+            yield _need("system", machine, system.nodes.max)
+    for name, pool in stack.pools.items():
+        machine = machine_of(stack, pool)
+        if machine and pool.machine:
+            interfaces = machine.network.interfaces if pool.fabric and machine.network else 0
+            of_machine = _need(name, machine, pool.nodes.max)
+            yield replace(of_machine, capacity=pool.capacity.kind, zones=tuple(pool.zones), interfaces=interfaces)
+
+
+def _need(name: str, machine: Machine, nodes: int) -> NodesNeed:
+    """On-demand nodes in the cluster's zones."""
+    return NodesNeed(
+        pool=name,
+        type=machine.type or machine.name,
+        gpu=machine.gpu or "",
+        gpus=machine.gpus,
+        cpus=machine.cpu // 1000,
+        interfaces=0,
+        capacity="on-demand",
+        zones=(),
+        nodes=nodes,
+    )
+
+
+def zone_fix(need: NodesNeed, offered: set[str]) -> str:
+    """What to do if a machine type is not offered in a pool's zones."""
+    if need.pool == "system":
+        return "set another cluster.create.system.machine"
+    if not offered:
+        return f"set another pools.{need.pool}.machine, or another region"
+    return f"set pools.{need.pool}.zones: [{', '.join(sorted(offered))}]"

@@ -1,0 +1,115 @@
+"""Results of a preflight: rows with what is needed and what there is."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
+"""`unknown`: the caller may not ask, or the cloud does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One check.
+
+    Attributes:
+        check: what is checked, such as `quota`.
+        subject: of what, such as the name of the quota.
+        needed: computed from the stack.
+        available: what there is.
+        fix: what the user can do, in the imperative; empty if all is well.
+    """
+
+    check: str
+    subject: str
+    needed: str
+    available: str
+    verdict: Verdict
+    fix: str = ""
+
+
+class DeniedError(Exception):
+    """The caller may not ask; the message is the right that is missing."""
+
+
+class NoAnswerError(Exception):
+    """The cloud rejected a question for another reason; the message is the cloud's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A part of a preflight that asks the cloud.
+
+    Attributes:
+        check: what its rows check.
+        subject: of what, where the question cannot be asked.
+        needed: computed from the stack.
+        ask: asks the cloud, and returns rows.
+    """
+
+    check: str
+    subject: str
+    needed: str
+    ask: Callable[[], Iterable[Row]]
+
+
+def answers(questions: Iterable[Question]) -> Iterator[Row]:
+    """Rows of all questions; a question that cannot be answered is a row with verdict `unknown`."""
+    for question in questions:
+        try:
+            yield from list(question.ask())
+        except DeniedError as error:
+            yield _unknown(question, "no permission to ask", f"grant {error}")
+        except NoAnswerError as error:
+            yield _unknown(question, "no answer", str(error))
+
+
+def _unknown(question: Question, available: str, fix: str) -> Row:
+    return Row(question.check, question.subject, question.needed, available, "unknown", fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota of the cloud.
+
+    Attributes:
+        limit: of the quota.
+        used: by anybody; None where the cloud does not tell.
+        unit: noun of the numbers, such as `vCPUs`.
+        fix: to raise the quota.
+        exists: whether the cluster exists, so that its own nodes may be part of `used`.
+    """
+
+    limit: int
+    used: int | None
+    unit: str
+    fix: str
+    exists: bool = True
+
+
+def compared(check: str, subject: str, needed: int, quota: Quota) -> Row:
+    """A row of a quota: what the stack needs at its maximum number of nodes, against the limit and what is in use.
+
+    Args:
+        check: what is checked.
+        subject: name of the quota.
+        needed: by the stack.
+        quota: what the cloud tells.
+    """
+    used = quota.used or 0
+    available = f"{quota.limit:,} {quota.unit}" + ("" if quota.used is None else f", {used:,} in use")
+    wanted = f"{needed:,} {quota.unit}"
+    if needed > quota.limit or (needed > quota.limit - used and not quota.exists):
+        return Row(check, subject, wanted, available, "missing", quota.fix)
+    if needed > quota.limit - used:
+        hint = f"count how many of the {used:,} in use are this cluster's own; if too few are free, {quota.fix}"
+        return Row(check, subject, wanted, available, "unknown", hint)
+    return Row(check, subject, wanted, available, "OK")
+
+
+def present(check: str, needed: Iterable[str], available: Iterable[str], fix: str) -> Iterator[Row]:
+    """A row for each needed name: OK if it is available."""
+    known = set(available)
+    for name in needed:
+        there = name in known
+        yield Row(check, name, "yes", "yes" if there else "no", "OK" if there else "missing", "" if there else fix)

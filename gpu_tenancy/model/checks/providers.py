@@ -1,0 +1,100 @@
+"""Checks that everything in a stack has what it needs to work: made here, part of the cloud, or declared."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from gpu_tenancy.model.catalogue.needs import Need, needs
+from gpu_tenancy.model.plan.fabric import pod_fabric
+from gpu_tenancy.model.plan.pods import flavor_of
+from gpu_tenancy.model.plan.queues import provisioning_checks
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.problems import Path, Problem, dotted
+from gpu_tenancy.model.spec import Stack
+
+
+def provider_problems(tree: Tree) -> Iterator[Problem]:
+    """Needs of the stack that nothing provides, as far as the program and the stack tell."""
+    declared = set[str](tree.stack.cluster.provides)
+    for name, need in needs().items():
+        place = next(places(tree, name), None)
+        if place is not None and provider_of(tree.stack, need) is None and name not in declared:
+            yield Problem(
+                ("cluster", "provides"),
+                f"does not include {name}, which {need.of} need ({dotted(place)}): without {need.means}, they"
+                f" {need.without}",
+                f"add {name} if the cluster has it",
+                about=(place, ("cluster",)),
+            )
+
+
+def provider_of(stack: Stack, need: Need) -> str | None:
+    """What provides something without a declaration; None where nothing does.
+
+    Returns:
+        The name of the cloud's own part, or of the resource of this program in a cluster that it creates.
+    """
+    service = stack.cluster.cloud
+    if service in need.cloud:
+        return need.cloud[service]
+    if stack.cluster.creation is not None and service in need.made:
+        return need.made[service].by
+    return None
+
+
+def places(tree: Tree, name: str) -> Iterator[Path]:
+    """The places of a stack that have a need, by its name."""
+    return _PLACES[name](tree)
+
+
+def _teams(tree: Tree) -> Iterator[Path]:
+    return (("teams", name) for name in tree.stack.teams)
+
+
+def _autoscalers_on_cpu(tree: Tree) -> Iterator[Path]:
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            if server.autoscaled and (server.scale_on is None or server.scale_on.cpu is not None):
+                yield ("teams", team, "serving", name)
+
+
+def _storage_budgets(tree: Tree) -> Iterator[Path]:
+    for name, team in tree.stack.teams.items():
+        if team.objects.storage:
+            yield ("teams", name, "objects", "storage")
+
+
+def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:
+    def of_scheme(tree: Tree) -> Iterator[Path]:
+        for name, dataset in tree.stack.datasets.items():
+            if dataset.bucket.startswith(f"{scheme}://"):
+                yield ("datasets", name)
+
+    return of_scheme
+
+
+def _provisioned_pools(tree: Tree) -> Iterator[Path]:
+    for check in provisioning_checks(tree):
+        yield ("pools", tree.flavors[check.flavor].pools[0].name)
+
+
+def _workloads_with_efa(tree: Tree) -> Iterator[Path]:
+    for team, spec in tree.stack.teams.items():
+        for section, of_team in (("serving", spec.serving), ("training", spec.training)):
+            for name, workload in of_team.items():
+                flavor = flavor_of(tree, team, workload)
+                fabric = pod_fabric(tree.stack, flavor.name, workload) if flavor else None
+                if fabric and fabric.name == "efa":
+                    yield ("teams", team, section, name)
+
+
+_PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
+    "networkPolicies": _teams,
+    "resourceMetrics": _autoscalers_on_cpu,
+    "defaultStorageClass": _storage_budgets,
+    "s3Volumes": _datasets("s3"),
+    "gcsVolumes": _datasets("gs"),
+    "blobVolumes": _datasets("az"),
+    "provisioningRequests": _provisioned_pools,
+    "efaDevices": _workloads_with_efa,
+}
+"""Where a stack has each need."""

@@ -1,0 +1,157 @@
+"""The network between GPUs of different machines: who uses it, and what a pod requests for it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.model.catalogue import Machine
+from gpu_tenancy.model.catalogue.fabrics import Daemon, FabricRow, HostMount, Hugepages, fabrics
+from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.quantity import Amounts
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
+from gpu_tenancy.model.spec.workloads import Training, Workload
+
+HUGEPAGES: Final = "hugepages-2Mi"
+"""Resource of huge pages of 2 MiB: https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/."""
+_PAGE: Final = 2 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class PodFabric:
+    """What a pod has for the network between GPUs.
+
+    Attributes:
+        name: of the fabric, such as `efa`.
+        devices: requests, same as limits: interfaces, and huge pages in bytes.
+        env: environment variables; those of the workload win.
+        annotations: of the pod.
+        mounts: paths of the node in the workload's container.
+        capabilities: added to the workload's container.
+        daemon: sidecar; None without.
+    """
+
+    name: str
+    devices: Amounts
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    mounts: tuple[HostMount, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    daemon: Daemon | None = None
+
+    @property
+    def host_mounts(self) -> tuple[HostMount, ...]:
+        """The mounts of all containers, one for each volume."""
+        both = (*self.mounts, *(self.daemon.mounts if self.daemon else ()))
+        return tuple({mount.name: mount for mount in both}.values())
+
+
+def wired(stack: Stack) -> Iterator[tuple[str, Machine, str]]:
+    """The pools that use the network between GPUs, each with its machine type and its fabric, in the stack's order."""
+    for name, pool in stack.pools.items():
+        machine = machine_of(stack, pool)
+        if pool.fabric and machine and machine.network and machine.network.fabric:
+            yield name, machine, machine.network.fabric
+
+
+def works_together(workload: Workload) -> bool:
+    """Whether several GPU pods of one workload exchange data, as those of a distributed job do."""
+    return isinstance(workload, Training) and workload.gpus > 0 and sum(workload.roles.values()) > 1
+
+
+def uses_fabric(workload: Workload) -> bool:
+    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
+
+    Pods that do not communicate with each other, such as those of a server, gain nothing from it.
+    """
+    return works_together(workload) if workload.fabric is None else workload.fabric
+
+
+def lack(stack: Stack, flavor: str, workload: Workload) -> str | None:
+    """Why pods of a workload cannot use the fabric of a flavor's nodes; None if they can."""
+    machines = {name: machine for name, machine, _ in wired(stack)}
+    pools = [name for name, pool in stack.pools.items() if (pool.flavor or name) == flavor]
+    without = [name for name in pools if name not in machines]
+    if without:
+        return f"pool {without[0]} of flavor {flavor} does not set fabric"
+    kinds = {fabric for name, _, fabric in wired(stack) if name in pools}
+    if len(kinds) != 1:
+        return f"the pools of flavor {flavor} have different fabrics ({', '.join(sorted(kinds)) or 'none'})"
+    if shared := next((name for name in pools if stack.pools[name].sharing), None):
+        return f"pods of pool {shared} share GPUs"
+    row, (kind,) = fabrics()[next(iter(kinds))], kinds
+    for name in pools:
+        machine = machines[name]
+        if row.whole and workload.gpus != machine.gpus:
+            return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {workload.gpus}"
+        if row.resource and not _interfaces(machine, workload.gpus):
+            part = f"{workload.gpus} of the {machine.gpus} GPUs of {machine.name}"
+            return f"{part} are less than one interface of its {kind} network"
+    return None
+
+
+def pod_fabric(stack: Stack, flavor: str, workload: Workload) -> PodFabric | None:
+    """What pods of a workload have for the fabric of a flavor's nodes; None if they do not or cannot use it."""
+    if not workload.gpus or not uses_fabric(workload) or lack(stack, flavor, workload):
+        return None
+    of_flavor = [entry for entry in wired(stack) if (stack.pools[entry[0]].flavor or entry[0]) == flavor]
+    machines, kind = [machine for _, machine, _ in of_flavor], of_flavor[0][2]
+    row = fabrics()[kind]
+    devices: dict[str, int] = {}
+    if row.resource:
+        devices[row.resource] = min(_interfaces(machine, workload.gpus) for machine in machines)
+    if row.hugepages:
+        pages = min(reserved_pages(row.hugepages, machine) * workload.gpus // machine.gpus for machine in machines)
+        devices[HUGEPAGES] = pages // _PAGE * _PAGE
+    return PodFabric(
+        name=kind,
+        devices=devices,
+        env=row.env,
+        annotations=_annotations(stack, row, kind, machines[0]),
+        mounts=row.mounts,
+        capabilities=row.capabilities,
+        daemon=row.daemon,
+    )
+
+
+def reserved_pages(pages: Hugepages, machine: Machine) -> int:
+    """Huge pages of a machine for its fabric, in bytes: as many as pods may request together."""
+    return min(pages.machine, pages.per_cpu * (machine.cpu // 1000)) // _PAGE * _PAGE
+
+
+def node_pages(machine: Machine, fabric: str) -> int:
+    """Huge pages in bytes that pods can request on a node with a fabric; 0 without."""
+    row = fabrics().get(fabric)
+    return reserved_pages(row.hugepages, machine) if row and row.hugepages else 0
+
+
+def network_name(network: FabricNetwork) -> str:
+    """Name of GKE's objects for an additional network: that of its subnetwork, which no other network has."""
+    return network.subnetwork.rpartition("/")[2]
+
+
+def _interfaces(machine: Machine, gpus: int) -> int:
+    """The share of a number of GPUs in the interfaces of their machine, rounded down."""
+    return machine.network.interfaces * gpus // machine.gpus if machine.network and machine.gpus else 0
+
+
+def _annotations(stack: Stack, row: FabricRow, fabric: str, machine: Machine) -> dict[str, str]:
+    """GKE's annotations: the networks of the pod, and the device files of its daemon.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx
+    """
+    annotations: dict[str, str] = {}
+    section = stack.cluster
+    if row.networks and isinstance(section, GcpCluster) and machine.network:
+        attached = section.fabric_networks_for(fabric, machine.network.interfaces)[row.networks.of_node :]
+        interfaces = [{"interfaceName": "eth0", "network": "default"}] + [
+            {"interfaceName": f"eth{index}", "network": network_name(network)}
+            for index, network in enumerate(attached, row.networks.first)
+        ]
+        annotations["networking.gke.io/default-interface"] = "eth0"
+        annotations["networking.gke.io/interfaces"] = json.dumps(interfaces, separators=(",", ":"))
+    if row.daemon and row.devices:
+        files = "".join(f"- path: {path}\n" for path in row.devices)
+        annotations[f"devices.gke.io/container.{row.daemon.name}"] = files
+    return annotations

@@ -1,0 +1,63 @@
+"""NVIDIA's Network Operator: Helm values, and the object from which it makes the device plugin of InfiniBand."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.model.catalogue.fabrics import Image, fabrics
+from gpu_tenancy.model.plan.gpu_operator import Values
+from gpu_tenancy.model.plan.operators.needs import infiniband_pools, installed_by, there
+from gpu_tenancy.model.plan.supply import NodeTaint, pool_supply
+from gpu_tenancy.model.spec import Stack
+
+_MELLANOX: Final = "15b3"
+"""PCI vendor ID of the interfaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class InfinibandPlan:
+    """The NicClusterPolicy, of which a cluster has one.
+
+    Attributes:
+        pools: whose nodes get the driver and the device plugin.
+        taints: of these nodes.
+        driver: image of the network driver.
+        plugin: image of the device plugin.
+        config: the plugin's configuration, as JSON.
+    """
+
+    pools: tuple[str, ...]
+    taints: tuple[NodeTaint, ...]
+    driver: Image
+    plugin: Image
+    config: str
+
+
+def network_values(stack: Stack) -> Values:
+    """Values of the Network Operator: the GPU Operator's node feature discovery, if it is there.
+
+    Two of them would replace each other's labels. That of the GPU Operator labels nodes by PCI vendor, as the Network
+    Operator expects:
+    https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/deployments/gpu-operator/values.yaml.
+    """
+    own = not there(stack, "gpu_operator")
+    return {"nfd": {"enabled": own, "deployNodeFeatureRules": own}}
+
+
+def infiniband(stack: Stack) -> InfinibandPlan | None:
+    """The NicClusterPolicy of a stack; None if this program does not install the operator."""
+    pools = tuple(infiniband_pools(stack))
+    row = fabrics()["infiniband"]
+    if not pools or row.driver is None or row.plugin is None or installed_by(stack, "network_operator") != "here":
+        return None
+    supplies = [supply for name in pools if (supply := pool_supply(stack, name))]
+    prefix, _, name = (row.resource or "").partition("/")
+    selectors = {"vendors": [_MELLANOX], "linkTypes": ["infiniband"], "isRdma": True}
+    resources = [{"resourcePrefix": prefix, "resourceName": name, "selectors": selectors}]
+    return InfinibandPlan(
+        pools=pools,
+        taints=tuple(dict.fromkeys(taint for supply in supplies for taint in supply.taints)),
+        driver=row.driver,
+        plugin=row.plugin,
+        config=json.dumps({"resourceList": resources}, indent=2),
+    )

@@ -1,0 +1,138 @@
+"""Rules for the network between GPUs of different machines."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Final
+
+from pydantic import Field
+
+from rule_engine import ADVICE, AnyRule, Rule, Severity, Subject, View, kubernetes
+from workload_rules import nodes
+from workload_rules.objects import matches_any
+from workload_rules.pods import BATCH, PODS_AND_TRAIN_JOBS, TRAIN_JOB, Pod, TenantGpus, views_at
+
+_INTERFACES: Final = "networking.gke.io/interfaces"
+_PATCHED: Final = "spec.runtimePatches.*.trainingRuntimeSpec.template.spec.replicatedJobs.*.template.spec.template"
+
+_COUNTS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "batch:Job": (("spec", "parallelism"),),
+    "batch:CronJob": (("spec.jobTemplate.spec", "parallelism"),),
+    "batch.volcano.sh:Job": (("spec.tasks.*", "replicas"),),
+    "batch.volcano.sh:CronJob": (("spec.jobTemplate.spec.tasks.*", "replicas"),),
+    "jobset.x-k8s.io:JobSet": (
+        ("spec.replicatedJobs.*", "replicas"),
+        ("spec.replicatedJobs.*.template.spec", "parallelism"),
+    ),
+    TRAIN_JOB: (("spec.trainer", "numNodes"),),
+    "kubeflow.org:PyTorchJob": (("spec.pytorchReplicaSpecs.*", "replicas"),),
+    "kubeflow.org:TFJob": (("spec.tfReplicaSpecs.*", "replicas"),),
+    "kubeflow.org:MPIJob": (("spec.mpiReplicaSpecs.*", "replicas"),),
+    "kubeflow.org:XGBoostJob": (("spec.xgbReplicaSpecs.*", "replicas"),),
+    "kubeflow.org:JAXJob": (("spec.jaxReplicaSpecs.*", "replicas"),),
+    "kubeflow.org:PaddleJob": (("spec.paddleReplicaSpecs.*", "replicas"),),
+    "ray.io:RayJob": (("spec.rayClusterSpec.workerGroupSpecs.*", "replicas"),),
+}
+"""Where each kind has the number of its pods, by template: the product of these fields, each 1 if it is not set.
+
+From the definitions: batch/v1, volcano-sh/volcano, kubernetes-sigs/jobset, kubeflow/trainer,
+kubeflow/training-operator, ray-project/kuberay.
+"""
+
+
+class FabricSettings(TenantGpus):
+    """Machines with a network between GPUs, and how pods request it."""
+
+    nodes: list[str] = Field(
+        [
+            "node.kubernetes.io/instance-type=p4d.24xlarge",
+            "node.kubernetes.io/instance-type=p4de.24xlarge",
+            "node.kubernetes.io/instance-type=p5*.48xlarge",
+            "node.kubernetes.io/instance-type=p6*",
+            "node.kubernetes.io/instance-type=a3-megagpu-8g",
+            "node.kubernetes.io/instance-type=a3-ultragpu-8g",
+            "node.kubernetes.io/instance-type=a4*",
+            "node.kubernetes.io/instance-type=Standard_ND*r*",
+            "cloud.google.com/gke-accelerator=nvidia-h100-mega-80gb",
+            "cloud.google.com/gke-accelerator=nvidia-h200-141gb",
+            "cloud.google.com/gke-accelerator=nvidia-b200",
+        ],
+        description=(
+            "Labels of nodes with a network between GPUs of different machines, as patterns `label=value`; add those"
+            " that your pods select, such as `nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3`."
+        ),
+    )
+    devices: list[str] = Field(
+        ["vpc.amazonaws.com/efa", "rdma/*", "nvidia.com/mlnxnics", "networking.gke.io.networks/*"],
+        description="Resource names of the network's devices, as patterns.",
+    )
+    annotations: list[str] = Field(
+        [_INTERFACES], description="Annotations of pods that attach the network's interfaces."
+    )
+
+
+def _count(pod: Pod) -> Decimal:
+    """Number of pods of a template."""
+    count = Decimal(1)
+    for path, field in _COUNTS[pod.kind]:
+        views = {".".join(names): view for names, view in views_at(pod.resource.props, path)}
+        count *= views.get(pod.label, views.get("", View(None))).number(field) or Decimal(1)
+    return count
+
+
+def _on_fabric(pod: Pod, settings: FabricSettings) -> str:
+    """The node label by which a pod selects machines with the network; empty if it does not."""
+    for label, values in nodes.labels(pod).items():
+        patterns = [pattern.partition("=")[2] for pattern in settings.nodes if pattern.startswith(f"{label}=")]
+        if patterns and values and all(any(fnmatchcase(value.text(), one) for one in patterns) for value in values):
+            return label
+    return ""
+
+
+def _requests(pod: Pod, settings: FabricSettings) -> bool:
+    """Whether a pod requests a device of the network, by resource, annotation or resource claim."""
+    named = {
+        name
+        for container in pod.containers
+        for name in container.resources.entries("requests") | container.resources.entries("limits")
+    }
+    metas = [pod.meta]
+    if pod.kind == TRAIN_JOB:
+        metas = [view.at("metadata") for _, view in views_at(pod.resource.props, _PATCHED)]
+    annotated = {key for meta in metas for key in meta.entries("annotations")}
+    return (
+        any(matches_any(name, settings.devices) for name in named)
+        or not annotated.isdisjoint(settings.annotations)
+        or bool(pod.spec.items("resourceClaims"))
+    )
+
+
+def _uses_no_fabric(pod: Pod, settings: FabricSettings) -> Iterator[str]:
+    gpus = pod.gpus(settings)
+    if not gpus or pod.kind not in _COUNTS or _count(pod) <= 1 or _requests(pod, settings):
+        return
+    if label := _on_fabric(pod, settings):
+        yield (
+            f"requests {', '.join(gpus)} in several pods on nodes with a network between GPUs ({label}), but no device"
+            " of it; request one, such as vpc.amazonaws.com/efa or rdma/ib, or attach its interfaces"
+        )
+
+
+_BATCH_PODS: Final = Subject(
+    "pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(PODS_AND_TRAIN_JOBS)
+)
+
+FABRIC_REQUESTED: Final = Rule(
+    name="gpu-fabric-requested",
+    title="A job with several GPU pods must request the network between the GPUs of its machines.",
+    rationale="Otherwise NCCL falls back to TCP without an error, and the job runs many times slower on the same GPUs.",
+    fix="Request the network's devices in each pod, by the GPUs' share of the machine.",
+    link="https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=_BATCH_PODS,
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _uses_no_fabric(pod, settings)),
+    settings=FabricSettings,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (FABRIC_REQUESTED,)

@@ -1,0 +1,236 @@
+"""The network between GPUs reaches the pods: who uses it, what they request, and that no quota is in the way."""
+
+import json
+from typing import Final
+
+import pytest
+import yaml
+from builders import GPU, PROVIDED, Data, errors, job, planned, pool, server
+from fabric_builders import A3_MEGA, AKS, EKS, GKE, INFINIBAND, wired, with_job
+
+from gpu_tenancy.model.catalogue import Machine, machines
+from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.fabric import HUGEPAGES, PodFabric, node_pages
+from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.quantity import format_amounts
+from gpu_tenancy.model.source import Source
+
+EFA: Final = "vpc.amazonaws.com/efa"
+GIB: Final = 2**30
+MIB: Final = 2**20
+
+
+def fabric_of(sections: Data) -> PodFabric | None:
+    """What the pods of the only workload have for the fabric."""
+    (of_team,) = planned(sections).teams
+    (workload,) = (*of_team.servers, *of_team.jobs, *of_team.gangs)
+    return workload.pod.fabric
+
+
+@pytest.mark.parametrize(("gpus", "interfaces"), [(8, 32), (4, 16), (2, 8), (1, 4)])
+def test_the_pods_of_a_distributed_job_request_their_gpus_share_of_the_machine(gpus: int, interfaces: int) -> None:
+    fabric = fabric_of(with_job(gpus=gpus))
+    assert fabric
+    assert fabric.devices == {EFA: interfaces, HUGEPAGES: 5 * GIB * gpus // 8}
+
+
+def test_a_share_is_whole_and_a_pod_without_one_requests_none() -> None:
+    # Four GPUs and one interface.
+    assert fabric_of(wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=2)})) is None
+    all_four = wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=4)})
+    assert (fabric_of(all_four) or PodFabric("", {})).devices == {EFA: 1, HUGEPAGES: 5 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("section", "workload", "used"),
+    [
+        ("training", job(workers=2, gpus=8), True),
+        ("training", job(workers=1, gpus=8), False),
+        ("training", job(workers=1, gpus=8, fabric=True), True),
+        ("training", job(workers=2, gpus=8, fabric=False), False),
+        ("training", job(workers=2, gpus=8, framework="pytorch"), True),
+        ("serving", server(replicas=2, gpus=8), False),
+        ("serving", server(replicas=2, gpus=8, fabric=True), True),
+    ],
+)
+def test_pods_that_work_together_use_the_fabric_and_others_if_they_say_so(
+    section: str, workload: Data, *, used: bool
+) -> None:
+    assert (fabric_of(wired(**{section: {"w": workload}})) is not None) is used
+
+
+def test_a_gang_uses_it_too() -> None:
+    gangs = {"h100": {"guaranteed": 16}}
+    training = {"g": job(scheduler="volcano", tasks={"master": 1, "worker": 1}, gpus=8)}
+    fabric = fabric_of(wired(gpus={}, gangs=gangs, training=training))
+    assert fabric
+    assert fabric.devices[EFA] == 32
+
+
+def test_without_fabric_in_all_pools_of_the_flavor_no_pod_requests_it() -> None:
+    more = {"slow": pool(flavor="h100")}
+    assert fabric_of(wired(pools=more, training={"fit": job(workers=2, gpus=8)})) is None
+    assert fabric_of(wired(h100=pool(), training={"fit": job(workers=2, gpus=8)})) is None
+
+
+def test_pools_of_one_flavor_give_the_smallest_share() -> None:
+    network = {"gbps": 1600, "fabric": "efa", "interfaces": 16}
+    half: Data = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8, "network": network}
+    sections = wired(
+        pools={"half": pool("p5.half", fabric=True, flavor="h100")}, training={"fit": job(workers=2, gpus=8)}
+    )
+    fabric = fabric_of({**sections, "machines": {"p5.half": half}})
+    assert fabric
+    assert fabric.devices[EFA] == 16
+
+
+REFUSED: Final = {
+    "a flavor without it": (
+        wired(h100=pool(), training={"fit": job(gpus=8, fabric=True)}),
+        (
+            "teams.a.training.fit.fabric: true is not possible: pool h100 of flavor h100 does not set fabric;"
+            " remove it, or change gpus or flavor"
+        ),
+    ),
+    "less than one interface": (
+        wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(gpus=1, fabric=True)}),
+        (
+            "teams.a.training.fit.fabric: true is not possible: 1 of the 4 GPUs of g6.12xlarge are less than"
+            " one interface of its efa network; remove it, or change gpus or flavor"
+        ),
+    ),
+    "a part of a machine that is used whole": (
+        wired(GKE, A3_MEGA, podSecurity="privileged", training={"fit": job(workers=2, gpus=4, fabric=True)}),
+        (
+            "teams.a.training.fit.fabric: true is not possible: gpudirect-tcpxo needs all 8 GPUs of a machine"
+            " in one pod, not 4; remove it, or change gpus or flavor"
+        ),
+    ),
+    "host paths in a namespace that rejects them": (
+        wired(GKE, A3_MEGA, training={"fit": job(workers=2, gpus=8)}),
+        (
+            "teams.a.training.fit.fabric: gpudirect-tcpxo needs host paths in its pods, which the team's"
+            " podSecurity rejects (baseline); set fabric: false, or set teams.a.podSecurity: privileged if the"
+            " team may have access to the nodes"
+        ),
+    ),
+    "no plugin on a cluster of somebody else": (
+        {
+            **with_job(),
+            "cluster": {**EKS, "provides": [name for name in PROVIDED["provides"] if name != "efaDevices"]},
+        },
+        (
+            "cluster.provides: does not include efaDevices, which pods with EFA need (teams.a.training.fit):"
+            " without the EFA device plugin, which advertises vpc.amazonaws.com/efa, they stay pending; add"
+            " efaDevices if the cluster has it"
+        ),
+    ),
+    "the operator of InfiniBand off": (
+        {**wired(AKS, INFINIBAND), "operators": {"networkOperator": "off"}},
+        (
+            "operators.networkOperator: off is not possible because the stack needs the operator: it advertises"
+            " the InfiniBand interfaces of pool h100; set here (or installed, if it is installed already), or"
+            " remove networkOperator"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sections", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_fabric_that_would_not_be_used_is_an_error(sections: Data, message: str) -> None:
+    assert errors(sections) == [message]
+
+
+def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
+    fabric = fabric_of(wired(GKE, A3_MEGA, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
+    assert fabric
+    assert fabric.devices == {}
+    interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])
+    assert interfaces[0] == {"interfaceName": "eth0", "network": "default"}
+    assert interfaces[1:] == [{"interfaceName": f"eth{i + 1}", "network": f"sub-{i}"} for i in range(8)]
+    files = yaml.safe_load(fabric.annotations["devices.gke.io/container.tcpxo-daemon"])
+    assert {"path": "/dev/nvidia7"} in files
+    assert fabric.env["NCCL_FASTRAK_IFNAME"] == ",".join(item["interfaceName"] for item in interfaces[1:])
+    assert fabric.daemon
+    assert {mount.host for mount in fabric.host_mounts} >= {"/home/kubernetes/bin/nvidia/lib64", "/sys", "/proc/sys"}
+
+
+def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> None:
+    networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(9)]
+    pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"])
+    gke = {**GKE, "fabricNetworks": networks}
+    fabric = fabric_of(wired(gke, pools, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
+    assert fabric
+    interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])[1:]
+    assert [item["network"] for item in interfaces] == [f"sub-{index}" for index in range(1, 9)]
+    assert interfaces[0]["interfaceName"] == "eth2"
+
+
+def test_infiniband_is_a_resource_of_the_network_operator_which_is_installed() -> None:
+    made = planned(wired(AKS, INFINIBAND, training={"fit": job(workers=2, gpus=4)}))
+    fabric = made.teams[0].jobs[0].pod.fabric
+    assert fabric
+    assert fabric.devices == {"rdma/ib": 4}
+    assert "network-operator" in [release.name for release in made.operators]
+    assert made.infiniband
+    assert made.infiniband.pools == ("h100",)
+    (plugin,) = json.loads(made.infiniband.config)["resourceList"]
+    assert {f"{plugin['resourcePrefix']}/{plugin['resourceName']}"} == set(fabric.devices)
+
+
+def test_without_infiniband_or_with_somebody_elses_operator_there_is_no_policy() -> None:
+    assert planned(wired()).infiniband is None
+    sections = {**wired(AKS, INFINIBAND), "operators": {"networkOperator": "installed"}}
+    assert planned(sections).infiniband is None
+
+
+@pytest.mark.parametrize("name", fabrics())
+def test_kueue_counts_no_resource_of_a_fabric_so_it_admits_its_pods(name: str) -> None:
+    # Kueue never admits a workload that requests a resource that is neither covered by its queue nor excluded.
+    row = fabrics()[name]
+    requested = [*([row.resource] if row.resource else []), *([HUGEPAGES] if row.hugepages else [])]
+    requested += ["networking.gke.io.networks/sub-0.IP"] if row.networks else []
+    made = planned(with_job())
+    (kueue,) = (release for release in made.operators if release.name == "kueue")
+    configuration = yaml.safe_load(kueue.values["managerConfig"]["controllerManagerConfigYaml"])
+    prefixes = tuple(configuration["resources"]["excludeResourcePrefixes"])
+    assert requested
+    assert [resource for resource in requested if not resource.startswith(prefixes)] == []
+
+
+def test_neither_the_namespaces_quota_nor_its_guards_count_the_devices() -> None:
+    made = planned(with_job())
+    (of_team,) = made.teams
+    limited = {resource for quota in of_team.namespace.quotas for resource in quota.hard}
+    assert not {resource for resource in limited if EFA in resource or HUGEPAGES in resource}
+    assert set(made.guards.max_per_node) == {GPU}
+    (queue,) = made.queues.cluster_queues
+    covered = {resource for _, resource in queue.spec.quotas}
+    assert covered == {"cpu", "memory", GPU}
+    assert of_team.jobs[0].pod.amounts.keys() == covered
+
+
+MACHINES: Final = [row for row in machines().values() if row.network and row.network.fabric]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_the_pods_of_a_machine_never_request_more_pages_than_it_reserves(machine: Machine) -> None:
+    # Bottlerocket reserves 110 pages of 2 MiB for each CPU; AL2023 at least 5128 on large machines.
+    assert machine.network
+    pages = node_pages(machine, machine.network.fabric or "")
+    assert pages <= min(5128 * 2 * MIB, machine.cpu // 1000 * 110 * 2 * MIB)
+    assert pages % (2 * MIB) == 0
+
+
+def test_huge_pages_are_written_as_bytes() -> None:
+    assert format_amounts({HUGEPAGES: 2560 * MIB, EFA: 2}) == {HUGEPAGES: "2560Mi", EFA: "2"}
+
+
+def test_every_fabric_of_a_machine_has_its_row() -> None:
+    assert {row.network.fabric for row in MACHINES if row.network} == set(fabrics())
+
+
+def test_the_network_operator_is_there_only_for_infiniband() -> None:
+    assert not there(load(Source(wired())), "network_operator")
+    assert there(load(Source(wired(AKS, INFINIBAND))), "network_operator")

@@ -1,0 +1,131 @@
+"""Datasets in workloads: what pods mount, the sidecars of Cloud Storage FUSE, and the budget that includes them."""
+
+from typing import Any
+
+from builders import EXISTING, Data, errors, planned, stack, team
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import DRIVERS
+from gpu_tenancy.model.quantity import CPU, MEMORY
+from gpu_tenancy.model.source import Source
+
+IMAGE = "registry.example.com/train:1.0"
+GIB = 2**30
+
+
+def job(**fields: Any) -> Data:
+    return {"image": IMAGE, "gpus": 0, "cpu": 1, "memory": "1Gi", **fields}
+
+
+def mounting(bucket: str = "gs://corpus", of_team: Data | None = None, **fields: Any) -> Data:
+    """A job with four pods that mount a dataset."""
+    owner = team(
+        gpus={},
+        **{
+            "compute": {"requests": {"cpu": 8, "memory": "32Gi"}},
+            "training": {"train": job(workers=4, datasets={"corpus": "/data"}, **fields)},
+            **(of_team or {}),
+        },
+    )
+    return stack(
+        cluster=EXISTING,
+        pools={"cpu": {"cpu": 16, "memory": "64Gi", "nodes": 2}},
+        teams={"a": owner},
+        datasets={"corpus": bucket},
+    )
+
+
+def the_pod(sections: Data) -> Any:
+    (training,) = planned(sections).teams[0].jobs
+    return training.pod
+
+
+def hard(sections: Data) -> dict[str, int]:
+    (quota, *_) = planned(sections).teams[0].namespace.quotas
+    return dict(quota.hard)
+
+
+def test_a_pod_mounts_its_datasets_read_only_unless_they_are_writable() -> None:
+    (mount,) = the_pod(mounting()).datasets.mounts
+    assert (mount.dataset, mount.path, mount.read_only) == ("corpus", "/data", True)
+    sections = mounting() | {"datasets": {"corpus": {"bucket": "gs://corpus", "writable": True}}}
+    (mount,) = the_pod(sections).datasets.mounts
+    assert not mount.read_only
+
+
+def test_cloud_storage_fuse_gets_its_annotation_and_the_size_of_its_sidecar() -> None:
+    assert the_pod(mounting()).datasets.annotations == {
+        "gke-gcsfuse/volumes": "true",
+        "gke-gcsfuse/cpu-limit": "250m",
+        "gke-gcsfuse/memory-limit": "256Mi",
+    }
+
+
+def test_other_object_storage_is_mounted_by_the_node() -> None:
+    for bucket in ("s3://corpus", "az://account/corpus"):
+        pod = the_pod(mounting(bucket))
+        assert pod.datasets.mounts
+        assert (pod.datasets.annotations, pod.datasets.sidecar) == ({}, {})
+
+
+def test_a_sidecar_is_not_smaller_than_the_containers_of_the_namespace() -> None:
+    bounds = {"containers": {"min": {"cpu": "500m", "memory": "128Mi"}}}
+    annotations = the_pod(mounting(of_team=bounds)).datasets.annotations
+    assert (annotations["gke-gcsfuse/cpu-limit"], annotations["gke-gcsfuse/memory-limit"]) == ("500m", "256Mi")
+
+
+def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
+    quota, other = (
+        Tree(load(Source(sections))).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus"))
+    )
+    assert ((other[CPU].limit or 0) - (quota[CPU].limit or 0)) == 4 * 250
+    assert ((other[MEMORY].limit or 0) - (quota[MEMORY].limit or 0)) == GIB
+    assert hard(mounting())["requests.cpu"] == 8000
+
+
+def test_a_budget_by_default_includes_the_sidecars() -> None:
+    quota = {"cpu": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "8Gi"}}}
+    sections = mounting(of_team={"compute": {}, "quota": quota})
+    assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
+    assert hard(sections)["requests.memory"] == 9 * GIB
+
+
+def test_a_budget_that_would_reject_the_sidecars_is_refused() -> None:
+    quota = {"cpu": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "8Gi"}}}
+    (problem,) = errors(mounting(of_team={"quota": quota}))
+    assert problem.startswith("teams.a.compute.requests.cpu: 8 is less than the 9 cpu that the team's queues can admit")
+    assert "sidecars of datasets 1" in problem
+    assert errors(mounting("s3://corpus", of_team={"quota": quota})) == []
+
+
+def test_a_dataset_that_does_not_exist_is_refused() -> None:
+    sections = mounting()
+    sections["teams"]["a"]["training"]["train"]["datasets"] = {"corpse": "/data"}
+    (problem,) = errors(sections)
+    assert problem.startswith(
+        "teams.a.training.train.datasets.corpse: unknown dataset 'corpse' (did you mean 'corpus'?)"
+    )
+
+
+def test_another_teams_dataset_is_refused() -> None:
+    sections = mounting()
+    sections["teams"]["b"] = team(gpus={})
+    sections["datasets"] = {"corpus": {"bucket": "gs://corpus", "teams": ["b"]}}
+    (problem,) = errors(sections)
+    assert problem == (
+        "teams.a.training.train.datasets.corpus: corpus is not a dataset of team a; add a to datasets.corpus.teams, or"
+        " remove it"
+    )
+
+
+def test_two_datasets_at_one_path_are_refused() -> None:
+    sections: Data = mounting() | {"datasets": {"corpus": "gs://corpus", "more": "gs://more"}}
+    sections["teams"]["a"]["training"]["train"]["datasets"] = {"corpus": "/data", "more": "/data"}
+    (problem,) = errors(sections)
+    assert "mounts two datasets at the same path; set different paths under datasets" in problem
+
+
+def test_what_a_sidecar_must_reach_is_named_with_its_driver() -> None:
+    assert {scheme for scheme, driver in DRIVERS.items() if driver.from_pods} == {"gs"}
+    assert any("169.254.169.254" in need for need in DRIVERS["gs"].from_pods)
