@@ -21,9 +21,14 @@ class Measure:
 
     @property
     def label(self) -> str:
-        """The flavor's name, with the resource where it has no GPUs: `a100`, `general CPUs`, `general memory`."""
-        nouns = {CPU: " CPUs", MEMORY: " memory"}
-        return f"{self.flavor}{nouns.get(self.resource, '')}"
+        """The flavor's name, with the resource where it has no GPUs: `a100`, `general CPUs`, `general memory`.
+
+        Of a flavor that is named `cpu`, the resource alone: `CPUs`, `memory`.
+        """
+        noun = {CPU: "CPUs", MEMORY: "memory"}.get(self.resource)
+        if noun is None:
+            return self.flavor
+        return noun if self.flavor == CPU else f"{self.flavor} {noun}"
 
 
 def measures(tree: Tree) -> tuple[Measure, ...]:

@@ -124,7 +124,7 @@ class Tables(HTMLParser):
     def rows(self, label: str) -> list[list[str]]:
         """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
         rows = [[cell.strip() for cell in row] for row in self.tables[label][1:]]
-        return [row for row in rows if not any(cell.endswith((" CPUs", " memory")) for cell in row[:2])]
+        return [row for row in rows if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
 
 
 @pytest.mark.parametrize("sections", coherent(24))
@@ -267,7 +267,7 @@ def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) ->
         if supply.resource == "memory":
             assert supply.price == 0
             continue
-        flavor = supply.flavor.removesuffix(" CPUs")
+        flavor = supply.flavor.removesuffix("CPUs").rstrip() or "cpu"
         pools = [pool for pool in case.now.pools if pool.flavor == flavor and pool.nodes.maximum]
         if any(pool.node_price is None for pool in pools):
             assert supply.price is None

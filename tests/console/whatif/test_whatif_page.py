@@ -259,8 +259,8 @@ def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
     assert list(sentences(played)) == [
         ("8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending)."),
         "0 of 7 l4 GPUs in use.",
-        "1 of 31 cpu CPUs in use: speech uses 1 (1 borrowed).",
-        "4Gi of 116Gi cpu memory in use: speech uses 4Gi (4Gi borrowed).",
+        "1 of 31 CPUs in use: speech uses 1 (1 borrowed).",
+        "4Gi of 116Gi memory in use: speech uses 4Gi (4Gi borrowed).",
         "Step 2: sweep (speech) was preempted by train (vision).",
         "Step 3: extra (vision) was preempted by urgent (vision).",
     ]
