@@ -7,9 +7,8 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from gpu_tenancy.model.catalogue.fabrics import Image
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan
-from gpu_tenancy.model.plan.supply import POOL_LABEL
 
-from .pods import tolerations
+from .pods import on_pools, tolerations
 from .wire import wire
 
 
@@ -27,11 +26,8 @@ class Infiniband(pulumi.ComponentResource):
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:operators:Infiniband", name, {}, opts)
-        pools = [{"key": POOL_LABEL, "operator": "In", "values": list(plan.pools)}]
         spec: dict[str, Any] = {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": pools}]}
-            },
+            "nodeAffinity": wire(on_pools(plan.pools)),
             "tolerations": wire(tolerations(plan.taints)),
             "ofedDriver": {**_image(plan.driver), "upgradePolicy": {"autoUpgrade": False}},
             "sriovDevicePlugin": {**_image(plan.plugin), "config": plan.config},

@@ -1,12 +1,14 @@
 """Pod specs of workloads, shared by servers, jobs and gangs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pulumi_kubernetes.core.v1 import (
     CapabilitiesArgsDict,
     ContainerArgsDict,
     EnvVarArgsDict,
+    NodeAffinityArgsDict,
+    NodeSelectorRequirementArgsDict,
     PodSecurityContextArgsDict,
     PodSpecArgsDict,
     ResourceRequirementsArgsDict,
@@ -19,7 +21,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import HostMount
 from gpu_tenancy.model.plan.fabric import PodFabric
-from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, NodeTaint
+from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
@@ -32,6 +34,20 @@ def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
         else {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
         for taint in taints
     ]
+
+
+def on_pools(pools: Iterable[str]) -> NodeAffinityArgsDict:
+    """The affinity of pods that run only on the nodes of some pools."""
+    return on_nodes({"key": POOL_LABEL, "operator": "In", "values": list(pools)})
+
+
+def on_nodes(*labels: NodeSelectorRequirementArgsDict) -> NodeAffinityArgsDict:
+    """The affinity of pods that run only on nodes with all of these labels."""
+    return {
+        "required_during_scheduling_ignored_during_execution": {
+            "node_selector_terms": [{"match_expressions": list(labels)}]
+        }
+    }
 
 
 def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
@@ -109,10 +125,11 @@ def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
         {"name": f"{_DATASET}{index}", "mount_path": mount.path, "read_only": mount.read_only}
         for index, mount in enumerate(pod.datasets.mounts)
     ]
-    return [*of_memory, *of_datasets, *_host_mounts(pod.fabric.mounts if pod.fabric else ())]
+    return [*of_memory, *of_datasets, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
 
 
-def _host_mounts(paths: tuple[HostMount, ...]) -> list[VolumeMountArgsDict]:
+def host_mounts(paths: Iterable[HostMount]) -> list[VolumeMountArgsDict]:
+    """The mounts of a container for paths of the node."""
     return [{"name": mount.name, "mount_path": mount.path} for mount in paths]
 
 
@@ -153,7 +170,7 @@ def sidecars(fabric: PodFabric | None) -> list[ContainerArgsDict]:
             "command": list(daemon.command),
             "env": _variables(daemon.env),
             "security_context": rights(daemon.capabilities),
-            "volume_mounts": _host_mounts(daemon.mounts),
+            "volume_mounts": host_mounts(daemon.mounts),
         }
     ]
 

@@ -16,6 +16,23 @@ PROVIDED: Data = {"provides": list(needs())}
 """Keys of a cluster that has all that a stack may need."""
 EXISTING: Data = {"cloud": "existing", **PROVIDED}
 """An existing cluster that has all that a stack may need; copied where a test changes it."""
+EKS: Data = {
+    "cloud": "aws",
+    "name": "ml",
+    "region": "eu-central-1",
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
+}
+"""A cluster on EKS."""
+_GROUP = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
+AKS: Data = {
+    "cloud": "azure",
+    "name": "ml",
+    "subscription": "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
+    "resourceGroup": "ml",
+    "location": "eastus",
+    "subnet": f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes",
+}
+"""A cluster on AKS."""
 
 
 def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any) -> Data:

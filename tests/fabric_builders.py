@@ -2,23 +2,8 @@
 
 from typing import Any, Final
 
-from builders import Data, job, pool, stack, team
+from builders import EKS, Data, job, pool, stack, team
 
-EKS: Final[Data] = {
-    "cloud": "aws",
-    "name": "ml",
-    "region": "eu-central-1",
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
-}
-_GROUP: Final = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
-AKS: Final[Data] = {
-    "cloud": "azure",
-    "name": "ml",
-    "subscription": "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
-    "resourceGroup": "ml",
-    "location": "eastus",
-    "subnet": f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes",
-}
 TCPXO: Final = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(8)]
 GKE: Final[Data] = {
     "cloud": "gcp",

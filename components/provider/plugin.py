@@ -161,8 +161,7 @@ def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) ->
 
 
 def _detail(problem: Problem) -> InputPropertyErrorDetails:
-    value = "" if problem.value is None else f"{problem.value} "
-    return {"property_path": property_path(problem.path), "reason": f"{value}{problem.rule}; {problem.fix}"}
+    return {"property_path": property_path(problem.path), "reason": problem.reason}
 
 
 def _left_out(places: Iterable[Path]) -> str:

@@ -13,7 +13,7 @@ from gpu_tenancy.console.live.cluster_queues import ClusterQueue
 from gpu_tenancy.console.live.measuring import KINDS
 from gpu_tenancy.console.live.measuring import measure as measure_usage
 from gpu_tenancy.console.live.pods import called, ended
-from gpu_tenancy.console.live.queues import Queues, flavored
+from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import State, read
 from gpu_tenancy.console.live.usage import Row
 from gpu_tenancy.console.offline.wire import at, text_at
@@ -99,7 +99,7 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
     return Summary(
         holdings=tuple(holding for holding in holdings if holding.limit),
         budgets=tuple(budget for team in teams for budget in _budgets(state, team)),
-        supply=tuple(_supply(tree, measure, state, holdings) for measure in counted.values()),
+        supply=tuple(_supply(tree, measure, queues, holdings) for measure in counted.values()),
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
         astray=tuple(_astray(pods, nodes)),
     )
@@ -146,10 +146,9 @@ def _budgets(state: State, team: str) -> Iterator[Budget]:
             yield Budget(team, line.quota, line.resource, used, hard)
 
 
-def _supply(tree: Tree, measure: Measure, state: State, holdings: Sequence[Holding]) -> Supply:
+def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Holding]) -> Supply:
     flavor = tree.flavors[measure.flavor]
-    by_node = flavored(state.of("Node"), state.of("ResourceFlavor"))
-    nodes = [node for node in state.of("Node") if by_node.get(called(node)) == flavor.name]
+    nodes = [node for node in queues.state.of("Node") if queues.flavor_by_node.get(called(node)) == flavor.name]
     capacity = sum(amounts(at(node, "status", "allocatable")).get(measure.resource, 0) for node in nodes)
     used = sum(holding.used for holding in holdings if holding.flavor == measure.label)
     return Supply(measure.label, flavor.product or "", len(nodes), capacity, used, measure.resource)

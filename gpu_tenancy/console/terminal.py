@@ -2,6 +2,7 @@
 
 import errno
 import sys
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3
 INTERRUPTED: Final = 130
 """The exit code that shells use for a program that was interrupted with Ctrl-C."""
+PATIENCE: Final = 2.0
+"""Seconds after which a command reports what it is doing."""
 
 # Output to a file or another program is not truncated to the width of a terminal.
 out: Final = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
@@ -88,6 +91,18 @@ def progress(line: str) -> None:
     """Prints a progress line on a terminal only, for commands whose standard error should have errors alone."""
     if err.is_terminal:
         report(line)
+
+
+@contextmanager
+def patience(doing: str) -> Generator[None]:
+    """Reports what is being done if it takes longer than `PATIENCE`."""
+    timer = threading.Timer(PATIENCE, report, [doing])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -48,10 +48,15 @@ class Problem:
     file: str = field(default="")
     line: int | None = None
 
+    @property
+    def reason(self) -> str:
+        """Value, rule and fix, without the place."""
+        value = "" if self.value is None else f"{self.value} "
+        return f"{value}{self.rule}; {self.fix}"
+
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
-        value = "" if self.value is None else f"{self.value} "
-        return f"{place}{dotted(self.path)}: {value}{self.rule}; {self.fix}"
+        return f"{place}{dotted(self.path)}: {self.reason}"
 
 
 class StackError(Exception):

@@ -3,9 +3,9 @@
 from typing import Any, Final, cast
 
 import pytest
-from builders import Data, job
+from builders import AKS, EKS, Data, job
 from components_builders import Program, program, tenancy
-from fabric_builders import A3_MEGA, AKS, EKS, GKE, INFINIBAND, wired, with_job
+from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from builders import PROVIDED, Data, job, planned, pool, stack, team
+from builders import AKS, EKS, Data, job, planned, pool, stack, team
 from repository import ROOT
 
 from gpu_tenancy.model.load import load
@@ -13,22 +13,6 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.source import read_file
 
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
-EKS: Data = {
-    **PROVIDED,
-    "cloud": "aws",
-    "name": "ml",
-    "region": "eu-central-1",
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
-}
-_GROUP = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
-AKS = {
-    "cloud": "azure",
-    "name": "ml",
-    "subscription": "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
-    "resourceGroup": "ml",
-    "location": "eastus",
-    "subnet": f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes",
-}
 GANG = {"l4": {"guaranteed": 4}}
 AMD_POOL = {"cpu": 90, "memory": "1800Gi", "gpu": "MI300X", "gpusPerNode": 8, "resource": "amd.com/gpu", "nodes": 1}
 HERE = ["kube-prometheus-stack", "gpu-operator", "kueue", "keda"]

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 import yaml
-from builders import GPU, PROVIDED, Data, errors, job, planned, pool, server
-from fabric_builders import A3_MEGA, AKS, EKS, GKE, INFINIBAND, wired, with_job
+from builders import AKS, EKS, GPU, PROVIDED, Data, errors, job, planned, pool, server
+from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.model.catalogue import Machine, machines
 from gpu_tenancy.model.catalogue.fabrics import fabrics

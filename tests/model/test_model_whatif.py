@@ -4,18 +4,19 @@ import random
 from pathlib import Path
 
 import pytest
-from builders import Data, stack, team
+from builders import GPU, Data, stack, team
 from repository import ROOT
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.model.plan.measures import measures
+from gpu_tenancy.model.plan.measures import Measure, measures
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.whatif import alone, busy, holdings
 
+H100 = Measure("h100", GPU)
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
@@ -84,13 +85,13 @@ def test_on_trees_drawn_by_chance_the_report_says_what_the_simulation_does() -> 
 def test_even_fairness_shares_by_weight_as_far_as_whole_gpus_go() -> None:
     found = tree(stack(fairness="even", teams={"a": team(gpus=h100(0, 16)), "b": team(gpus=h100(0, 16), weight=3)}))
     moment = busy(found).moment
-    assert (moment.gpus("a", "h100"), moment.gpus("b", "h100")) == (4, 12)
+    assert (moment.amount("a", H100), moment.amount("b", H100)) == (4, 12)
 
 
 def test_a_guarantee_is_taken_back_from_who_borrowed_it_and_the_scene_says_from_whom() -> None:
     found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(8, 16))}))
     first = busy(found, first="a").moment
-    assert (first.gpus("a", "h100"), first.gpus("b", "h100")) == (8, 8)
+    assert (first.amount("a", H100), first.amount("b", H100)) == (8, 8)
     assert len(first.evicted) == 8
     assert {(each.team, each.flavor, each.gpus, each.by_team, each.reason) for each in first.evicted} == {
         ("a", "h100", 1, "b", "InCohortReclamation")

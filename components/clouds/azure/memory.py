@@ -5,16 +5,10 @@ from typing import Final
 
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
-from pulumi_kubernetes.core.v1 import (
-    ContainerArgsDict,
-    NodeAffinityArgsDict,
-    NodeSelectorTermArgsDict,
-    PodSpecArgsDict,
-)
-
-from gpu_tenancy.model.plan.supply import POOL_LABEL
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
 from ...conventions import DO_NOT_AWAIT
+from ...pods import on_pools
 
 NAME: Final = "gpu-tenancy-memory-lock"
 _IMAGE: Final = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
@@ -65,15 +59,9 @@ def _pod(pools: Sequence[str]) -> PodSpecArgsDict:
         "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
         "security_context": {"privileged": True},
     }
-    on_pools: NodeSelectorTermArgsDict = {
-        "match_expressions": [{"key": POOL_LABEL, "operator": "In", "values": list(pools)}]
-    }
-    affinity: NodeAffinityArgsDict = {
-        "required_during_scheduling_ignored_during_execution": {"node_selector_terms": [on_pools]}
-    }
     return {
         "priority_class_name": "system-node-critical",
-        "affinity": {"node_affinity": affinity},
+        "affinity": {"node_affinity": on_pools(pools)},
         "tolerations": [{"operator": "Exists"}],
         "host_pid": True,
         "automount_service_account_token": False,

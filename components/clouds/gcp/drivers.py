@@ -3,17 +3,16 @@
 from typing import Final
 
 import pulumi
-from pulumi_kubernetes.apps.v1 import DaemonSet
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
-from ...conventions import DO_NOT_AWAIT
+from ...pods import on_nodes
+from .daemons import PAUSE, node_daemon_set, node_pod
 
 NAME: Final = "nvidia-driver-installer"
 NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"
 """Label of nodes that use the device plugin of the GPU Operator."""
 
 _HOST: Final = "/home/kubernetes/bin/nvidia"
-_PAUSE: Final = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
 _MOUNTS: Final = {
     "dev": ("/dev", "/dev"),
     "nvidia": (_HOST, "/usr/local/nvidia"),
@@ -46,56 +45,15 @@ class DriverInstaller(pulumi.ComponentResource):
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, {}, opts)
-        labels = {"k8s-app": NAME}
-        self.daemon_set = DaemonSet(
-            f"{name}-daemonset",
-            metadata={"name": NAME, "namespace": "kube-system", "labels": labels, "annotations": DO_NOT_AWAIT},
-            spec={
-                "selector": {"match_labels": labels},
-                "update_strategy": {"type": "RollingUpdate"},
-                "template": {"metadata": {"labels": labels}, "spec": _pod()},
-            },
-            opts=pulumi.ResourceOptions(parent=self),
+        pod = node_pod([PAUSE], {volume: host for volume, (host, _) in _MOUNTS.items()}, [_installer()])
+        # Without GKE's driver installation and without GKE's device plugin.
+        nodes = on_nodes(
+            {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
+            {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
+            {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
         )
+        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
-
-
-def _pod() -> PodSpecArgsDict:
-    volumes: list[VolumeArgsDict] = [{"name": name, "host_path": {"path": host}} for name, (host, _) in _MOUNTS.items()]
-    pause: ContainerArgsDict = {
-        "name": "pause",
-        "image": _PAUSE,
-        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
-        "security_context": {"allow_privilege_escalation": False},
-    }
-    return {
-        "priority_class_name": "system-node-critical",
-        "affinity": {"node_affinity": _nodes()},
-        "tolerations": [{"operator": "Exists"}],
-        "host_network": True,
-        "host_pid": True,
-        "automount_service_account_token": False,
-        "volumes": volumes,
-        "init_containers": [_installer()],
-        "containers": [pause],
-    }
-
-
-def _nodes() -> NodeAffinityArgsDict:
-    """GPU nodes without GKE's driver installation and without GKE's device plugin."""
-    return {
-        "required_during_scheduling_ignored_during_execution": {
-            "node_selector_terms": [
-                {
-                    "match_expressions": [
-                        {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
-                        {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
-                        {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
-                    ]
-                }
-            ]
-        }
-    }
 
 
 def _installer() -> ContainerArgsDict:

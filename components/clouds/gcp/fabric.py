@@ -11,15 +11,13 @@ from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 from gpu_tenancy.model.catalogue.fabrics import FabricRow, HostMount, Installer, fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
-from gpu_tenancy.model.plan.supply import POOL_LABEL
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
-from ...conventions import DO_NOT_AWAIT
+from ...pods import host_mounts, on_pools
+from .daemons import PAUSE, node_daemon_set, node_pod
 
 INJECTOR: Final = "device-injector"
 _NETWORKING: Final = "networking.gke.io"
-_NAMESPACE: Final = "kube-system"
-_PAUSE: Final = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
 
 
 class GpuFabric(pulumi.ComponentResource):
@@ -88,31 +86,8 @@ class GpuFabric(pulumi.ComponentResource):
         pools = [pool for kind in images for pool in by_fabric[kind]]
         return self._daemon_set(name, INJECTOR, _injecting(str(next(iter(images.values())))), pools)
 
-    def _daemon_set(self, name: str, of: str, pod: PodSpecArgsDict, pools: Sequence[NodePool]) -> DaemonSet:
-        labels = {"k8s-app": of}
-        pod["affinity"] = {
-            "node_affinity": {
-                "required_during_scheduling_ignored_during_execution": {
-                    "node_selector_terms": [
-                        {
-                            "match_expressions": [
-                                {"key": POOL_LABEL, "operator": "In", "values": [pool.name for pool in pools]}
-                            ]
-                        }
-                    ]
-                }
-            }
-        }
-        return DaemonSet(
-            name,
-            metadata={"name": of, "namespace": _NAMESPACE, "labels": labels, "annotations": DO_NOT_AWAIT},
-            spec={
-                "selector": {"match_labels": labels},
-                "update_strategy": {"type": "RollingUpdate"},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-            opts=self._own,
-        )
+    def _daemon_set(self, name: str, called: str, pod: PodSpecArgsDict, pools: Sequence[NodePool]) -> DaemonSet:
+        return node_daemon_set(name, called, pod, on_pools(pool.name for pool in pools), self._own)
 
 
 def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list[tuple[FabricNetwork, str]]:
@@ -128,36 +103,22 @@ def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list
     return list(modes.values())
 
 
-def _pod(containers: list[ContainerArgsDict], mounts: Sequence[HostMount]) -> PodSpecArgsDict:
-    return {
-        "priority_class_name": "system-node-critical",
-        "tolerations": [{"operator": "Exists"}],
-        "host_network": True,
-        "host_pid": True,
-        "automount_service_account_token": False,
-        "volumes": [{"name": mount.name, "host_path": {"path": mount.host}} for mount in mounts],
-        "containers": containers,
-    }
-
-
 def _installing(installer: Installer) -> PodSpecArgsDict:
-    pause: ContainerArgsDict = {
-        "name": "pause",
-        "image": _PAUSE,
-        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
-        "security_context": {"allow_privilege_escalation": False},
-    }
     install: ContainerArgsDict = {
         "name": installer.name,
         "image": installer.image,
         "command": ["/bin/sh", "-c", "\n".join(installer.command)],
         "resources": {"requests": {"cpu": "150m"}},
         "security_context": {"privileged": True},
-        "volume_mounts": [{"name": mount.name, "mount_path": mount.path} for mount in installer.mounts],
+        "volume_mounts": host_mounts(installer.mounts),
     }
-    pod = _pod([pause], installer.mounts)
-    pod["init_containers"] = [*([_on_node(installer)] if installer.script else []), install]
-    return pod
+    return node_pod(
+        [PAUSE], _host_paths(installer.mounts), [*([_on_node(installer)] if installer.script else []), install]
+    )
+
+
+def _host_paths(mounts: Sequence[HostMount]) -> dict[str, str]:
+    return {mount.name: mount.host for mount in mounts}
 
 
 def _on_node(installer: Installer) -> ContainerArgsDict:
@@ -181,6 +142,6 @@ def _injecting(image: str) -> PodSpecArgsDict:
         "image": image,
         "resources": {"requests": {"cpu": "150m"}},
         "security_context": {"privileged": True},
-        "volume_mounts": [{"name": mount.name, "mount_path": mount.path} for mount in mounts],
+        "volume_mounts": host_mounts(mounts),
     }
-    return _pod([inject], mounts)
+    return node_pod([inject], _host_paths(mounts))

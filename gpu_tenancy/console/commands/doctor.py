@@ -30,14 +30,13 @@ def doctor(
     [dim]tenancy doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.console.commands.live import patience  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.console.doctor import show  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.doctor import show  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.console.doctor.checks import cloud_rows, tools  # noqa: PLC0415 - as above
         from gpu_tenancy.console.project import project_folder, read_stack  # noqa: PLC0415 - as above
         from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
 
         loaded = load(read_stack(stack, project_folder(project)))
-        with patience("asking the cloud"):
+        with terminal.patience("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
         if as_json:
             sys.stdout.write(show.as_json(rows))

@@ -1,11 +1,10 @@
 """Commands that read a running cluster through the user's kubeconfig: `usage`, `fit` and `why`."""
 
 import sys
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.live.fit import Fitting
     from gpu_tenancy.console.live.reading import State
 
-PATIENCE: Final = 2.0
-"""Seconds after which a command reports what it is doing."""
 
 Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl.")]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
@@ -64,7 +61,7 @@ def usage(  # noqa: PLR0913 - each is an option
             console = Console() if sys.stdout.isatty() else terminal.out
             show.follow(console, lambda: show.usage(ask()), every)
             return
-        with patience("reading the cluster"):
+        with terminal.patience("reading the cluster"):
             result = ask()
         _print(show.data(result)) if as_json else terminal.out.print(show.usage(result), highlight=False)
 
@@ -92,7 +89,7 @@ def fit(  # noqa: PLR0913 - each is an option
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
 
         demands = read_demands(file, team)
-        with patience("reading the cluster and running a dry run"):
+        with terminal.patience("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)
             require_team(state, team)
             results = [_fitting(cluster, state, team, demand) for demand in demands]
@@ -147,7 +144,7 @@ def why(  # noqa: PLR0913 - each is an option
         if bool(home) == bool(namespace):
             raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
         home = home or namespace or ""
-        with patience("reading the cluster"):
+        with terminal.patience("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
             state = read(cluster, KINDS, home, only=OWN)
             result = follow(target_of(manifest, state), state)
@@ -168,18 +165,6 @@ def _asking(kubeconfig: Path | None, context: str | None, *, embedded: bool) -> 
             raise ConsoleError(f"API server: {error}", "check your rights: kubectl auth can-i --list") from error
         except KeyboardInterrupt:
             return
-
-
-@contextmanager
-def patience(doing: str) -> Generator[None]:
-    """Reports what is being done if it takes longer than `PATIENCE`."""
-    timer = threading.Timer(PATIENCE, terminal.report, [doing])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _print(text: str) -> None:

@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
-from gpu_tenancy.console.doctor.results import DeniedError, NoAnswerError, Question, Quota, Row, compared
+from gpu_tenancy.console.doctor.results import (
+    DeniedError,
+    NoAnswerError,
+    Question,
+    Quota,
+    Row,
+    cluster_row,
+    compared,
+    judged,
+    version_row,
+)
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
 from gpu_tenancy.model.spec import Stack
@@ -140,13 +150,13 @@ def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iter
         zones, there = need.zones or tuple(section.subnets), offered.get(need.type, set())
         # Without zones of its own, a node group uses those of the subnets that have machines.
         fits = set(zones) <= there if need.zones else bool(set(zones) & there)
-        yield Row(
+        yield judged(
             "zones",
             f"{need.pool}: {need.type}",
             f"{'all' if need.zones else 'one'} of {', '.join(zones)}",
             ", ".join(sorted(there)) or f"no zone of {section.region}",
-            "OK" if fits else "missing",
-            "" if fits else zone_fix(need, there & set(section.subnets)),
+            fits=fits,
+            fix=zone_fix(need, there & set(section.subnets)),
         )
 
 
@@ -167,24 +177,16 @@ def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> It
         else:
             free = int(subnet["AvailableIpAddressCount"])
             fix = "use a larger subnet; each pod needs a further address with the VPC CNI"
-            yield Row(
-                "subnets", f"{name} in {zone}", f"at least {needed} addresses", f"{free:,} free",
-                "OK" if free >= needed else "missing", "" if free >= needed else fix,
-            )  # fmt: skip
+            wanted = f"at least {needed} addresses"
+            yield judged("subnets", f"{name} in {zone}", wanted, f"{free:,} free", fits=free >= needed, fix=fix)
 
 
 def _rights(cli: AwsCli, caller: Mapping[str, Any], rights: list[str]) -> Iterator[Row]:
     answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=_principal(cli, caller), ActionNames=rights)
     for result in answer["EvaluationResults"]:
-        allowed = result["EvalDecision"] == "allowed"
-        yield Row(
-            "rights",
-            result["EvalActionName"],
-            "allowed",
-            result["EvalDecision"],
-            "OK" if allowed else "missing",
-            "" if allowed else f"allow {result['EvalActionName']} for {caller['Arn']}",
-        )
+        action, decision = result["EvalActionName"], result["EvalDecision"]
+        fix = f"allow {action} for {caller['Arn']}"
+        yield judged("rights", action, "allowed", decision, fits=decision == "allowed", fix=fix)
 
 
 def _principal(cli: AwsCli, caller: Mapping[str, Any]) -> str:
@@ -197,10 +199,7 @@ def _principal(cli: AwsCli, caller: Mapping[str, Any]) -> str:
 
 def _version(cli: AwsCli, version: str) -> Iterator[Row]:
     listed = cli.ask("eks", "describe-cluster-versions")["clusterVersions"]
-    versions = sorted({str(row["clusterVersion"]) for row in listed})
-    there = version in versions
-    fix = "" if there else f"set cluster.create.version to one of {', '.join(versions)}"
-    yield Row("Kubernetes", version, "offered by EKS", ", ".join(versions), "OK" if there else "missing", fix)
+    yield version_row("EKS", version, (str(row["clusterVersion"]) for row in listed))
 
 
 def _cluster(cli: AwsCli, name: str) -> Iterator[Row]:
@@ -209,8 +208,5 @@ def _cluster(cli: AwsCli, name: str) -> Iterator[Row]:
     except NoAnswerError as error:
         if not str(error).startswith("ResourceNotFoundException"):
             raise
-        fix = "add cluster.create, or correct cluster.name and cluster.region"
-        yield Row("cluster", name, "ACTIVE", "no such cluster", "missing", fix)
-        return
-    active = status == "ACTIVE"
-    yield Row("cluster", name, "ACTIVE", status, "OK" if active else "missing", "" if active else "wait until it is")
+        status = None
+    yield cluster_row(name, "ACTIVE", status, "cluster.name and cluster.region")

@@ -11,7 +11,18 @@ from typing import Any, Final
 
 from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
-from gpu_tenancy.console.doctor.results import DeniedError, NoAnswerError, Question, Quota, Row, compared
+from gpu_tenancy.console.doctor.results import (
+    DeniedError,
+    NoAnswerError,
+    Question,
+    Quota,
+    Row,
+    cluster_row,
+    compared,
+    judged,
+    present,
+    version_row,
+)
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
@@ -104,8 +115,7 @@ def _feature(arm: Arm, home: str, feature: str) -> Iterator[Row]:
 
 
 def _registered(check: str, name: str, state: str, fix: str) -> Row:
-    there = state == "Registered"
-    return Row(check, name, "Registered", state, "OK" if there else "missing", "" if there else fix)
+    return judged(check, name, "Registered", state, fits=state == "Registered", fix=fix)
 
 
 def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureCluster) -> Iterator[Row]:
@@ -156,13 +166,13 @@ def _offered(need: NodesNeed, sku: dict[str, Any] | None, location: str) -> Row:
     open_ = offered - restricted
     fits = not closed and set(need.zones) <= open_
     available = f"not available in {location}" if closed else f"zones {', '.join(sorted(open_)) or 'none'}"
-    return Row(
+    return judged(
         "zones",
         f"{need.pool}: {need.type}",
         f"zones {', '.join(need.zones)}" if need.zones else location,
         available,
-        "OK" if fits else "missing",
-        "" if fits else zone_fix(need, set() if closed else open_),
+        fits=fits,
+        fix=zone_fix(need, set() if closed else open_),
     )
 
 
@@ -184,13 +194,16 @@ def _subnet(arm: Arm, needs: Iterable[NodesNeed], section: AzureCluster) -> Iter
 def _rights(arm: Arm, section: AzureCluster, rights: Iterable[str]) -> Iterator[Row]:
     scope = f"/subscriptions/{section.subscription}/resourcegroups/{section.resource_group}"
     granted = list(arm.pages(f"{scope}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
-    for right in rights:
-        allowed = any(
+    wanted = list(rights)
+    allowed = [
+        right
+        for right in wanted
+        if any(
             _matches(right, row.get("actions", [])) and not _matches(right, row.get("notActions", []))
             for row in granted
         )
-        fix = "" if allowed else f"assign a role with it in resource group {section.resource_group}"
-        yield Row("rights", right, "yes", "yes" if allowed else "no", "OK" if allowed else "missing", fix)
+    ]
+    yield from present("rights", wanted, allowed, f"assign a role with it in resource group {section.resource_group}")
 
 
 def _matches(right: str, patterns: Iterable[str]) -> bool:
@@ -200,10 +213,8 @@ def _matches(right: str, patterns: Iterable[str]) -> bool:
 
 def _version(arm: Arm, home: str, section: AzureCluster, version: str) -> Iterator[Row]:
     path = f"{home}/providers/Microsoft.ContainerService/locations/{section.location}/kubernetesVersions"
-    versions = sorted(str(row["version"]) for row in arm.get(path, "2026-08-01").get("values", []))
-    there = version in versions
-    fix = "" if there else f"set cluster.create.version to one of {', '.join(versions)}"
-    yield Row("Kubernetes", version, "offered by AKS", ", ".join(versions), "OK" if there else "missing", fix)
+    rows = arm.get(path, "2026-08-01").get("values", [])
+    yield version_row("AKS", version, (str(row["version"]) for row in rows))
 
 
 def _cluster(arm: Arm, section: AzureCluster) -> Iterator[Row]:
@@ -214,10 +225,5 @@ def _cluster(arm: Arm, section: AzureCluster) -> Iterator[Row]:
     except NoAnswerError as error:
         if "NotFound" not in str(error):
             raise
-        fix = "add cluster.create, or correct cluster.name, subscription and resourceGroup"
-        yield Row("cluster", section.name, "Succeeded", "no such cluster", "missing", fix)
-        return
-    ready = state == "Succeeded"
-    yield Row(
-        "cluster", section.name, "Succeeded", state, "OK" if ready else "missing", "" if ready else "wait until it is"
-    )
+        state = None
+    yield cluster_row(section.name, "Succeeded", state, "cluster.name, subscription and resourceGroup")

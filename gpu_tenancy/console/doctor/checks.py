@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from gpu_tenancy.console.doctor import aws, azure, gcp
 from gpu_tenancy.console.doctor.programs import PROGRAMS, Run, run
-from gpu_tenancy.console.doctor.results import Question, Row, answers
+from gpu_tenancy.console.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.spec import Stack
@@ -21,9 +21,9 @@ def tools(stack: Stack) -> Iterator[Row]:
     yield _program("pulumi", "https://www.pulumi.com/docs/install/")
     if package := clouds()[cloud].package:
         there = find_spec(package.replace("-", "_")) is not None
-        fix = "" if there else f"run pip install 'gpu-tenancy[{cloud}]'"
         available = "installed" if there else "not installed"
-        yield Row("package", package, "installed", available, "OK" if there else "missing", fix)
+        fix = f"run pip install 'gpu-tenancy[{cloud}]'"
+        yield judged("package", package, "installed", available, fits=there, fix=fix)
     if cloud in PROGRAMS:
         name, page, _ = PROGRAMS[cloud]
         yield _program(name, page)
@@ -31,9 +31,7 @@ def tools(stack: Stack) -> Iterator[Row]:
 
 def _program(name: str, page: str) -> Row:
     path = shutil.which(name)
-    if path:
-        return Row("program", name, "on the PATH", path, "OK")
-    return Row("program", name, "on the PATH", "not found", "missing", f"install it: {page}")
+    return judged("program", name, "on the PATH", path or "not found", fits=path is not None, fix=f"install it: {page}")
 
 
 def cloud_rows(stack: Stack, program: Run = run, send: gcp.Send = gcp.send) -> Iterator[Row]:

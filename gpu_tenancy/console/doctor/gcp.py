@@ -12,7 +12,18 @@ from typing import Any, Final, TypeAlias
 
 from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
-from gpu_tenancy.console.doctor.results import DeniedError, NoAnswerError, Question, Quota, Row, compared, present
+from gpu_tenancy.console.doctor.results import (
+    DeniedError,
+    NoAnswerError,
+    Question,
+    Quota,
+    Row,
+    cluster_row,
+    compared,
+    judged,
+    present,
+    version_row,
+)
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
@@ -138,12 +149,9 @@ def _rights(google: Google, project: str, rights: list[str]) -> Iterator[Row]:
 
 def _service(google: Google, project: str, service: str) -> Iterator[Row]:
     answer = google.get(f"{SERVICES}/projects/{project}/services/{service}", "serviceusage.services.get")
-    enabled = answer.get("state") == "ENABLED"
+    state = str(answer.get("state", "unknown")).lower()
     fix = f"run gcloud services enable {service} --project {project}"
-    yield Row(
-        "API", service, "enabled", str(answer.get("state", "unknown")).lower(),
-        "OK" if enabled else "missing", "" if enabled else fix,
-    )  # fmt: skip
+    yield judged("API", service, "enabled", state, fits=state == "enabled", fix=fix)
 
 
 def _quotas(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> Iterator[Row]:
@@ -173,13 +181,13 @@ def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, mach
     for need in needs:
         zones = section.node_zones(need.zones)
         fits = set(zones) <= offered if zones else bool(offered)
-        yield Row(
+        yield judged(
             "zones",
             f"{need.pool}: {need.type}",
             f"all of {', '.join(zones)}" if zones else f"zones of {section.region}",
             ", ".join(sorted(offered)) or f"no zone of {section.region}",
-            "OK" if fits else "missing",
-            "" if fits else zone_fix(need, offered),
+            fits=fits,
+            fix=zone_fix(need, offered),
         )
 
 
@@ -226,20 +234,15 @@ def _subnetwork(google: Google, needs: Iterable[NodesNeed], section: GcpCluster,
             fix = f"compare the free addresses of {name} in the console"
             yield Row("subnets", subject, f"{needed:,} addresses", "not told by the API", "unknown", fix)
         else:
-            fits = free[key] >= needed
-            fix = "" if fits else "use a larger range"
-            available = f"{free[key]:,} free"
-            yield Row("subnets", subject, f"{needed:,} addresses", available, "OK" if fits else "missing", fix)
+            fits, available = free[key] >= needed, f"{free[key]:,} free"
+            yield judged("subnets", subject, f"{needed:,} addresses", available, fits=fits, fix="use a larger range")
 
 
 def _version(google: Google, section: GcpCluster) -> Iterator[Row]:
     version = section.create.version if section.create else ""
     url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/serverConfig"
     offered = google.get(url, "container.clusters.list").get("validMasterVersions", [])
-    minors = sorted({".".join(str(name).split(".")[:2]) for name in offered})
-    there = version in minors
-    fix = "" if there else f"set cluster.create.version to one of {', '.join(minors)}"
-    yield Row("Kubernetes", version, "offered by GKE", ", ".join(minors), "OK" if there else "missing", fix)
+    yield version_row("GKE", version, (".".join(str(name).split(".")[:2]) for name in offered))
 
 
 def _cluster(google: Google, section: GcpCluster) -> Iterator[Row]:
@@ -249,10 +252,5 @@ def _cluster(google: Google, section: GcpCluster) -> Iterator[Row]:
     except NoAnswerError as error:
         if not str(error).startswith("HTTP 404"):
             raise
-        fix = "add cluster.create, or correct cluster.name, project and location"
-        yield Row("cluster", section.name, "RUNNING", "no such cluster", "missing", fix)
-        return
-    runs = status == "RUNNING"
-    yield Row(
-        "cluster", section.name, "RUNNING", status, "OK" if runs else "missing", "" if runs else "wait until it is"
-    )
+        status = None
+    yield cluster_row(section.name, "RUNNING", status, "cluster.name, project and location")

@@ -28,6 +28,33 @@ class Row:
     fix: str = ""
 
 
+def judged(check: str, subject: str, needed: str, available: str, *, fits: bool, fix: str) -> Row:  # noqa: PLR0913
+    """A row of a question with an answer: `OK`, or `missing` with its fix."""
+    return Row(check, subject, needed, available, "OK" if fits else "missing", "" if fits else fix)
+
+
+def version_row(service: str, version: str, offered: Iterable[str]) -> Row:
+    """Whether a Kubernetes service offers the version of a cluster to create."""
+    versions = sorted(set(offered))
+    fix = f"set cluster.create.version to one of {', '.join(versions)}"
+    return judged(
+        "Kubernetes", version, f"offered by {service}", ", ".join(versions), fits=version in versions, fix=fix
+    )
+
+
+def cluster_row(name: str, ready: str, status: str | None, keys: str) -> Row:
+    """Whether an existing cluster is ready.
+
+    Args:
+        name: of the cluster.
+        ready: its status then, in the cloud's spelling.
+        status: its status; None if there is no such cluster.
+        keys: of the stack that say where it is.
+    """
+    fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
+    return judged("cluster", name, ready, status or "no such cluster", fits=status == ready, fix=fix)
+
+
 class DeniedError(Exception):
     """The caller may not ask; the message is the right that is missing."""
 
@@ -111,5 +138,4 @@ def present(check: str, needed: Iterable[str], available: Iterable[str], fix: st
     """A row for each needed name: OK if it is available."""
     known = set(available)
     for name in needed:
-        there = name in known
-        yield Row(check, name, "yes", "yes" if there else "no", "OK" if there else "missing", "" if there else fix)
+        yield judged(check, name, "yes", "yes" if name in known else "no", fits=name in known, fix=fix)

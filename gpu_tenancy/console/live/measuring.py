@@ -39,17 +39,12 @@ def measure(state: State, team: str = "") -> Usage:
     """
     _require(state, team)
     queues = Queues(state)
-    rows: tuple[Row, ...] = (
-        (*_kueue_rows(queues, team), *_gang_rows(queues, team))
-        if state.knows("ClusterQueue")
-        else _local_rows(queues, team)
-    )
-    if not state.knows("ClusterQueue"):
-        rows = (*rows, *_gang_rows(queues, team))
+    queued = _kueue_rows(queues, team) if state.knows("ClusterQueue") else _local_rows(queues, team)
+    rows = (*queued, *_gang_rows(queues, team))
     spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
     unreadable = tuple(missing for missing in state.refused(*_TELLING) if not (team and missing.partly))
     notes = tuple(_notes(queues, rows, spent, team))
-    return Usage(tuple(rows), spent, _total(rows, queues, team), notes, unreadable)
+    return Usage(rows, spent, _total(rows, queues, team), notes, unreadable)
 
 
 def _require(state: State, team: str) -> None:

@@ -164,7 +164,7 @@ class Queues:
 
     def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
         used: dict[FlavorResource, int] = defaultdict(int)
-        nodes = self._flavored
+        nodes = self.flavor_by_node
         for namespace in self.users(queue):
             for pod in self.state.of("Pod", namespace):
                 spec = at(pod, "spec")
@@ -175,7 +175,8 @@ class Queues:
         return dict(used)
 
     @cached_property
-    def _flavored(self) -> dict[str, str]:
+    def flavor_by_node(self) -> dict[str, str]:
+        """The flavor of each node that has one."""
         return flavored(self.state.of("Node"), self.state.of("ResourceFlavor"))
 
 

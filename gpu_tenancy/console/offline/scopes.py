@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.console.offline.manifests import KubernetesObject
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.offline.wire import Json, text_at
 from gpu_tenancy.model.tables import read_table
 
 GENERATED: Final = Path(__file__).parent / "scopes.yaml"
@@ -81,11 +81,14 @@ def known_scopes() -> Mapping[Kind, bool]:
 
 def declared_scopes(objects: Iterable[KubernetesObject]) -> Mapping[Kind, bool]:
     """Returns the kinds that the given objects define, and whether each is cluster-scoped."""
-    return {
-        (text_at(item.manifest, "spec", "group"), text_at(item.manifest, "spec", "names", "kind")): text_at(
-            item.manifest, "spec", "scope"
-        )
-        == "Cluster"
+    return dict(
+        defined_scope(item.manifest)
         for item in objects
         if (item.group, item.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")
-    }
+    )
+
+
+def defined_scope(definition: Mapping[str, Json]) -> tuple[Kind, bool]:
+    """The kind that a CustomResourceDefinition defines, and whether it is cluster-scoped."""
+    kind = (text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind"))
+    return kind, text_at(definition, "spec", "scope") == "Cluster"

@@ -7,7 +7,7 @@ from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Comparison, Real, Rules, Verdict
 from gpu_tenancy.console.texts import counted, first_names, plural
-from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
 from gpu_tenancy.model.quantity import is_extended
 
@@ -78,21 +78,19 @@ def finding_counts(rules: Rules) -> Iterator[str]:
 def _guarantees(now: StackOutlook) -> str:
     over = [supply for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
     if over:
-        flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed, supply.resource)} guaranteed, "
-            f"{amount_text(supply.resource, supply.capacity.maximum)} available)"
-            for supply in over
-        )
+        flavors = (_against(supply, supply.capacity.maximum, "available") for supply in over)
         return f"Guarantees exceed capacity: {', '.join(flavors)}"
     autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
     if autoscaled:
-        flavors = (
-            f"{supply.flavor} ({_amount(supply.guaranteed, supply.resource)} guaranteed, "
-            f"{amount_text(supply.resource, supply.capacity.minimum)} always available)"
-            for supply in autoscaled
-        )
+        flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
     return "Guarantees fit"
+
+
+def _against(supply: Supply, capacity: int, what: str) -> str:
+    """`h100 (24 GPUs guaranteed, 16 available)`."""
+    guaranteed = _amount(supply.guaranteed, supply.resource)
+    return f"{supply.flavor} ({guaranteed} guaranteed, {amount_text(supply.resource, capacity)} {what})"
 
 
 def _gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:

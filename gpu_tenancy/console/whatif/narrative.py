@@ -134,8 +134,8 @@ def headline(played: Played) -> str:
     if played.restless:
         return "Some queues end in a livelock"
     gpus = [measure for measure in played.counted if is_extended(measure.resource)]
-    summed = [gpus] if gpus else [[measure for measure in played.counted if measure.resource == CPU]]
-    summed += [] if gpus else [[measure for measure in played.counted if measure.resource == MEMORY]]
+    others = ([measure for measure in played.counted if measure.resource == resource] for resource in (CPU, MEMORY))
+    summed = [gpus] if gpus else others
     usage = " and ".join(_sum_text(played, listed) for listed in summed if listed) or "0 of 0 GPUs"
     jobs, teams = len(played.last.waiting), len({job.team for job in played.last.waiting})
     pending = plural(jobs, "job") if played.story else plural(teams, "team")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.model.catalogue.needs import Need, needs
+from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.fabric import pod_fabric
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
@@ -79,12 +80,11 @@ def _provisioned_pools(tree: Tree) -> Iterator[Path]:
 
 def _workloads_with_efa(tree: Tree) -> Iterator[Path]:
     for team, spec in tree.stack.teams.items():
-        for section, of_team in (("serving", spec.serving), ("training", spec.training)):
-            for name, workload in of_team.items():
-                flavor = flavor_of(tree, team, workload)
-                fabric = pod_fabric(tree.stack, flavor.name, workload) if flavor else None
-                if fabric and fabric.name == "efa":
-                    yield ("teams", team, section, name)
+        for path, workload in workloads(team, spec):
+            flavor = flavor_of(tree, team, workload)
+            fabric = pod_fabric(tree.stack, flavor.name, workload) if flavor else None
+            if fabric and fabric.name == "efa":
+                yield path
 
 
 _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {

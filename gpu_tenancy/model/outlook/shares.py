@@ -133,18 +133,9 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:
-            span = Span(gang.guaranteed, gang.effective_limit)
-            yield Holding(
-                name,
-                resource,
-                "Volcano",
-                span.minimum,
-                span.maximum,
-                span,
-                span.maximum,
-                lends=False,
-                back="never lent",
-            )
+            guaranteed, limit = gang.guaranteed, gang.effective_limit
+            span = Span(guaranteed, limit)
+            yield Holding(name, resource, "Volcano", guaranteed, limit, span, limit, lends=False, back="never lent")
 
 
 def _even(tree: Tree, measure: Measure) -> dict[str, int]:

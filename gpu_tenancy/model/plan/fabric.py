@@ -70,19 +70,19 @@ def uses_fabric(workload: Workload) -> bool:
 
 def lack(stack: Stack, flavor: str, workload: Workload) -> str | None:
     """Why pods of a workload cannot use the fabric of a flavor's nodes; None if they can."""
-    machines = {name: machine for name, machine, _ in wired(stack)}
-    pools = [name for name, pool in stack.pools.items() if (pool.flavor or name) == flavor]
-    without = [name for name in pools if name not in machines]
+    fabric_of = {name: (machine, fabric) for name, machine, fabric in wired(stack)}
+    pools = _pools_of(stack, flavor)
+    without = [name for name in pools if name not in fabric_of]
     if without:
         return f"pool {without[0]} of flavor {flavor} does not set fabric"
-    kinds = {fabric for name, _, fabric in wired(stack) if name in pools}
+    kinds = {fabric_of[name][1] for name in pools}
     if len(kinds) != 1:
         return f"the pools of flavor {flavor} have different fabrics ({', '.join(sorted(kinds)) or 'none'})"
     if shared := next((name for name in pools if stack.pools[name].sharing), None):
         return f"pods of pool {shared} share GPUs"
-    row, (kind,) = fabrics()[next(iter(kinds))], kinds
-    for name in pools:
-        machine = machines[name]
+    (kind,) = kinds
+    row = fabrics()[kind]
+    for machine, _ in map(fabric_of.__getitem__, pools):
         if row.whole and workload.gpus != machine.gpus:
             return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {workload.gpus}"
         if row.resource and not _interfaces(machine, workload.gpus):
@@ -95,8 +95,9 @@ def pod_fabric(stack: Stack, flavor: str, workload: Workload) -> PodFabric | Non
     """What pods of a workload have for the fabric of a flavor's nodes; None if they do not or cannot use it."""
     if not workload.gpus or not uses_fabric(workload) or lack(stack, flavor, workload):
         return None
-    of_flavor = [entry for entry in wired(stack) if (stack.pools[entry[0]].flavor or entry[0]) == flavor]
-    machines, kind = [machine for _, machine, _ in of_flavor], of_flavor[0][2]
+    pools = _pools_of(stack, flavor)
+    machines, kinds = zip(*((machine, fabric) for name, machine, fabric in wired(stack) if name in pools), strict=True)
+    kind = kinds[0]
     row = fabrics()[kind]
     devices: dict[str, int] = {}
     if row.resource:
@@ -129,6 +130,11 @@ def node_pages(machine: Machine, fabric: str) -> int:
 def network_name(network: FabricNetwork) -> str:
     """Name of GKE's objects for an additional network: that of its subnetwork, which no other network has."""
     return network.subnetwork.rpartition("/")[2]
+
+
+def _pools_of(stack: Stack, flavor: str) -> list[str]:
+    """Names of the pools whose nodes are of a flavor."""
+    return [name for name, pool in stack.pools.items() if (pool.flavor or name) == flavor]
 
 
 def _interfaces(machine: Machine, gpus: int) -> int:

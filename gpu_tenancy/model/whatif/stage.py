@@ -3,13 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gpu_tenancy.model.kueue import (
-    PodSet,
-    Settled,
-    Step,
-    Workload,
-    run,
-)
+from gpu_tenancy.model.kueue import PodSet, Settled, Step, Workload, run
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
@@ -78,10 +72,6 @@ class Moment:
     waiting: tuple[Waiting, ...]
     evicted: tuple[GaveWay, ...]
     restless: tuple[str, ...]
-
-    def gpus(self, team: str, flavor: str) -> int:
-        """GPUs of a team and flavor."""
-        return sum(each.gpus for each in self.running if (each.team, each.flavor) == (team, flavor))
 
     def amount(self, team: str, measure: Measure) -> int:
         """What a team uses of what is counted, in base units."""

@@ -18,6 +18,7 @@ import yaml
 from live_builders import GPU, Data, condition, meta
 from typer.testing import CliRunner, Result
 
+from gpu_tenancy.console import terminal
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
@@ -67,7 +68,7 @@ def local(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPat
         cluster.wait_for(partial(_counted, cluster, one), what=f"{one} to be counted")
     # How long an answer takes is no matter here, nor what a command says meanwhile.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "PATIENCE", 3600.0)
+        patch.setattr(terminal, "PATIENCE", 3600.0)
         yield Local(cluster, platform.kubeconfig)
     references = [Reference.of(manifest) for wave in ordered for manifest in wave]
     for one in reversed(references):

@@ -21,7 +21,7 @@ from gpu_tenancy.console.embedded.building import KUBERNETES, SOURCE, needed_go
 from gpu_tenancy.console.embedded.definitions.fetching import fetch, module_folders
 from gpu_tenancy.console.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.console.embedded.toolchain import find_go
-from gpu_tenancy.console.offline.scopes import GENERATED, Kind, Scopes
+from gpu_tenancy.console.offline.scopes import GENERATED, Kind, Scopes, defined_scope
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.model.tables import read_table
@@ -89,13 +89,7 @@ def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
     ordered = sorted(files, key=lambda pin: (pin.operator, pin.file))
     for (operator, version), pins in groupby(ordered, lambda pin: (pin.operator, pin.version)):
         listed = list(pins)
-        kinds = {
-            (text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")): text_at(
-                definition, "spec", "scope"
-            )
-            == "Cluster"
-            for definition in (read_table(files[pin]) for pin in listed)
-        }
+        kinds = dict(defined_scope(read_table(files[pin])) for pin in listed)
         yield _scopes(operator, version, pins_checksum(listed), kinds)
 
 
