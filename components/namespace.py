@@ -23,6 +23,7 @@ from pulumi_kubernetes.networking.v1 import (
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.latency import Monitor
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME
@@ -46,7 +47,7 @@ class TeamNamespace(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:TeamNamespace", name, {}, opts)
         self.namespace = Namespace(
             f"{name}-namespace",
-            metadata={"name": team.name, "labels": team.labels},
+            metadata={"name": team.name, "labels": team.labels, "annotations": team.annotations},
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace])
@@ -81,7 +82,10 @@ class TeamNamespace(pulumi.ComponentResource):
     def _network(self, name: str, team: planned.NamespacePlan) -> list[NetworkPolicy]:
         return [
             NetworkPolicy(
-                f"{name}-{policy}", metadata={"name": policy, "namespace": team.name}, spec=spec, opts=self._inside
+                f"{name}-{policy}",
+                metadata={"name": policy, "namespace": team.name, "labels": dict([TEAM_LABEL])},
+                spec=spec,
+                opts=self._inside,
             )
             for policy, spec in _policies(team.network).items()
         ]

@@ -6,15 +6,17 @@ https://kubernetes.io/docs/reference/using-api/cel/
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from ..conventions import QUEUE, QUEUE_PRIORITY, VOLCANO
+from gpu_tenancy.model.plan.guards import FACTS
 
-TRAIN_JOB: Final = "object.kind == 'TrainJob'"
-CRON_JOB: Final = "object.kind == 'CronJob'"
-_VOLCANO_JOB: Final = "object.apiVersion.startsWith('batch.volcano.sh/')"
-IS_VOLCANO: Final = "object.apiVersion.split('/')[0] in ['batch.volcano.sh', 'scheduling.volcano.sh']"
-"""Whether an object is a Job or a PodGroup of Volcano, which names its queue in its spec."""
+from ..conventions import QUEUE, QUEUE_PRIORITY, VOLCANO
+from .kinds import KINDS
+
 GANG_QUEUE: Final = "scheduling.volcano.sh/queue-name"
-"""Annotation by which a bare pod names its Volcano queue; without it the pod is in the queue `default`."""
+"""Annotation by which a pod names its Volcano queue; without it the pod is in the queue `default`."""
+KUEUE_PREFIX: Final = "kueue.x-k8s.io/"
+"""Prefix of Kueue's labels, annotations and scheduling gates."""
+_READ_BY_SCHEDULERS: Final = (KUEUE_PREFIX, "scheduling.volcano.sh/", "scheduling.k8s.io/group-name", "cdi.k8s.io/")
+"""Prefixes of the labels and annotations that rules check."""
 
 
 def literal(value: object) -> str:
@@ -31,82 +33,106 @@ def literal(value: object) -> str:
     return repr(value)
 
 
-def by_namespace(values: Mapping[str, object], default: object) -> str:
-    """The value for the object's namespace; namespaces that are not listed have the default."""
-    specific = {name: value for name, value in values.items() if value != default}
-    return f"{literal(specific)}[?request.namespace].orValue({literal(default)})" if specific else literal(default)
+def fact(name: str) -> str:
+    """A fact about the team, from an annotation of its Namespace: a list of strings."""
+    text = f"namespaceObject.metadata.?annotations[?{literal(FACTS + name)}].orValue('')"
+    return f"{text}.split(',').filter(f, f != '')"
 
 
-def _pods(of: str) -> str:
-    """The pod specs in an object of any validated kind: its own, or those of its templates.
+def amounts(name: str) -> str:
+    """A fact that has an amount by resource: a list of pairs `[resource, amount]`, both as strings."""
+    return f"{fact(name)}.map(f, f.split('='))"
 
-    A TrainJob contains only the resources of its pods. The rest is in a runtime, and is validated in the JobSet that
-    Trainer creates from both.
-    """
+
+def starts_with(text: str, prefixes: Iterable[str]) -> str:
+    """Whether a string starts with one of some prefixes."""
+    return "(" + " || ".join(f"{text}.startsWith({literal(prefix)})" for prefix in prefixes) + ")"
+
+
+def is_kind(*keys: str) -> str:
+    """Whether the object has one of these kinds, each `group/Kind`."""
+    return f"variables.kind in {literal(list(keys))}"
+
+
+def _by_kind(choices: Mapping[str, list[str]], otherwise: str) -> str:
+    """The expression that belongs to the object's kind: expressions with the kinds that they are for."""
+    parts = [f"{is_kind(*keys)} ? {expression}" for expression, keys in choices.items()]
+    return " : ".join([*parts, otherwise])
+
+
+def _templates(of: str) -> str:
+    choices: dict[str, list[str]] = {}
+    for kind in KINDS:
+        choices.setdefault(f"({kind.templates.replace('{of}', of)})", []).append(kind.key)
+    return _by_kind(choices, "[]")
+
+
+def _gangs(of: str) -> str:
+    choices: dict[str, list[str]] = {}
+    for kind in KINDS:
+        if kind.gang:
+            choices.setdefault(kind.gang.replace("{of}", of), []).append(kind.key)
+    return _by_kind(choices, "[]")
+
+
+def _read(metadata: str, field: str) -> str:
+    """The labels or annotations that rules check, as a list of `key=value`."""
     return (
-        f"{of}.kind == 'Pod' ? [{of}.spec]"
-        f" : {of}.kind == 'PodGroup' ? []"
-        f" : {of}.kind == 'CronJob' ? [{of}.spec.jobTemplate.spec.template.spec]"
-        f" : {of}.kind == 'JobSet' ? {of}.spec.?replicatedJobs.orValue([]).map(j, j.template.spec.template.spec)"
-        f" : {of}.kind == 'TrainJob'"
-        f" ? [dyn({{'containers': [{{'resources': {of}.spec.?trainer.?resourcesPerNode.orValue({{}})}}]}})]"
-        f" : {of}.apiVersion.startsWith('batch.volcano.sh/')"
-        f" ? {of}.spec.?tasks.orValue([]).filter(t, has(t.template.spec)).map(t, t.template.spec)"
-        f" : [{of}.spec.template.spec]"
+        f"{metadata}.?{field}.orValue({{}}).filter(k, {starts_with('k', _READ_BY_SCHEDULERS)})"
+        f".map(k, k + '=' + {metadata}.{field}[k])"
     )
 
 
-def _labels(of: str) -> str:
-    return (
-        f"[{of}.metadata.?labels.orValue({{}}), {of}.spec.?template.?metadata.?labels.orValue({{}}),"
-        f" {of}.spec.?jobTemplate.?metadata.?labels.orValue({{}})]"
-    )
+def _differ(expression: str) -> str:
+    """Whether two lists of the object and the old object differ, in whatever order."""
+    return f"!sets.equivalent({expression.replace('{of}', 'object')}, {expression.replace('{of}', 'oldObject')})"
 
 
-def _same(field: str) -> str:
-    return f"object.{field} == oldObject.{field}"
-
-
-_OTHER_FIELDS: Final = (
-    "metadata.?ownerReferences",
-    f"metadata.?annotations[?'{GANG_QUEUE}']",
-    "spec.?queue",
-    "spec.?schedulerName",
-    "spec.?priorityClassName",
-)
-"""Fields that rules check in addition to pods and labels."""
+_FIELDS: Final = ("metadata.?ownerReferences", "spec.?priorityClassName", "spec.?schedulerName")
+"""Fields that rules check in addition to templates, labels and annotations."""
+_SAME_FIELDS: Final = " && ".join(f"object.{field} == oldObject.{field}" for field in _FIELDS)
+_JOB_LABELS: Final = f"{{of}}.spec.?jobTemplate.?metadata.?labels[?'{QUEUE}']"
 
 SHARED: Final[Mapping[str, str]] = {
-    "pods": _pods("object"),
-    # Objects that are older than the rule can be scaled, completed and deleted, but their pods cannot be changed.
+    "kind": ("(object.apiVersion.contains('/') ? object.apiVersion.split('/')[0] : '') + '/' + object.kind"),
+    "templates": _templates("object"),
+    "pods": "variables.templates.filter(t, has(t.spec)).map(t, t.spec)",
+    "gangSpecs": _gangs("object"),
+    # Objects that are older than the rule can be scaled, labelled and completed, but their pods cannot be changed.
     "touched": (
-        f"oldObject == null || variables.pods != ({_pods('oldObject')})"
-        f" || {_labels('object')} != {_labels('oldObject')}"
-        f" || !({' && '.join(_same(field) for field in _OTHER_FIELDS)})"
+        "oldObject == null"
+        f" || ({is_kind('/Pod')} ? object.spec != oldObject.spec : variables.templates != ({_templates('oldObject')}))"
+        f" || variables.gangSpecs.map(g, [g.?queue, g.?schedulerName, g.?priorityClassName])"
+        f" != ({_gangs('oldObject')}).map(g, [g.?queue, g.?schedulerName, g.?priorityClassName])"
+        f" || {_differ(_read('{of}.metadata', 'labels'))} || {_differ(_read('{of}.metadata', 'annotations'))}"
+        f" || {_JOB_LABELS.replace('{of}', 'object')} != {_JOB_LABELS.replace('{of}', 'oldObject')}"
+        f" || !({_SAME_FIELDS})"
     ),
 }
-"""Variables that every rule has."""
+"""Variables of the rules about pods."""
 
-CONTAINERS: Final = "(p.containers + p.?initContainers.orValue([]))"
+_SUBJECT: Final = "(object == null ? oldObject : object)"
+DELETABLE: Final[Mapping[str, str]] = {
+    "subject": _SUBJECT,
+    "kind": SHARED["kind"].replace("object.", "variables.subject."),
+    "templates": _templates("variables.subject"),
+    "pods": SHARED["pods"],
+}
+"""Variables of rules that are evaluated for deletions too."""
+
+CONTAINERS: Final = "(p.?containers.orValue([]) + p.?initContainers.orValue([]))"
 """All containers of the pod `p`."""
-
 LIMITS: Final = "c.?resources.?limits.orValue({})"
 REQUESTS: Final = "c.?resources.?requests.orValue({})"
 """Requests of the container `c`. Use `in` and `[r]` to look up amounts: the API server's `string()` does not accept
 values from `[?r]` (seen with 1.36.3)."""
+CLAIMS: Final = "size(p.?resourceClaims.orValue([])) > 0"
+"""Whether the pod `p` claims devices."""
 
 
 def is_gpu(names: Iterable[str]) -> str:
     """Whether the resource `r` is a GPU or a GPU partition."""
-    return "(" + " || ".join(f"r.startsWith({literal(name)})" for name in names) + ")"
-
-
-def requests_gpus(names: Iterable[str]) -> str:
-    """Whether the pod `p` requests GPUs, as a resource (0 does not count) or by a resource claim."""
-    return (
-        f"(has(p.resourceClaims) || {CONTAINERS}.exists(c, [{LIMITS}, {REQUESTS}].exists(m,"
-        f" m.exists(r, {is_gpu(names)} && {number('m[r]')} > 0.0))))"
-    )
+    return starts_with("r", names)
 
 
 def number(quantity: str) -> str:
@@ -114,25 +140,60 @@ def number(quantity: str) -> str:
     return f"quantity(string({quantity})).asApproximateFloat()"
 
 
-QUEUE_OF: Final = (
-    f"{CRON_JOB} ? object.spec.jobTemplate.?metadata.?labels[?'{QUEUE}'].orValue('')"
-    f" : object.kind in ['DaemonSet', 'ReplicaSet', 'ReplicationController']"
-    f" ? object.spec.template.?metadata.?labels[?'{QUEUE}'].orValue('')"
-    f" : object.metadata.?labels[?'{QUEUE}'].or(object.kind == 'Deployment'"
-    f" ? object.spec.template.?metadata.?labels[?'{QUEUE}'] : optional.none()).orValue('')"
-)
-"""The Kueue queue of an object, from the label that Kueue reads: for a Deployment that of the object or of its pods;
-for a ReplicaSet or a DaemonSet that of the pods, which are queued one by one; for a CronJob that of its Jobs."""
+def container_has_gpus(names: Iterable[str]) -> str:
+    """Whether the container `c` requests GPUs; 0 does not count."""
+    return f"[{LIMITS}, {REQUESTS}].exists(m, m.exists(r, {is_gpu(names)} && {number('m[r]')} > 0.0))"
 
-GANG_OF: Final = (
-    f"{IS_VOLCANO} ? object.spec.?queue.orValue('default')"
-    f" : object.kind == 'Pod' && variables.queue == '' && object.spec.?schedulerName.orValue('') == '{VOLCANO}'"
+
+def requests_gpus(names: Iterable[str]) -> str:
+    """Whether the pod `p` requests GPUs, as a resource or by a resource claim."""
+    return f"({CLAIMS} || {CONTAINERS}.exists(c, {container_has_gpus(names)}))"
+
+
+def _queue_of(template: str) -> str:
+    return f"{template}.?metadata.?labels[?'{QUEUE}'].orValue('')"
+
+
+def queues(frameworks: Iterable[str], asks: str) -> str:
+    """The queues of an object, one for each workload that Kueue makes of it: a list of names, empty for none.
+
+    Args:
+        frameworks: Kueue's integrations.
+        asks: whether the pod `p` requests GPUs; pods without do not need a queue.
+    """
+    places: dict[str, list[str]] = {}
+    for kind in KINDS:
+        places.setdefault(kind.queue_place(list(frameworks)), []).append(kind.key)
+    templates = f"variables.templates.filter(t, has(t.spec) && [t.spec].exists(p, {asks}))"
+    expressions = {
+        f"[{_queue_of('object.spec.jobTemplate')}]": places.get("jobs", []),
+        f"{templates}.map(t, {_queue_of('t')})": places.get("templates", []),
+        f"[object.metadata.?labels[?'{QUEUE}'].or(object.spec.template.?metadata.?labels[?'{QUEUE}']).orValue('')]": (
+            places.get("either", [])
+        ),
+    }
+    return _by_kind(expressions, f"[{_queue_of('object')}]")
+
+
+GANG: Final = (
+    "size(variables.gangSpecs) > 0 ? variables.gangSpecs[0].?queue.orValue('default')"
+    f" : {is_kind('/Pod')} && variables.queues.all(q, q == '') && object.spec.?schedulerName.orValue('') == '{VOLCANO}'"
     f" ? object.metadata.?annotations[?'{GANG_QUEUE}'].orValue('default') : ''"
 )
 """The Volcano queue of an object that has no Kueue queue; empty for all others."""
 
-PLACES: Final = f"variables.pods + ({_VOLCANO_JOB} ? [object.spec] : [])"
+METADATA: Final = (
+    f"([object.metadata] + ({is_kind('/Pod')} ? []"
+    " : variables.templates.filter(t, has(t.metadata)).map(t, t.metadata)))"
+)
+"""The metadata of an object and of its pod templates."""
+
+PLACES: Final = "variables.pods + variables.gangSpecs"
 """All specs in which an object names a scheduler or a priority class."""
 
-CLASS_LABELS: Final = f"{_labels('object')}.filter(l, '{QUEUE_PRIORITY}' in l).map(l, l['{QUEUE_PRIORITY}'])"
+CLASS_LABELS: Final = (
+    f"([object.metadata] + variables.templates.filter(t, has(t.metadata)).map(t, t.metadata)"
+    " + (object.?spec.?jobTemplate.?metadata.hasValue() ? [object.spec.jobTemplate.metadata] : []))"
+    f".map(m, m.?labels[?'{QUEUE_PRIORITY}'].orValue(''))"
+)
 """WorkloadPriorityClasses that an object names."""

@@ -1,74 +1,105 @@
-"""Rules for tenants' workloads. The message of a violation has the value, the rule and the fix."""
+"""Rules for the pods of tenants. The message of a violation has the value, the rule and the fix."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
-from gpu_tenancy.model.quantity import format_amounts
 
 from ..conventions import QUEUE, VOLCANO
 from .expressions import (
+    CLAIMS,
     CLASS_LABELS,
     CONTAINERS,
-    CRON_JOB,
-    GANG_OF,
+    DELETABLE,
+    GANG,
     GANG_QUEUE,
-    IS_VOLCANO,
+    KUEUE_PREFIX,
     LIMITS,
+    METADATA,
     PLACES,
-    QUEUE_OF,
     REQUESTS,
     SHARED,
-    TRAIN_JOB,
-    by_namespace,
+    amounts,
+    container_has_gpus,
+    fact,
     is_gpu,
+    is_kind,
     literal,
     number,
+    queues,
     requests_gpus,
 )
+from .kinds import JUDGED, KINDS, Kind
+from .policies import Resources, Rule, requested_by
 
+_JOB_SET: Final = "jobset.x-k8s.io/JobSet"
+_POD_GROUP: Final = "scheduling.volcano.sh/PodGroup"
+_TRAIN_JOB: Final = "trainer.kubeflow.org/TrainJob"
 _OWNERS: Final = (
     "apps/Deployment",
     "apps/ReplicaSet",
     "apps/StatefulSet",
     "batch/Job",
-    "batch.volcano.sh/Job",
-    "jobset.x-k8s.io/JobSet",
-    "trainer.kubeflow.org/TrainJob",
     "v1/Pod",
 )
-"""Kinds whose children Kueue does not count again. It trusts the owner reference, whoever wrote it
-(`FindAncestorJobManagedByKueue` in
+"""Kinds whose children Kueue does not count again, beside its optional integrations. It trusts the owner reference,
+whoever wrote it (`FindAncestorJobManagedByKueue` in
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go)."""
+_PARENT: Final = f"{KUEUE_PREFIX}pod-suspending-parent"
+"""Annotation by which Kueue's webhooks leave a pod to its StatefulSet or Deployment."""
+_PARENTS: Final = {
+    "apps/Deployment": "deployment",
+    "apps/StatefulSet": "statefulset",
+    "leaderworkerset.x-k8s.io/LeaderWorkerSet": "leaderworkerset.x-k8s.io/leaderworkerset",
+}
+"""The value of that annotation that Kueue's webhooks set in the pod template of a kind, in the user's own request."""
+_GROUPS: Final = (
+    f"{KUEUE_PREFIX}pod-group-name",
+    f"{KUEUE_PREFIX}prebuilt-workload-name",
+)
+"""Labels or annotations by which Kueue counts a pod as one of a group, or by a Workload that exists already. Of a group
+it counts one pod for each value of the annotation role-hash, and keeps a value that a pod has already (`getRoleHash`,
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/pod/pod_controller.go)."""
+_OWN_LABELS: Final = (QUEUE, f"{KUEUE_PREFIX}priority-class", f"{KUEUE_PREFIX}max-exec-time-seconds")
+"""Labels of Kueue that tenants set; all others of a pod are Kueue's own once the pod exists."""
+_VISIBLE_DEVICES: Final = (
+    "AMD_VISIBLE_DEVICES",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+"""Environment variables by which a container runtime adds GPUs to a container."""
+_NO_DEVICES: Final = ("", "none", "void")
+"""Their values that add none: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
+_DEVICE_MOUNTS: Final = "/var/run/nvidia-container-devices"
+"""Mount path that stands for a list of GPUs: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """The content of one ValidatingAdmissionPolicy.
+class _Scope:
+    """What a rule evaluates.
 
     Attributes:
-        name: name of the policy, without the prefix `gpu-tenancy-`.
-        variables: CEL expressions by name; each can use `SHARED` and the variables before it.
-        faults: names of the variables that are lists of messages, one per violation. If all are empty, the object is
-            accepted.
-        of_trainer: whether JobSets that Kubeflow Trainer creates are validated too.
+        of_trainer: kinds that are evaluated although Kubeflow Trainer creates them.
+        of_caches: whether objects that the operator of caches creates are evaluated.
+        kinds: of the objects.
     """
 
-    name: str
-    variables: Mapping[str, str]
-    faults: tuple[str, ...]
-    of_trainer: bool = True
-
-    @property
-    def all_variables(self) -> dict[str, str]:
-        """The shared variables and those of the rule, in order of their dependencies."""
-        return {**SHARED, **self.variables}
+    of_trainer: tuple[str, ...] = (_JOB_SET, _POD_GROUP)
+    of_caches: bool = False
+    kinds: tuple[Kind, ...] = KINDS
 
 
-def rules(guards: GuardsPlan) -> Iterator[Rule]:
-    """The rules that apply to a stack."""
+_EVERY: Final = _Scope()
+
+
+def pod_rules(guards: GuardsPlan) -> Iterator[Rule]:
+    """The rules about pods, except the one that always denies."""
     yield _queue(guards)
+    yield _kueue_metadata(guards)
+    yield _release(guards)
+    yield _devices(guards)
     if guards.taints:
         yield _toleration(guards)
     yield _scheduling(guards)
@@ -77,55 +108,309 @@ def rules(guards: GuardsPlan) -> Iterator[Rule]:
         yield _ratio(guards)
 
 
+def _rule(
+    guards: GuardsPlan,
+    name: str,
+    variables: Mapping[str, str],
+    faults: tuple[str, ...],
+    scope: _Scope = _EVERY,
+) -> Rule:
+    """A rule about the pods that an object contains, when these change.
+
+    Args:
+        guards: the plan.
+        name: of the rule.
+        variables: of the rule; each can use `SHARED` and those before it.
+        faults: names of the variables that are lists of messages.
+        scope: what is evaluated.
+    """
+    resources: dict[str, list[str]] = {}
+    for kind in scope.kinds:
+        resources.setdefault(kind.group, []).append(kind.resource)
+    return Rule(
+        name=name,
+        resources=tuple(Resources(group, tuple(plurals)) for group, plurals in resources.items()),
+        conditions=_conditions(guards, scope),
+        variables={**SHARED, **variables},
+        faults=faults,
+        only_if="variables.touched",
+    )
+
+
+def _conditions(guards: GuardsPlan, scope: _Scope) -> dict[str, str]:
+    """Excludes what an operator creates for an owner that was evaluated, and changes of admitted objects."""
+    makers = requested_by(_all_makers(guards))
+    owner = "(o.apiVersion.contains('/') ? o.apiVersion.split('/')[0] : '') + '/' + o.kind"
+    owned = (
+        "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) &&"
+        f" {owner} in {literal(list(JUDGED))})"
+    )
+    conditions = {
+        "not-exempt": f"!{requested_by(guards.exempt)}",
+        "not-created-for-an-evaluated-owner": f"!({makers} && (request.operation != 'CREATE' || {owned}))",
+    }
+    if guards.trainer and scope.of_trainer:
+        kinds = literal([key.split("/")[1] for key in scope.of_trainer])
+        trainer = requested_by((guards.trainer,))
+        conditions["not-created-for-an-evaluated-owner"] = (
+            f"{trainer} ? object.kind in {kinds} || !{owned} : {conditions['not-created-for-an-evaluated-owner']}"
+        )
+    if guards.caches and not scope.of_caches:
+        conditions["not-a-cache"] = f"!{requested_by((guards.caches,))}"
+    return conditions
+
+
+def _messages(items: str, condition: str, message: str) -> str:
+    """A list of messages: one for each of some items `i` that meets a condition."""
+    return f"{items}.filter(i, {condition}).map(i, {message})"
+
+
 def _queue(guards: GuardsPlan) -> Rule:
     """GPU workloads must use the LocalQueue of the namespace or a Volcano queue of the team."""
-    gangs = by_namespace({name: list(bounds.gangs) for name, bounds in guards.teams.items()}, [])
-    no_pods = "object.kind in ['TrainJob', 'PodGroup']"
-    return Rule(
-        name="queue",
-        variables={
-            "asks": f"{no_pods} || variables.pods.exists(p, {requests_gpus(guards.names)})",
-            "queue": QUEUE_OF,
-            "gang": GANG_OF,
-            "gangs": f"dyn({gangs})",
+    asks = requests_gpus(guards.names)
+    # Trainer's PodGroups are of TrainJobs, which Kueue counts.
+    not_trainers = f" && !{requested_by((guards.trainer,))}" if guards.trainer else ""
+    unqueued = [kind.key for kind in KINDS if kind.queue_place(guards.frameworks) == "never"]
+    by_pod = [kind.key for kind in KINDS if kind.queue_place(guards.frameworks) == "templates"]
+    place = (
+        f"({is_kind('batch/CronJob')} ? 'spec.jobTemplate.metadata.labels'"
+        f" : {is_kind(*by_pod)} ? 'metadata.labels of each pod template with GPUs' : 'metadata.labels')"
+    )
+    scheduler = "[t.?template.?spec.?schedulerName.orValue(''), g.?schedulerName.orValue('')].filter(s, s != '')"
+    owners = (*_OWNERS, *(kind.key for kind in KINDS if kind.group not in ("", "apps", "batch")), *guards.external)
+    return _rule(
+        guards,
+        "queue",
+        {
+            "asks": (
+                f"{is_kind(_TRAIN_JOB)} || ({is_kind(_POD_GROUP)}{not_trainers}) || variables.pods.exists(p, {asks})"
+            ),
+            "queues": queues(guards.frameworks, asks),
+            "gang": GANG,
+            "gangs": fact("volcano-queues"),
+            "unqueued": (
+                f"variables.asks && {is_kind(*unqueued)} ? ['requests GPUs, but Kueue does not queue '"
+                " + object.kind + 's on this cluster; use a Job, a JobSet or a StatefulSet'] : []"
+            ),
             "uncounted": (
-                "variables.asks && variables.gang == '' && variables.queue != request.namespace ? ["
-                "'asks for GPUs and names ' + (variables.queue == '' ? 'no queue' : 'the queue ' + variables.queue"
-                " + ', which this namespace does not have') + ', so that no share would count them; write"
-                f" {QUEUE}: ' + request.namespace + ' under ' + ({CRON_JOB} ? 'spec.jobTemplate.' : '')"
-                " + 'metadata.labels'] : []"
+                "variables.asks && variables.gang == '' ? "
+                + _messages(
+                    "variables.queues",
+                    "i != request.namespace",
+                    "'requests GPUs ' + (i == '' ? 'without a queue' : 'in queue ' + i + ', which is not a queue of"
+                    f" this namespace') + '; set label {QUEUE}: ' + request.namespace + ' under ' + {place}",
+                )
+                + " : []"
             ),
             "astray": (
-                "variables.asks && variables.gang != '' && !(variables.gang in variables.gangs) ? ["
-                "'is in Volcano\\'s queue ' + variables.gang + ', which is none of this namespace\\'s; '"
-                " + (size(variables.gangs) == 0 ? 'the team has no gangs: queue a Job with the label"
-                f" {QUEUE}: ' + request.namespace : 'write ' + ({IS_VOLCANO} ? 'spec.queue: ' :"
-                f" 'the annotation {GANG_QUEUE}: ') + variables.gangs.join(' or '))] : []"
+                "variables.gang != '' && !(variables.gang in variables.gangs)"
+                " && (variables.asks || variables.gang != 'default') ? ["
+                "'uses Volcano queue ' + variables.gang + ', which is not a queue of this namespace; '"
+                " + (size(variables.gangs) == 0 ? 'the team has none: create a Job with label"
+                f" {QUEUE}: ' + request.namespace : 'set ' + (size(variables.gangSpecs) > 0 ? 'spec.queue: ' :"
+                f" 'annotation {GANG_QUEUE}: ') + variables.gangs.join(' or '))] : []"
+            ),
+            "annotated": _messages(
+                f"{METADATA}.map(m, m.?annotations[?'{GANG_QUEUE}'].orValue('default'))",
+                "i != 'default' && !(i in variables.gangs)",
+                f"'sets annotation {GANG_QUEUE} to ' + i + ', which is not a queue of this namespace; '"
+                " + (size(variables.gangs) == 0 ? 'remove the annotation' : 'set '"
+                " + variables.gangs.join(' or '))",
+            ),
+            "joined": (
+                "variables.asks ? "
+                + _messages(
+                    f"{METADATA}.map(m, m.?annotations[?'scheduling.k8s.io/group-name'].orValue(''))",
+                    f"i.startsWith('podgroup-') && !({is_kind('/Pod')} && oldObject != null)",
+                    "'joins PodGroup ' + i + ', which Volcano created for another workload; remove annotation"
+                    " scheduling.k8s.io/group-name'",
+                )
+                + " : []"
+            ),
+            "unscheduled": (
+                "variables.asks ? variables.gangSpecs.map(g, g.?tasks.orValue([]).map(t,"
+                f" {scheduler} + [{is_kind('batch.volcano.sh/Job')} ? 'default-scheduler' : '{VOLCANO}'])"
+                f".filter(s, s[0] != '{VOLCANO}')).filter(f, size(f) > 0)"
+                ".map(f, 'is in Volcano queue ' + variables.gang + ' but has schedulerName ' + f[0][0] + ', so the"
+                f" queue does not count its GPUs; set schedulerName: {VOLCANO}') : []"
+            ),
+            "claimed": (
+                f"variables.gang != '' && variables.pods.exists(p, {CLAIMS}) ? ['sets resourceClaims, which Volcano"
+                " queues do not count; request GPUs under resources'] : []"
             ),
             "forged": (
                 "variables.asks ? object.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false)"
-                f" && (o.apiVersion.split('/')[0] + '/' + o.kind) in {literal(_OWNERS)}).map(o,"
-                " 'says that ' + o.kind + ' ' + o.name + ' made it, and the queue would not count it; only the"
-                " controllers of that kind make such an owner, so leave metadata.ownerReferences out') : []"
+                f" && (o.apiVersion.split('/')[0] + '/' + o.kind) in {literal(list(dict.fromkeys(owners)))}).map(o,"
+                " 'sets ' + o.kind + ' ' + o.name + ' as its controller, so the queue would not count its GPUs; remove"
+                " metadata.ownerReferences') : []"
             ),
         },
-        faults=("uncounted", "astray", "forged"),
-        of_trainer=False,
+        faults=(
+            "unqueued",
+            "uncounted",
+            "astray",
+            "annotated",
+            "joined",
+            "unscheduled",
+            "claimed",
+            "forged",
+        ),
+        scope=_Scope(of_trainer=(_POD_GROUP,), of_caches=True),
     )
+
+
+def _kueue_metadata(guards: GuardsPlan) -> Rule:
+    """Only Kueue may admit a pod, and write what it counts a pod by."""
+    gates = f"oldObject.spec.?schedulingGates.orValue([]).filter(g, g.name.startsWith('{KUEUE_PREFIX}'))"
+    changed = (
+        "oldObject.metadata.?{field}.orValue({{}}).filter(k, k.startsWith('{prefix}') && !(k in {own}) &&"
+        " object.metadata.?{field}[?k].orValue('') != oldObject.metadata.{field}[k])"
+        " + object.metadata.?{field}.orValue({{}}).filter(k, k.startsWith('{prefix}') && !(k in {own}) &&"
+        " !(k in oldObject.metadata.?{field}.orValue({{}})))"
+    )
+    labels, annotations = (
+        changed.format(field=name, prefix=KUEUE_PREFIX, own=literal(list(_OWN_LABELS)))
+        for name in ("labels", "annotations")
+    )
+    is_update = f"({is_kind('/Pod')} && oldObject != null)"
+    parent = f"m.?annotations[?'{_PARENT}'].orValue('')"
+    own_parent = " || ".join(f"({is_kind(kind)} && i == '{value}')" for kind, value in _PARENTS.items())
+    groups = literal(list(_GROUPS))
+    asks = f"variables.pods.exists(p, {requests_gpus(guards.names)})"
+    return _rule(
+        guards,
+        "kueue-metadata",
+        {
+            "ungated": (
+                f"{is_update} ? {gates}.filter(g, !object.spec.?schedulingGates.orValue([]).exists(o, o.name =="
+                " g.name)).map(g, 'removes scheduling gate ' + g.name + ', which only Kueue may remove; keep it until"
+                " Kueue admits the pod') : []"
+            ),
+            "changed": (
+                f"{is_update} ? ({labels} + {annotations}).map(k, 'changes ' + k + ', which only Kueue may change;"
+                " leave it as it is') : []"
+            ),
+            "suspending": (
+                f"{is_update} ? [] : "
+                + _messages(
+                    f"{METADATA}.map(m, {parent})",
+                    f"i != '' && !({own_parent})",
+                    f"'sets annotation {_PARENT}, by which Kueue leaves pods to another object; remove the annotation'",
+                )
+            ),
+            "grouped": (
+                f"!{is_update} && {asks} ? {METADATA}.map(m, {groups}.filter(k,"
+                " k in m.?labels.orValue({}) || k in m.?annotations.orValue({}))).filter(f, size(f) > 0)"
+                ".map(f, 'sets ' + f[0] + ' on a pod with GPUs, and Kueue would count the GPUs of another pod or"
+                " Workload; use a Job or a JobSet') : []"
+            ),
+        },
+        faults=("ungated", "changed", "suspending", "grouped"),
+    )
+
+
+def _release(guards: GuardsPlan) -> Rule:
+    """A pod with GPUs must not be separated from the object that Kueue counts it by: Kueue would free the quota.
+
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents,
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#specifying-your-own-pod-selector
+    """
+    counted = [kind for kind in KINDS if kind.from_template and kind.key != "batch/CronJob"]
+    owners = literal([kind.key for kind in counted])
+    owner = "oldObject.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false) &&"
+    owned_pod = f"{is_kind('/Pod')} && oldObject != null && object != null"
+    resources = [Resources(kind.group, (kind.resource,), ("CREATE", "UPDATE", "DELETE")) for kind in counted]
+    return Rule(
+        name="release",
+        resources=(*resources, Resources("", ("pods",), ("UPDATE",))),
+        conditions={
+            "not-exempt": f"!{requested_by(guards.exempt)}",
+            "not-an-operator": f"!{requested_by(_all_makers(guards))}",
+        },
+        variables={
+            **DELETABLE,
+            "asks": f"{is_kind(_TRAIN_JOB)} || variables.pods.exists(p, {requests_gpus(guards.names)})",
+            "orphaning": (
+                "variables.asks && request.operation == 'DELETE' && (request.options.?propagationPolicy.orValue('') =="
+                " 'Orphan' || request.options.?orphanDependents.orValue(false)) ? ['is deleted without its pods, whose"
+                " GPUs no queue would count; delete it without --cascade=orphan'] : []"
+            ),
+            "finalized": (
+                f"variables.asks && object != null && !({is_kind('/Pod')}) && object.metadata.?finalizers.orValue([])"
+                ".exists(f, f == 'orphan') ? ['sets finalizer orphan, by which its pods would run without a queue;"
+                " remove it'] : []"
+            ),
+            "selecting": (
+                f"variables.asks && object != null && {is_kind('batch/Job')} &&"
+                " object.spec.?manualSelector.orValue(false) ? ['sets spec.manualSelector, by which the Job can lose"
+                " its pods; remove it'] : []"
+            ),
+            "owners": (
+                f"{owned_pod} && variables.asks ? {owner} ((o.apiVersion.contains('/') ? o.apiVersion.split('/')[0]"
+                f" : '') + '/' + o.kind) in {owners}).map(o, o.kind + ' ' + o.name) : []"
+            ),
+            "released": (
+                "size(variables.owners) > 0 && (object.metadata.?ownerReferences.orValue([]) !="
+                " oldObject.metadata.?ownerReferences.orValue([]) ||"
+                " oldObject.metadata.?labels.orValue({}).exists(k, object.metadata.?labels[?k].orValue('') !="
+                " oldObject.metadata.labels[k])) ? ['changes labels or owners of a pod with GPUs, so that '"
+                " + variables.owners[0] + ' would lose it and no queue would count its GPUs; leave them as they are']"
+                " : []"
+            ),
+        },
+        faults=("orphaning", "finalized", "selecting", "released"),
+    )
+
+
+def _all_makers(guards: GuardsPlan) -> tuple[str, ...]:
+    return guards.makers if guards.trainer is None else (*guards.makers, guards.trainer)
+
+
+def _devices(guards: GuardsPlan) -> Rule:
+    """Containers without GPUs must not get any from the container runtime."""
+    every = f"({CONTAINERS} + p.?ephemeralContainers.orValue([]))"
+    names = f"e.name in {literal(list(_VISIBLE_DEVICES))} && (has(e.valueFrom) || !(e.?value.orValue('') in"
+    variable = f"{names} {literal(list(_NO_DEVICES))}))"
+    without = f"{every}.filter(c, !{container_has_gpus(guards.names)})"
+    rule = _rule(
+        guards,
+        "devices",
+        {
+            "visible": (
+                f"variables.pods.map(p, {without}.map(c, c.?env.orValue([]).filter(e, {variable})"
+                ".map(e, 'sets ' + e.name + ' in container ' + c.?name.orValue('') + ', which requests no GPU; remove"
+                " the variable or request GPUs')).filter(f, size(f) > 0)).filter(f, size(f) > 0).map(f, f[0][0])"
+            ),
+            "mounted": (
+                f"variables.pods.map(p, {every}.filter(c, c.?volumeMounts.orValue([]).exists(v,"
+                f" v.mountPath.startsWith('{_DEVICE_MOUNTS}'))).map(c, 'mounts {_DEVICE_MOUNTS} in container '"
+                " + c.?name.orValue('') + ', which selects GPUs; remove the mount and request GPUs'))"
+                ".filter(f, size(f) > 0).map(f, f[0])"
+            ),
+            "injected": (
+                f"{METADATA}.map(m, m.?annotations.orValue({{}}).filter(k, k.startsWith('cdi.k8s.io/')))"
+                ".filter(f, size(f) > 0).map(f, 'sets annotation ' + f[0] + ', which adds devices to containers; remove"
+                " it and request GPUs')"
+            ),
+        },
+        faults=("visible", "mounted", "injected"),
+    )
+    return replace(rule, resources=(*rule.resources, Resources("", ("pods/ephemeralcontainers",))))
 
 
 def _toleration(guards: GuardsPlan) -> Rule:
     """Pods without GPUs must not tolerate the taints of GPU nodes."""
     tolerated = f"t.?key.orValue('') == '' || t.key in {literal(guards.taints)}"
-    return Rule(
-        name="toleration",
-        variables={
+    return _rule(
+        guards,
+        "toleration",
+        {
             "tolerating": (
                 f"variables.pods.filter(p, !{requests_gpus(guards.names)}).map(p, p.?tolerations.orValue([]).filter(t,"
                 f" {tolerated}).map(t, 'tolerates ' + (t.?key.orValue('') == '' ? 'every taint' : t.key)"
-                " + ' in a pod that asks for no GPU, and would take cpus and memory that belong to GPUs; '"
-                " + (t.?key.orValue('') == '' ? 'name the keys that it needs, none of a GPU'"
-                " : 'leave the toleration out'))).filter(f, size(f) > 0).map(f, f[0])"
+                " + ' but requests no GPU; '"
+                " + (t.?key.orValue('') == '' ? 'set the keys of the taints, without those of GPU nodes'"
+                " : 'remove the toleration'))).filter(f, size(f) > 0).map(f, f[0])"
             ),
         },
         faults=("tolerating",),
@@ -134,105 +419,131 @@ def _toleration(guards: GuardsPlan) -> Rule:
 
 def _scheduling(guards: GuardsPlan) -> Rule:
     """Pods must use an allowed scheduler and a priority class of the team, and must not set nodeName."""
-    schedulers = {
-        name: ["default-scheduler", VOLCANO] if bounds.volcano else ["default-scheduler"]
-        for name, bounds in guards.teams.items()
-    }
-    classes = {name: list(bounds.classes) for name, bounds in guards.teams.items()}
-    most_common = max(classes.values(), key=list(classes.values()).count, default=list[str]())
-    required = [name for name, bounds in guards.teams.items() if bounds.must_name]
-    return Rule(
-        name="scheduling",
-        variables={
-            "schedulers": by_namespace(schedulers, ["default-scheduler"]),
-            "classes": f"dyn({by_namespace(classes, most_common)})",
+    return _rule(
+        guards,
+        "scheduling",
+        {
+            "named": fact("schedulers"),
+            "schedulers": "size(variables.named) > 0 ? variables.named : ['default-scheduler']",
+            "classes": fact("priority-classes"),
+            "required": f"size({fact('priority-class-required')}) > 0",
             "places": PLACES,
             "foreign": (
                 "variables.places.map(p, p.?schedulerName.orValue('')).filter(s, s != ''"
-                " && !(s in variables.schedulers)).map(s, 'wants the scheduler ' + s + ', which knows nothing of the"
-                " queues; write schedulerName: ' + variables.schedulers.join(' or ') + ', or leave it out')"
+                " && !(s in variables.schedulers)).map(s, 'sets schedulerName ' + s + ', which is not allowed in this"
+                " namespace; set ' + variables.schedulers.join(' or ') + ', or remove it')"
             ),
             "pinned": (
-                "object.kind == 'Pod' && oldObject != null ? []"
-                " : variables.pods.filter(p, p.?nodeName.orValue('') != '').map(p, 'puts itself on the node '"
-                " + p.nodeName + ', past every scheduler and taint; leave nodeName out, and choose nodes by"
-                " nodeSelector')"
+                f"{is_kind('/Pod')} && oldObject != null ? []"
+                " : variables.pods.filter(p, p.?nodeName.orValue('') != '').map(p, 'sets nodeName '"
+                " + p.nodeName + ', which bypasses schedulers and taints; remove it and use nodeSelector')"
             ),
             "unknown": (
                 "(variables.places.map(p, p.?priorityClassName.orValue('')) +"
-                f" {CLASS_LABELS}).filter(n, n != '' && !(n in variables.classes)).map(n, 'has the priority class ' + n"
-                " + ', which this namespace may not name; ' + (size(variables.classes) == 0 ? 'leave it out'"
-                " : 'write one of ' + variables.classes.join(', ')))"
+                f" {CLASS_LABELS}).filter(n, n != '' && !(n in variables.classes)).map(n, 'uses priority class ' + n"
+                " + ', which is not allowed in this namespace; ' + (size(variables.classes) == 0 ? 'remove it'"
+                " : 'set one of ' + variables.classes.join(', ')))"
             ),
-            "unsaid": (
-                f"request.namespace in {literal(required)} && !({TRAIN_JOB}) && variables.pods.exists(p,"
-                " p.?priorityClassName.orValue('') == '') ? ['names no priority class, and the namespace\\'s quota"
-                " refuses such pods for ever; write priorityClassName: ' + variables.classes.join(' or ')] : []"
+            "unset": (
+                f"variables.required && !({is_kind(_TRAIN_JOB)}) && variables.pods.exists(p,"
+                " p.?priorityClassName.orValue('') == '') ? ['sets no priority class, which the quota of this namespace"
+                " requires; set priorityClassName: ' + variables.classes.join(' or ')] : []"
             ),
         },
-        faults=("foreign", "pinned", "unknown", "unsaid"),
+        faults=("foreign", "pinned", "unknown", "unset"),
     )
 
 
 def _amount(guards: GuardsPlan) -> Rule:
     """A pod must not request more GPUs than the largest node has, nor a container more than the team's maximum."""
-    of_container = by_namespace({name: dict(bounds.gpus) for name, bounds in guards.teams.items()}, {})
     amount = number(f"r in {LIMITS} ? {LIMITS}[r] : r in {REQUESTS} ? {REQUESTS}[r] : 0")
-    at_once = "(p.containers + p.?initContainers.orValue([]).filter(c, c.?restartPolicy.orValue('') == 'Always'))"
-    total = f"{at_once}.map(c, {amount}).sum()"
+    sidecars = "p.?initContainers.orValue([]).filter(c, c.?restartPolicy.orValue('') == 'Always')"
+    running = f"(p.?containers.orValue([]) + {sidecars})"
+    total = f"{running}.map(c, {amount}).sum()"
     counts = f"{CONTAINERS}.map(c, {amount})"
-    return Rule(
-        name="amount",
-        variables={
-            "most": f"dyn({literal(guards.max_per_node)})",
-            "bounds": f"dyn({of_container})",
+    in_container = counts.replace("r in", "b[0] in").replace("[r]", "[b[0]]")
+    return _rule(
+        guards,
+        "amount",
+        {
+            "largest": f"dyn({literal(guards.max_per_node)})",
+            "bounds": amounts("max-gpus-per-container"),
             "unknown": (
                 f"variables.pods.map(p, {CONTAINERS}.map(c, {LIMITS}.filter(r, {is_gpu(guards.names)}"
-                f" && !(r in variables.most) && {number(f'{LIMITS}[r]')} > 0.0)).filter(f, size(f) > 0))"
-                ".filter(f, size(f) > 0).map(f, 'asks for ' + f[0][0] + ', which no node has; '"
-                " + (size(variables.most) == 0 ? 'there are no GPUs here' : 'ask for '"
-                " + variables.most.map(r, r).join(' or ')))"
+                f" && !(r in variables.largest) && {number(f'{LIMITS}[r]')} > 0.0)).filter(f, size(f) > 0))"
+                ".filter(f, size(f) > 0).map(f, 'requests ' + f[0][0] + ', which no node has; '"
+                " + (size(variables.largest) == 0 ? 'remove it: the cluster has no GPUs' : 'request '"
+                " + variables.largest.map(r, r).join(' or ')))"
             ),
             "excess": (
-                f"variables.pods.map(p, variables.most.filter(r, {total} > double(variables.most[r])"
-                f" || {counts}.exists(a, a > double(variables.most[r]))).map(r, 'asks for '"
-                f" + string(int(({counts} + [{total}]).max())) + ' ' + r + ' in one pod, and the largest node has '"
-                " + string(variables.most[r]) + '; ask for that many at most, in more pods'))"
-                ".filter(f, size(f) > 0).map(f, f[0])"
+                f"variables.pods.map(p, variables.largest.filter(r, {total} > double(variables.largest[r])"
+                f" || {counts}.exists(a, a > double(variables.largest[r]))).map(r, 'requests '"
+                f" + string(int(({counts} + [{total}]).max())) + ' ' + r + ' in one pod, but the largest node has '"
+                " + string(variables.largest[r]) + '; use more pods with ' + string(variables.largest[r])"
+                " + ' or fewer each')).filter(f, size(f) > 0).map(f, f[0])"
             ),
             "over": (
-                f"variables.pods.map(p, variables.bounds.filter(r, {counts}.exists(a,"
-                f" a > double(variables.bounds[r]))).map(r, 'asks for ' + string(int({counts}.max())) + ' ' + r"
-                " + ' in one container, and one of this namespace may have ' + string(variables.bounds[r])"
-                " + '; ask for that many at most, in more pods')).filter(f, size(f) > 0).map(f, f[0])"
+                f"variables.pods.map(p, variables.bounds.filter(b, {in_container}.exists(a, a > double(b[1])))"
+                f".map(b, 'requests ' + string(int({in_container}.max())) + ' ' + b[0] + ' in one container, but the"
+                " maximum in this namespace is ' + b[1] + '; use more pods with ' + b[1] + ' or fewer each'))"
+                ".filter(f, size(f) > 0).map(f, f[0])"
             ),
         },
         faults=("unknown", "excess", "over"),
+        scope=_Scope(of_caches=True),
     )
 
 
 def _ratio(guards: GuardsPlan) -> Rule:
     """Containers must respect the LimitRange's maximum ratio of limit to request before Kueue admits their job."""
-    teams = guards.teams.items()
-    limit, request = f"(r in {LIMITS} ? {LIMITS}[r] : variables.defaults[r])", f"{REQUESTS}[r]"
-    return Rule(
-        name="ratio",
-        variables={
-            "ratios": f"dyn({by_namespace({name: dict(bounds.ratios) for name, bounds in teams}, {})})",
+    limit = f"(b[0] in {LIMITS} ? {LIMITS}[b[0]] : variables.defaults.filter(d, d[0] == b[0])[0][1])"
+    request = f"{REQUESTS}[b[0]]"
+    return _rule(
+        guards,
+        "ratio",
+        {
+            "ratios": amounts("max-limit-request-ratio"),
             # A container with a request only gets the LimitRange's default limit; one with a limit only requests the
             # same amount.
-            "defaults": (
-                f"dyn({by_namespace({name: dict(format_amounts(bounds.defaults)) for name, bounds in teams}, {})})"
-            ),
+            "defaults": amounts("default-limits"),
             "loose": (
-                f"variables.pods.map(p, {CONTAINERS}.map(c, variables.ratios.filter(r, r in {REQUESTS} &&"
-                f" {number(limit)} > {number(request)} * double(variables.ratios[r]) * 1.000001)"
-                f".map(r, 'limits ' + r + ' to ' + string({limit}) + ' for a request of '"
-                f" + string({request}) + ', and a limit of this namespace may be '"
-                " + string(variables.ratios[r]) + ' times its request, so the queue would admit what no pod may be;"
-                " raise the request or lower the limit')).filter(f, size(f) > 0))"
-                ".filter(f, size(f) > 0).map(f, f[0][0])"
+                f"variables.pods.map(p, {CONTAINERS}.map(c, variables.ratios.filter(b, b[0] in {REQUESTS} &&"
+                f" {number(limit)} > {number(request)} * double(b[1]) * 1.000001)"
+                f".map(b, 'limits ' + b[0] + ' to ' + string({limit}) + ' for a request of '"
+                f" + string({request}) + ', but the maximum ratio in this namespace is '"
+                " + b[1] + ', so its pods would be rejected after admission; raise the request or lower the limit'))"
+                ".filter(f, size(f) > 0)).filter(f, size(f) > 0).map(f, f[0][0])"
             ),
         },
         faults=("loose",),
     )
+
+
+def gpu_requests(guards: GuardsPlan) -> Rule:
+    """Rejects GPUs that are limits without requests, in namespaces with a default request of 0 GPUs.
+
+    A pod's requests default to its limits, but Kueue 0.19 counts a workload from its pod template before that, and uses
+    the LimitRange's default request of 0: it would be admitted without quota
+    (https://github.com/kubernetes-sigs/kueue/issues/15020). This rule always denies; the action of the guards does not
+    apply to it.
+    """
+    missing = f"{LIMITS}.filter(r, r.contains('/') && !(r in {REQUESTS}))"
+    rule = _rule(
+        guards,
+        "gpu-requests",
+        {
+            "queues": queues(guards.frameworks, requests_gpus(guards.names)),
+            "uncounted": (
+                f"size({fact('default-gpus')}) == 0 || !({is_kind(_JOB_SET)} ||"
+                " variables.queues.exists(q, q != '')) ? [] :"
+                f" variables.pods.map(p, {CONTAINERS}.map(c, {missing}).filter(f, size(f) > 0)).filter(f, size(f) > 0)"
+                ".map(f, 'sets ' + f[0][0] + ' under limits only, and Kueue would count 0; set the same number under"
+                " requests')"
+            ),
+        },
+        faults=("uncounted",),
+        scope=_Scope(of_caches=True, kinds=tuple(kind for kind in KINDS if kind.from_template)),
+    )
+    # It is about what Kueue counts, and not about who may do what: so nobody is exempt.
+    conditions = {name: text for name, text in rule.conditions.items() if name != "not-exempt"}
+    return replace(rule, conditions=conditions, always_denies=True)

@@ -21,12 +21,35 @@ from gpu_tenancy.console.cluster.references import Reference
 QUEUE = "kueue.x-k8s.io/queue-name"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"
 TEAMS = (RESEARCH, PRODUCTION, EXPERIMENTS, "ml-serving")
-POLICIES = ("amount", "queue", "ratio", "scheduling", "toleration")
-NO_QUEUE = (
-    "asks for GPUs and names no queue, so that no share would count them; write kueue.x-k8s.io/queue-name: ml-research"
+POLICIES = (
+    "amount",
+    "devices",
+    "kueue-metadata",
+    "namespace",
+    "network",
+    "queue",
+    "queue-objects",
+    "ratio",
+    "release",
+    "scheduling",
+    "toleration",
 )
+NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
-_EDITED = ("jobset.x-k8s.io", "trainer.kubeflow.org", "batch.volcano.sh", "scheduling.volcano.sh", "keda.sh")
+_EDITED = (
+    "batch.volcano.sh",
+    "cilium.io",
+    "data.fluid.io",
+    "flow.volcano.sh",
+    "jobset.x-k8s.io",
+    "keda.sh",
+    "kubeflow.org",
+    "kueue.x-k8s.io",
+    "leaderworkerset.x-k8s.io",
+    "ray.io",
+    "scheduling.volcano.sh",
+    "trainer.kubeflow.org",
+)
 
 
 @dataclass(frozen=True)
@@ -48,15 +71,38 @@ class Person:
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
         """The status of a dry run, and the warnings that came with it."""
         reference = Reference.of(manifest)
-        path = self.cluster.resource(reference.api_version, reference.kind).path(reference.namespace)
+        status, _, warnings = self._ask("POST", self._collection(reference), manifest)
+        return status, warnings
+
+    def patched(self, manifest: Any, patch: Any, *, subresource: str = "") -> str | None:
+        """The API server's words where it refuses a change of an object in a dry run; None where it would take it."""
+        return self._refusal("PATCH", manifest, patch, subresource)
+
+    def deleted(self, manifest: Any, **options: Any) -> str | None:
+        """The API server's words where it refuses to delete an object in a dry run; None where it would."""
+        return self._refusal("DELETE", manifest, {"dryRun": ["All"], **options})
+
+    def _refusal(self, method: str, manifest: Any, body: Any, subresource: str = "") -> str | None:
+        reference = Reference.of(manifest)
+        path = "/".join([self._collection(reference), reference.name, *([subresource] if subresource else [])])
+        status, answer, _ = self._ask(method, path, body)
+        assert status in {200, 202, 403, 422}, answer
+        return None if status < 300 else str(answer["message"])
+
+    def _collection(self, reference: Reference) -> str:
+        return self.cluster.resource(reference.api_version, reference.kind).path(reference.namespace)
+
+    def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any, list[str]]:
+        """The status, the answer and the warnings of a dry run."""
         trust = ssl.create_default_context(cadata=self.authority)
         connection = HTTPSConnection(urlsplit(self.cluster.server).netloc, context=trust)
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        connection.request("POST", f"{path}?dryRun=All", json.dumps(manifest), headers)
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content}
+        connection.request(method, f"{path}?dryRun=All", json.dumps(body), headers)
         answer = connection.getresponse()
-        answer.read()
+        found: Any = json.loads(answer.read())
         connection.close()
-        return answer.status, answer.headers.get_all("Warning") or []
+        return answer.status, found, answer.headers.get_all("Warning") or []
 
 
 @dataclass(frozen=True)
@@ -148,6 +194,12 @@ def job(namespace: str, queue: str | None, spec: Any | None = None, **metadata: 
     return {**found, "spec": {"template": {"spec": spec or pod_of()}}}
 
 
+def owned(api: str, kind: str, manifest: Any) -> Any:
+    """The object, as a controller makes it for an owner."""
+    owner = {"apiVersion": api, "kind": kind, "name": "o", "uid": "1", "controller": True}
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
+
+
 def cron_job(namespace: str, queue: str | None) -> Any:
     template = {"metadata": {"labels": labels(queue)}, "spec": {"template": {"spec": pod_of()}}}
     found = _object("batch/v1", "CronJob", "c", namespace)
@@ -195,3 +247,73 @@ def bounded(*, cpu: tuple[str, str | None]) -> Any:
 def pod_group(namespace: str, queue: str) -> Any:
     found = _object("scheduling.volcano.sh/v1beta1", "PodGroup", "g", namespace)
     return {**found, "spec": {"minMember": 2, "queue": queue}}
+
+
+def volcano_cron_job(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
+    found = _object("batch.volcano.sh/v1alpha1", "CronJob", "c", namespace)
+    return {**found, "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": gang("", queue, spec, **more)["spec"]}}}
+
+
+def job_template(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
+    found = _object("flow.volcano.sh/v1alpha1", "JobTemplate", "t", namespace)
+    return {**found, "spec": gang("", queue, spec, **more)["spec"]}
+
+
+def _template(queue: str | None, spec: Any | None) -> Any:
+    return {"metadata": {"labels": labels(queue)}, "spec": spec or pod_of()}
+
+
+def ray_cluster(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
+    """A RayCluster whose head has no GPUs, and whose workers have."""
+    groups = [{"groupName": "w", "replicas": 2, "template": _template(inside, spec)}]
+    found = _object("ray.io/v1", "RayCluster", "r", namespace, labels=labels(queue))
+    return {**found, "spec": {"headGroupSpec": {"template": _template(None, pod_of(0))}, "workerGroupSpecs": groups}}
+
+
+def ray_job(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
+    found = _object("ray.io/v1", "RayJob", "r", namespace, labels=labels(queue))
+    return {**found, "spec": {"rayClusterSpec": ray_cluster(namespace, None, spec, inside=inside)["spec"]}}
+
+
+def pytorch_job(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
+    replica_specs = {"Worker": {"replicas": 2, "template": _template(inside, spec)}}
+    found = _object("kubeflow.org/v1", "PyTorchJob", "p", namespace, labels=labels(queue))
+    return {**found, "spec": {"pytorchReplicaSpecs": replica_specs}}
+
+
+def leader_worker_set(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
+    found = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", namespace, labels=labels(queue))
+    return {**found, "spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": _template(inside, spec)}}}
+
+
+def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
+    found = _object("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
+    return {**found, "spec": {"podSelector": {}, **spec}}
+
+
+FOREIGN = {
+    "ciliumnetworkpolicies.cilium.io": ("CiliumNetworkPolicy", "v2"),
+    "leaderworkersets.leaderworkerset.x-k8s.io": ("LeaderWorkerSet", "v1"),
+    "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
+    "rayclusters.ray.io": ("RayCluster", "v1"),
+    "rayjobs.ray.io": ("RayJob", "v1"),
+}
+"""Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""
+
+
+def definition(name: str) -> Any:
+    """A definition of such a kind, which takes any field."""
+    kind, version = FOREIGN[name]
+    plural, _, group = name.partition(".")
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }

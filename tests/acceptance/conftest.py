@@ -1,10 +1,12 @@
 """A stack whose guards deny, deployed by one whom they judge, and a tenant in it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
 from acceptance_guards import (
+    FOREIGN,
     POLICIES,
     RESEARCH,
     TEAMS,
@@ -12,12 +14,15 @@ from acceptance_guards import (
     Door,
     Person,
     bounded,
+    definition,
     job,
     pod,
     pod_of,
 )
 
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.waiting import is_true
 from gpu_tenancy.console.embedded.platform import Platform
 
 
@@ -28,6 +33,8 @@ def stack() -> Waves:
     # Its own jobs have all GPUs that ml-research may have; two more are for the samples.
     sections["teams"]["ml-research"]["gangs"]["l4"]["guaranteed"] = 6
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}
+    # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
+    sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
     sections["guards"] = {"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]}
     return in_waves(declared(sections))
 
@@ -64,6 +71,25 @@ def deployed(cluster: Cluster, door: Door, stack: Waves) -> Iterator[Waves]:
             deployer.cluster.apply(manifest, force=True)
     yield stack
     remove(cluster, flat(stack))
+
+
+@pytest.fixture(scope="module")
+def foreign(cluster: Cluster) -> Iterator[None]:
+    """The kinds of operators that no stack installs."""
+    definitions = [definition(name) for name in FOREIGN]
+    for manifest in definitions:
+        cluster.apply(manifest)
+    for manifest in definitions:
+        cluster.wait_for(lambda manifest=manifest: _is_established(cluster, manifest), what="kinds to be served")
+    cluster.forget_kinds()
+    yield
+    remove(cluster, definitions)
+    cluster.forget_kinds()
+
+
+def _is_established(cluster: Cluster, manifest: Any) -> bool:
+    found = cluster.get(*Reference.of(manifest))
+    return found is not None and is_true(found, "Established")
 
 
 @pytest.fixture(scope="module")

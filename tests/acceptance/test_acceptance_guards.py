@@ -17,12 +17,13 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster) -> Iterator[str]:
     """The namespace of `local` that has a default of 0 GPUs, bare of all else, with the policies in force."""
-    guards = [each.manifest for each in stack_of_repository("local").objects if each.name == "gpu-tenancy-gpu-requests"]
-    assert len(guards) == 2
-    for manifest in guards:
-        cluster.apply(manifest)
     name = "ml-research"
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"bare": "true"}}})
+    objects = stack_of_repository("local").objects
+    guards = [each.manifest for each in objects if each.name == "gpu-tenancy-gpu-requests"]
+    assert len(guards) == 2
+    (space,) = (each.manifest for each in objects if (each.kind, each.name) == ("Namespace", name))
+    for manifest in (*guards, space):
+        cluster.apply(manifest)
     cluster.wait_for(lambda: refusal(cluster, job(name, limits={GPU: "1"})), what="the policies to be in force")
     yield name
     for reference in (*map(Reference.of, guards), Reference("v1", "Namespace", name)):
@@ -54,7 +55,7 @@ def test_a_queued_job_that_states_its_gpus_as_limits_alone_is_refused_with_the_m
 ) -> None:
     words = refusal(cluster, job(tenant, limits={GPU: "8"}))
     assert words is not None
-    assert "the queue would count none; write the same number under requests" in words
+    assert "sets nvidia.com/gpu under limits only, and Kueue would count 0; set the same number under requests" in words
 
 
 def test_a_queued_job_that_states_both_or_no_gpus_passes(cluster: Cluster, tenant: str) -> None:

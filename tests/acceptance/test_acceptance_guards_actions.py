@@ -18,10 +18,7 @@ from gpu_tenancy.model.source import Source, to_config
 
 TEAM = "guards-team"
 BROKEN = job(TEAM, None)
-WORDS = (
-    "asks for GPUs and names no queue, so that no share would count them; write kueue.x-k8s.io/queue-name:"
-    " guards-team under metadata.labels"
-)
+WORDS = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: guards-team under metadata.labels"
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +80,16 @@ from components.config import configured_stack
 from components.guards import Guards
 from gpu_tenancy.model.plan import plan
 from pathlib import Path
+from pulumi_kubernetes.core.v1 import Namespace
 
-Guards("guards", plan(configured_stack(Path(__file__).parent)).guards)
+made = plan(configured_stack(Path(__file__).parent))
+Guards("guards", made.guards)
+first = made.teams[0].namespace
+Namespace("first", metadata={"name": first.name, "labels": first.labels, "annotations": first.annotations})
 """
 
 
-def test_a_stack_of_a_thousand_teams_that_all_differ_is_judged(
+def test_a_stack_of_three_thousand_teams_that_all_differ_is_judged(
     cluster: Cluster, person: Person, tmp_path: Path
 ) -> None:
     bounds = {"requests": {"cpu": 1000, "memory": "8000Gi"}, "limits": {"cpu": 1500, "memory": "9000Gi"}}
@@ -98,19 +99,22 @@ def test_a_stack_of_a_thousand_teams_that_all_differ_is_judged(
         "compute": {**bounds, "priorities": ["high"]},
         "priority": "high",
     }
-    names = [TEAM, *(f"team-with-quite-a-long-name-{n}" for n in range(999))]
+    names = [TEAM, *(f"team-with-quite-a-long-name-{n}" for n in range(2999))]
     large = stack(
-        pools={"cpu": pool("m7i.8xlarge", 1000), "h100": pool(nodes=1000), "a100": pool("p4de.24xlarge", 1000)},
+        pools={"cpu": pool("m7i.8xlarge", 3000), "h100": pool(nodes=3000), "a100": pool("p4de.24xlarge", 3000)},
         priorities={"high": 10, "low": 1},
         teams={name: team(**own) for name in names},
         guards="deny",
     )
     (tmp_path / "__main__.py").write_text(PROGRAM, encoding="utf-8")
     made = render(tmp_path, project="gpu-tenancy", stack="large", config=to_config(Source(large)))
-    with in_force(cluster, [dict(one.manifest) for one in kubernetes_objects(made)]):
+    guards = [dict(one.manifest) for one in kubernetes_objects(made) if one.kind != "Namespace"]
+    (first,) = (dict(one.manifest) for one in kubernetes_objects(made) if one.kind == "Namespace")
+    cluster.apply(first, force=True)
+    with in_force(cluster, guards):
         broken = job(TEAM, None, pod_of(priorityClassName="high"))
         assert WORDS in cluster.wait_for(lambda: person.said(broken), what="the policies to be in force")
         other = job(TEAM, TEAM, pod_of(priorityClassName="low"))
         words = cluster.wait_for(lambda: person.said(other), what="the other policies")
-        assert "has the priority class low, which this namespace may not name; write one of high" in words
+        assert "uses priority class low, which is not allowed in this namespace; set one of high" in words
         assert person.said(job(TEAM, TEAM, pod_of(priorityClassName="high"))) is None

@@ -24,11 +24,9 @@ from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.offline.wire import text_at
 
-UNCOUNTED = (
-    "asks for GPUs and names {}, so that no share would count them; write kueue.x-k8s.io/queue-name: ml-research"
-)
-OTHERS_QUEUE = NO_QUEUE.replace("no queue", "the queue ml-serving, which this namespace does not have")
+OTHERS_QUEUE = NO_QUEUE.replace("without a queue", "in queue ml-serving, which is not a queue of this namespace")
 AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metadata.labels"
+AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
 
 
 @pytest.mark.parametrize(
@@ -41,8 +39,8 @@ AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metada
         "cron job": (cron_job(RESEARCH, None), NO_QUEUE + AT_JOBS),
         "deployment": (replicas("Deployment", RESEARCH, None), NO_QUEUE + AT_METADATA),
         "stateful set": (replicas("StatefulSet", RESEARCH, None, inside=RESEARCH), NO_QUEUE + AT_METADATA),
-        "replica set": (replicas("ReplicaSet", RESEARCH, RESEARCH), NO_QUEUE + AT_METADATA),
-        "daemon set": (replicas("DaemonSet", RESEARCH, RESEARCH), NO_QUEUE + AT_METADATA),
+        "replica set": (replicas("ReplicaSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
+        "daemon set": (replicas("DaemonSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
         "job set": (job_set(RESEARCH, None), NO_QUEUE + AT_METADATA),
         "train job": (train_job(RESEARCH, None), NO_QUEUE + AT_METADATA),
         "train job of a runtime's GPUs": (train_job(RESEARCH, None, 0), NO_QUEUE + AT_METADATA),
@@ -90,24 +88,24 @@ def test_work_in_its_queue_or_without_gpus_passes_every_rule(tenant: Person, man
     [
         (
             gang(RESEARCH, None),
-            "is in Volcano's queue default, which is none of this namespace's; write spec.queue: ml-research-l4",
+            "uses Volcano queue default, which is not a queue of this namespace; set spec.queue: ml-research-l4",
         ),
         (
             pod(RESEARCH, None, pod_of(schedulerName="volcano")),
             (
-                "is in Volcano's queue default, which is none of this namespace's; write the annotation"
+                "uses Volcano queue default, which is not a queue of this namespace; set annotation"
                 " scheduling.volcano.sh/queue-name: ml-research-l4"
             ),
         ),
         (
             pod_group(RESEARCH, "default"),
-            "is in Volcano's queue default, which is none of this namespace's; write spec.queue: ml-research-l4",
+            "uses Volcano queue default, which is not a queue of this namespace; set spec.queue: ml-research-l4",
         ),
         (
             gang(EXPERIMENTS, "ml-research-l4", schedulerName="default-scheduler"),
             (
-                "is in Volcano's queue ml-research-l4, which is none of this namespace's; the team has no gangs: queue"
-                " a Job with the label kueue.x-k8s.io/queue-name: ml-experiments"
+                "uses Volcano queue ml-research-l4, which is not a queue of this namespace; the team has none: create a"
+                " Job with label kueue.x-k8s.io/queue-name: ml-experiments"
             ),
         ),
     ],
@@ -123,8 +121,8 @@ def test_an_owner_that_a_tenant_wrote_himself_is_no_way_round_the_queue(cluster:
     assert NO_QUEUE in (said or "")
     said = tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
     assert (
-        "says that Job nightly made it, and the queue would not count it; only the controllers of that kind make such"
-        " an owner, so leave metadata.ownerReferences out" in (said or "")
+        "sets Job nightly as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
+        in (said or "")
     )
     # An owner that only deletes with itself, and one that Kueue does not know, change nothing of what is counted.
     assert tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[owner])) is None
@@ -136,6 +134,6 @@ def test_a_gang_that_was_in_its_queue_may_not_leave_it(cluster: Cluster, tenant:
     own = pod_group(RESEARCH, "ml-research-l4")
     cluster.apply(own)
     elsewhere: Any = {"spec": {"queue": "default"}}
-    with pytest.raises(ApiError, match="is in Volcano's queue default"):
+    with pytest.raises(ApiError, match="uses Volcano queue default"):
         tenant.cluster.patch(Reference.of(own), elsewhere)
     cluster.delete(Reference.of(own))

@@ -16,6 +16,7 @@ from acceptance_guards import (
     job,
     job_set,
     labels,
+    owned,
     pod,
     pod_of,
     replicas,
@@ -37,7 +38,7 @@ def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_ma
     reference = Reference.of(old)
     tenant.cluster.patch(reference, {"spec": {"replicas": 1}})
     tenant.cluster.patch(reference, {"metadata": {"annotations": {"note": "x"}}})
-    with pytest.raises(ApiError, match="asks for GPUs and names no queue"):
+    with pytest.raises(ApiError, match="requests GPUs without a queue"):
         tenant.cluster.patch(reference, {"spec": {"template": {"metadata": {"labels": {"changed": "yes"}}}}})
     tenant.cluster.patch(reference, {"metadata": {"labels": {QUEUE: EXPERIMENTS}}})
     cluster.delete(reference)
@@ -75,13 +76,19 @@ def test_every_object_of_the_stack_passed_and_its_pods_were_made(cluster: Cluste
         )
 
 
+OF_TRAINER = owned("trainer.kubeflow.org/v1alpha1", "TrainJob", job_set(RESEARCH, None, pod_of(schedulerName="mine")))
 OTHERS = {
     "kubeflow-system": [
-        (job_set(RESEARCH, None), ""),
-        (job(RESEARCH, None), ""),
-        (job_set(RESEARCH, None, pod_of(schedulerName="mine")), "wants the scheduler mine"),
+        (owned("trainer.kubeflow.org/v1alpha1", "TrainJob", job_set(RESEARCH, None)), ""),
+        (owned("jobset.x-k8s.io/v1alpha2", "JobSet", job(RESEARCH, None)), ""),
+        (job(RESEARCH, None), NO_QUEUE),
+        (owned("example.com/v1", "Other", job_set(RESEARCH, None)), NO_QUEUE),
+        (OF_TRAINER, "sets schedulerName mine"),
     ],
-    "volcano-system": [(pod(RESEARCH, None, pod_of(schedulerName="volcano")), "")],
+    "volcano-system": [
+        (owned("batch.volcano.sh/v1alpha1", "Job", pod(RESEARCH, None, pod_of(schedulerName="volcano"))), ""),
+        (pod(RESEARCH, None), NO_QUEUE),
+    ],
     "guards-others": [(pod(RESEARCH, None), NO_QUEUE)],
     "guards-exempt": [(pod(RESEARCH, None), "")],
 }
@@ -124,7 +131,7 @@ def test_system_namespaces_and_those_of_nobodys_team_are_never_judged(
         assert visitor.said(job(namespace, None, broken)) is None
         cluster.patch(Reference("v1", "Namespace", namespace), teams)
         words = cluster.wait_for(lambda: visitor.said(job(namespace, None)), what="the label to count")
-        assert "asks for GPUs and names no queue" in words
+        assert "requests GPUs without a queue" in words
 
 
 def test_only_the_policys_own_spec_says_who_may_what(deployed: Waves) -> None:

@@ -33,17 +33,11 @@ ANY = {"operator": "Exists"}
     [
         (
             TOLERATION,
-            (
-                "tolerates nvidia.com/gpu in a pod that asks for no GPU, and would take cpus and memory that belong to"
-                " GPUs; leave the toleration out"
-            ),
+            ("tolerates nvidia.com/gpu but requests no GPU; remove the toleration"),
         ),
         (
             ANY,
-            (
-                "tolerates every taint in a pod that asks for no GPU, and would take cpus and memory that belong to"
-                " GPUs; name the keys that it needs, none of a GPU"
-            ),
+            ("tolerates every taint but requests no GPU; set the keys of the taints, without those of GPU nodes"),
         ),
     ],
 )
@@ -66,7 +60,7 @@ def test_work_without_gpus_that_tolerates_their_taint_is_refused_in_every_kind(
 def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) -> None:
     spec = pod_of(0, tolerations=[TOLERATION])
     spec["containers"][0]["resources"]["limits"][GPU] = "0"
-    assert "asks for no GPU" in (tenant.said(job(RESEARCH, RESEARCH, spec)) or "")
+    assert "requests no GPU" in (tenant.said(job(RESEARCH, RESEARCH, spec)) or "")
     claiming = pod_of(0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
     assert NO_QUEUE in (tenant.said(job(RESEARCH, None, claiming)) or "")
 
@@ -77,27 +71,21 @@ def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) ->
         (
             pod(RESEARCH, None, pod_of(0, schedulerName="mine")),
             (
-                "wants the scheduler mine, which knows nothing of the queues; write schedulerName: default-scheduler or"
-                " volcano, or leave it out"
+                "sets schedulerName mine, which is not allowed in this namespace; set default-scheduler or volcano, or"
+                " remove it"
             ),
         ),
         (
             job(EXPERIMENTS, EXPERIMENTS, pod_of(schedulerName="volcano")),
-            (
-                "wants the scheduler volcano, which knows nothing of the queues; write schedulerName:"
-                " default-scheduler, or leave it out"
-            ),
+            ("sets schedulerName volcano, which is not allowed in this namespace; set default-scheduler, or remove it"),
         ),
         (
             pod(RESEARCH, None, pod_of(0, nodeName="l4-0")),
-            (
-                "puts itself on the node l4-0, past every scheduler and taint; leave nodeName out, and choose nodes by"
-                " nodeSelector"
-            ),
+            ("sets nodeName l4-0, which bypasses schedulers and taints; remove it and use nodeSelector"),
         ),
         (
-            gang(RESEARCH, "ml-research-l4", schedulerName="mine"),
-            "wants the scheduler mine",
+            gang(RESEARCH, "ml-research-l4", pod_of(0), schedulerName="mine"),
+            "sets schedulerName mine, which is not allowed in this namespace",
         ),
     ],
 )
@@ -111,24 +99,24 @@ def test_a_scheduler_that_no_queue_knows_is_refused(tenant: Person, manifest: An
         (
             job(RESEARCH, RESEARCH, pod_of(priorityClassName="system-cluster-critical")),
             (
-                "has the priority class system-cluster-critical, which this namespace may not name; write one of"
+                "uses priority class system-cluster-critical, which is not allowed in this namespace; set one of"
                 " ml-critical, ml-high, ml-low"
             ),
         ),
         (
             job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-low")),
-            "has the priority class ml-low, which this namespace may not name; write one of ml-critical, ml-high",
+            "uses priority class ml-low, which is not allowed in this namespace; set one of ml-critical, ml-high",
         ),
         (
             job(PRODUCTION, PRODUCTION),
             (
-                "names no priority class, and the namespace's quota refuses such pods for ever; write"
+                "sets no priority class, which the quota of this namespace requires; set"
                 " priorityClassName: ml-critical or ml-high"
             ),
         ),
         (
             gang(RESEARCH, "ml-research-l4", priorityClassName="theirs"),
-            "has the priority class theirs, which this namespace may not name",
+            "uses priority class theirs, which is not allowed in this namespace",
         ),
     ],
 )
@@ -142,7 +130,7 @@ def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:
     jumping = job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-high"))
     assert tenant.said(jumping) is None
     jumping["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "ml-low"
-    assert "has the priority class ml-low, which this namespace may not name" in (tenant.said(jumping) or "")
+    assert "uses priority class ml-low, which is not allowed in this namespace" in (tenant.said(jumping) or "")
 
 
 @pytest.mark.parametrize(
@@ -150,23 +138,20 @@ def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:
     [
         (
             job(EXPERIMENTS, EXPERIMENTS, pod_of(16)),
-            (
-                "asks for 16 nvidia.com/gpu in one pod, and the largest node has 8; ask for that many at most, in more"
-                " pods"
-            ),
+            ("requests 16 nvidia.com/gpu in one pod, but the largest node has 8; use more pods with 8 or fewer each"),
         ),
         (
             job(RESEARCH, RESEARCH, pod_of(9)),
-            "asks for 9 nvidia.com/gpu in one pod, and the largest node has 8",
+            "requests 9 nvidia.com/gpu in one pod, but the largest node has 8",
         ),
-        (train_job(RESEARCH, RESEARCH, 16), "asks for 16 nvidia.com/gpu in one pod"),
+        (train_job(RESEARCH, RESEARCH, 16), "requests 16 nvidia.com/gpu in one pod"),
         (
             job(
                 EXPERIMENTS,
                 EXPERIMENTS,
                 pod_of(5, initContainers=[{**pod_of(4)["containers"][0], "name": "beside", "restartPolicy": "Always"}]),
             ),
-            "asks for 9 nvidia.com/gpu in one pod",
+            "requests 9 nvidia.com/gpu in one pod",
         ),
     ],
 )
@@ -180,7 +165,8 @@ def test_more_gpus_in_one_container_than_the_teams_may_have_are_refused(tenant: 
     beyond = pod_of(6, priorityClassName="ml-high")
     said = tenant.said(job(PRODUCTION, PRODUCTION, beyond))
     words = (
-        "asks for 6 nvidia.com/gpu in one container, and one of this namespace may have 4; ask for that many at most"
+        "requests 6 nvidia.com/gpu in one container, but the maximum in this namespace is 4; use more pods with 4 or"
+        " fewer each"
     )
     assert words in (said or "")
 
@@ -196,7 +182,7 @@ def test_gpus_that_no_node_has_are_refused(tenant: Person) -> None:
     for amounts in spec["containers"][0]["resources"].values():
         amounts[part] = "1"
     said = tenant.said(job(EXPERIMENTS, EXPERIMENTS, spec))
-    assert f"asks for {part}, which no node has; ask for nvidia.com/gpu" in (said or "")
+    assert f"requests {part}, which no node has; request nvidia.com/gpu" in (said or "")
 
 
 def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_it(tenant: Person) -> None:
@@ -204,8 +190,8 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
     assert tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("2", "4")))) is None
     assert tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("1500m", None)))) is None
     words = (
-        "limits cpu to 4 for a request of 1, and a limit of this namespace may be 2 times its request, so the queue"
-        " would admit what no pod may be; raise the request or lower the limit"
+        "limits cpu to 4 for a request of 1, but the maximum ratio in this namespace is 2, so its pods would be"
+        " rejected after admission; raise the request or lower the limit"
     )
     assert words in (tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("1", "4")))) or "")
     words = "limits cpu to 2 for a request of 500m"
@@ -218,7 +204,7 @@ def test_a_running_pod_may_not_come_to_tolerate_what_it_must_not(cluster: Cluste
     now: Any = cluster.get(*reference)
     tolerating: Any = {"spec": {"tolerations": [*now["spec"]["tolerations"], TOLERATION]}}
     noted: Any = {"metadata": {"labels": {"note": "x"}}}
-    with pytest.raises(ApiError, match=r"tolerates nvidia\.com/gpu in a pod that asks for no GPU"):
+    with pytest.raises(ApiError, match=r"tolerates nvidia\.com/gpu but requests no GPU"):
         tenant.cluster.patch(reference, tolerating)
     tenant.cluster.patch(reference, noted)
     cluster.delete(reference, grace=0)

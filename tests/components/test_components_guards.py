@@ -7,9 +7,12 @@ import pytest
 from builders import Data, stack, team
 from components_builders import Program, tenancy
 
-from components.guards.expressions import by_namespace, literal
+from components.guards.expressions import literal
+from components.guards.kinds import KINDS
 
-RULES = ["amount", "queue", "ratio", "scheduling", "toleration"]
+PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "scheduling", "toleration"]
+OBJECTS = ["namespace", "network", "queue-objects"]
+RULES = sorted([*PODS, *OBJECTS])
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 
@@ -53,19 +56,26 @@ def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
     without = made(
         pools={"cpu": {"machine": "m7i.8xlarge", "nodes": 1}}, teams={"a": team(quota={"cpu": {"cpu": {"limit": 1}}})}
     )
-    assert names(without, POLICY) == ["amount", "queue", "scheduling"]
+    assert names(without, POLICY) == sorted({*RULES} - {"ratio", "toleration"})
     assert names(made(teams={}), POLICY) == []
 
 
 def test_they_are_bound_to_the_teams_namespaces_by_the_label_that_these_carry() -> None:
     program = made()
     labels: Any = program.only("Namespace").manifest["metadata"]
-    for name in RULES:
+    for name in sorted({*RULES} - {"namespace"}):
         selector = spec(program, BINDING, name)["matchResources"]["namespaceSelector"]
         assert selector["matchLabels"].items() <= labels["labels"].items()
         (spared,) = selector["matchExpressions"]
         assert spared["operator"] == "NotIn"
         assert {"kube-system", "kueue-system"} <= set(spared["values"])
+    assert "matchResources" not in spec(program, BINDING, "namespace")
+    (of_team,) = (
+        condition["expression"]
+        for condition in spec(program, POLICY, "namespace")["matchConditions"]
+        if condition["name"] == "of-a-team"
+    )
+    assert all(literal(text) in of_team for text in ("app.kubernetes.io/managed-by", "gpu-tenancy", "kube-system"))
 
 
 def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() -> None:
@@ -77,11 +87,13 @@ def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() ->
         assert "paramRef" not in spec(program, BINDING, name)
 
 
-def test_subresources_are_never_judged() -> None:
-    for name in RULES:
+def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_kueue_counts() -> None:
+    for name in PODS:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
-        assert [item for rule in rules for item in rule["resources"] if "/" in item or "*" in item] == []
-        assert {operation for rule in rules for operation in rule["operations"]} == {"CREATE", "UPDATE"}
+        parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
+        assert parts == ({"pods/ephemeralcontainers"} if name == "devices" else set())
+        operations = {operation for rule in rules for operation in rule["operations"]}
+        assert operations == {"CREATE", "UPDATE"} | ({"DELETE"} if name == "release" else set())
 
 
 def test_every_refusal_speaks_of_its_own_fault() -> None:
@@ -89,9 +101,9 @@ def test_every_refusal_speaks_of_its_own_fault() -> None:
         policy = spec(made(), POLICY, name)
         known = {variable["name"] for variable in policy["variables"]}
         for validation in policy["validations"]:
-            fault = validation["messageExpression"].removeprefix("variables.").removesuffix("[0]")
+            fault = validation["messageExpression"].removeprefix("string(variables.").removesuffix("[0])")
             assert fault in known
-            assert validation["expression"] == f"!variables.touched || size(variables.{fault}) == 0"
+            assert validation["expression"].endswith(f" || size(variables.{fault}) == 0")
 
 
 def test_teams_come_after_the_guards() -> None:
@@ -116,6 +128,17 @@ def test_plain_values_become_cel() -> None:
     assert literal([]) == "[]"
 
 
-def test_what_most_namespaces_share_is_said_once() -> None:
-    assert by_namespace({"a": ["x"], "b": ["x"]}, ["x"]) == "['x']"
-    assert by_namespace({"a": ["x"], "b": []}, ["x"]) == "{'b': []}[?request.namespace].orValue(['x'])"
+def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
+    budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 512}}
+    one = team(gpus={"h100": {"guaranteed": 1}}, compute=budget, containers={"max": {"gpu": 4}})
+    few, many = (made(teams={f"team-{n}": one for n in range(count)}) for count in (1, 16))
+    assert [spec(few, POLICY, name) for name in RULES] == [spec(many, POLICY, name) for name in RULES]
+    assert [spec(few, BINDING, name) for name in RULES] == [spec(many, BINDING, name) for name in RULES]
+
+
+def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
+    by_name = {kind.kind: kind for kind in KINDS}
+    ray, sets = by_name["RayCluster"], by_name["LeaderWorkerSet"]
+    assert (ray.queue_place(()), sets.queue_place(())) == ("templates", "never")
+    frameworks = ("ray.io/raycluster", "leaderworkerset.x-k8s.io/leaderworkerset")
+    assert (ray.queue_place(frameworks), sets.queue_place(frameworks)) == ("object", "object")

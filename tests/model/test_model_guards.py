@@ -108,6 +108,7 @@ def test_the_gpus_of_the_largest_node_count_under_each_name() -> None:
         "nvidia.com/mig-",
         "amd.com/gpu",
         "gpu.intel.com/",
+        "deviceclass.resource.kubernetes.io/",
         "example.com/npu",
     )
 
@@ -144,4 +145,31 @@ def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
 
 def test_only_namespaces_with_a_default_of_gpus_need_requests_beside_limits() -> None:
     two = {"b": team(gpus={"a100": {"guaranteed": 8}}, containers={"max": {"gpu": 4}}), "a": team()}
-    assert guards(teams=two).gpu_defaults == ("b",)
+    assert {name: bounds.default_gpus for name, bounds in guards(teams=two).teams.items()} == {"a": False, "b": True}
+
+
+def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:
+    budget = {"requests": {"cpu": 256, "memory": "2100Gi"}, "limits": {"cpu": 384}, "priorities": ["high"]}
+    own = team(
+        gpus={"h100": {"guaranteed": 8}},
+        gangs={"a100": {"guaranteed": 1}},
+        containers={"max": {"gpu": 4}},
+        compute=budget,
+    )
+    priorities = {"high": 10, "low": {"value": 1, "default": True}}
+    made = planned(stack(priorities=priorities, teams={"a": own, "b": team(gpus={"h100": {"guaranteed": 1}})}))
+    first, second = (team.namespace.annotations for team in made.teams)
+    assert first == {
+        f"guards.gpu-tenancy.dev/{name}": text
+        for name, text in {
+            "default-gpus": "0",
+            "default-limits": "cpu=1500m",
+            "max-gpus-per-container": f"{GPU}=4",
+            "max-limit-request-ratio": "cpu=1.5",
+            "priority-class-required": "true",
+            "priority-classes": "high",
+            "schedulers": "default-scheduler,volcano",
+            "volcano-queues": "a-a100",
+        }.items()
+    }
+    assert set(second) == {"guards.gpu-tenancy.dev/priority-classes", "guards.gpu-tenancy.dev/schedulers"}

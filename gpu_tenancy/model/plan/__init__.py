@@ -1,13 +1,13 @@
 """The plan of an environment: frozen data from which the components create resources."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_tenancy.model.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
-from gpu_tenancy.model.plan.guards import GuardsPlan, guards
+from gpu_tenancy.model.plan.guards import GuardsPlan, bounds, guards
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
@@ -132,7 +132,7 @@ def plan(stack: Stack) -> Plan:
 def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
     return tuple(
         TeamPlan(
-            namespace(tree, name),
+            _space(tree, name),
             volumes(tree, name),
             servers(tree, name),
             jobs(tree, name),
@@ -141,3 +141,9 @@ def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
         )
         for name in tree.stack.teams
     )
+
+
+def _space(tree: Tree, name: str) -> NamespacePlan:
+    """The namespace of a team, with the facts that the guards need about it."""
+    space = namespace(tree, name)
+    return replace(space, annotations=bounds(tree.stack, space).annotations)

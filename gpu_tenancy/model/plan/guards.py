@@ -1,10 +1,11 @@
 """Guards: what tenants with all permissions in their namespace must not do, as admission policies.
 
-Facts that differ by namespace are part of the policies' text, not of a parameter object: so only those who can edit
-policies can change them, none can be missing, and none is created later than its policy.
+Facts that differ by namespace are annotations of the Namespace. So the policies are the same for one team and for
+3,000, no parameter object can be missing, and whatever is created in a namespace comes after its facts. A policy of its
+own protects the annotations from tenants who can edit their Namespace.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,23 +13,28 @@ from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.gpus import gpu_resource
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
-from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.operators.needs import AMD, INTEL, NVIDIA, gpu_pools, there
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import is_extended
+from gpu_tenancy.model.quantity import format_amounts, is_extended
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 
+FACTS: Final = "guards.gpu-tenancy.dev/"
+"""Prefix of the annotations of a Namespace with the facts about its team."""
 SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 """System namespaces of Kubernetes."""
-_VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL)
-"""Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions."""
+_VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "deviceclass.resource.kubernetes.io/")
+"""Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of those by which a
+container requests devices of a DeviceClass:
+https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource."""
 _ABOVE: Final = ("system:masters", "system:nodes")
 """Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
 mirror pods of their static pods."""
-_MAKERS: Final = ("volcano", "kueue", "fluid")
-"""Operators that create pods in teams' namespaces for their own objects, or change admitted objects."""
+_CACHES: Final = "fluid"
+_MAKERS: Final = ("volcano", "kueue", _CACHES)
+"""Operators that create pods in teams' namespaces for objects that were evaluated, or change admitted objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ class Bounds:
         gpus: maximum of each GPU resource per container; resources that are not listed are unlimited.
         ratios: maximum ratio of a container's limit to its request, by resource.
         defaults: default limits of containers, in base units.
+        default_gpus: whether containers get 0 GPUs by default, which a maximum of GPUs requires.
     """
 
     classes: tuple[str, ...]
@@ -52,6 +59,23 @@ class Bounds:
     gpus: Mapping[str, int]
     ratios: Mapping[str, float]
     defaults: Mapping[str, int]
+    default_gpus: bool = False
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the Namespace: lists separated by commas, amounts as `resource=amount`."""
+        facts: dict[str, Iterable[str]] = {
+            "priority-classes": self.classes,
+            "priority-class-required": ["true"] if self.must_name else [],
+            "schedulers": ["default-scheduler", "volcano"] if self.volcano else ["default-scheduler"],
+            "volcano-queues": self.gangs,
+            "max-gpus-per-container": (f"{resource}={amount}" for resource, amount in self.gpus.items()),
+            "max-limit-request-ratio": (f"{resource}={ratio:g}" for resource, ratio in self.ratios.items()),
+            "default-limits": (f"{resource}={amount}" for resource, amount in format_amounts(self.defaults).items()),
+            "default-gpus": ["0"] if self.default_gpus else [],
+        }
+        texts = {FACTS + name: ",".join(values) for name, values in facts.items()}
+        return {key: text for key, text in sorted(texts.items()) if text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +87,16 @@ class GuardsPlan:
         label: label, key and value, of the namespaces that the policies apply to.
         spared: namespaces that are always excluded, whatever their labels.
         exempt: users and groups that the policies do not apply to.
-        makers: groups whose pods belong to owners that were evaluated before.
+        makers: accounts that create pods for owners that were evaluated before, and change admitted objects.
+        kueue: Kueue's accounts.
+        caches: accounts of the operator of caches, whose owners are not evaluated; None without.
+        frameworks: Kueue's integrations.
+        external: kinds (`group/Kind`) whose children Kueue leaves to their operator.
         trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
         taints: keys of the taints of GPU nodes.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
         teams: bounds by namespace.
-        gpu_defaults: namespaces whose containers get 0 GPUs by default, which a maximum of GPUs requires.
     """
 
     action: Literal["deny", "warn", "audit", "off"]
@@ -77,12 +104,15 @@ class GuardsPlan:
     spared: tuple[str, ...]
     exempt: tuple[str, ...]
     makers: tuple[str, ...]
+    kueue: str
+    caches: str | None
+    frameworks: tuple[str, ...]
+    external: tuple[str, ...]
     trainer: str | None
     taints: tuple[str, ...]
     names: tuple[str, ...]
     max_per_node: Mapping[str, int]
     teams: Mapping[str, Bounds]
-    gpu_defaults: tuple[str, ...]
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -95,19 +125,29 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
             maximum[flavor.resource] = max(maximum.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
     operators = {row.namespace for row in charts().values() if row.namespace}
     own = (resource for resource in maximum if not resource.startswith(_VENDORS))
+    integrated = integrations(stack)
     return GuardsPlan(
         action=stack.guards.action or by_default,
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators} - stack.teams.keys())),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
         makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(stack)),
+        kueue=accounts(charts()["kueue"].namespace),
+        caches=next(_accounts_of(stack, _CACHES, _CACHES), None),
+        frameworks=tuple(integrated["frameworks"]),
+        external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
         trainer=next(_accounts_of(stack, "trainer", "kubeflow-trainer"), None),
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
-        teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
-        gpu_defaults=tuple(sorted(namespace.name for namespace in namespaces if namespace.limits.gives_gpus)),
+        teams={namespace.name: bounds(stack, namespace) for namespace in namespaces},
     )
+
+
+def _key(framework: str) -> str:
+    """Group and kind of an external framework: `Job.v1alpha1.batch.volcano.sh`."""
+    kind, _, group = framework.split(".", 2)
+    return f"{group}/{kind}"
 
 
 def accounts(namespace: str | None) -> str:
@@ -126,7 +166,8 @@ def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
         yield accounts(namespace)
 
 
-def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
+def bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
+    """The bounds of the pods of a team."""
     team: Team = stack.teams[namespace.name]
     default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     own = team.compute.priorities
@@ -139,4 +180,5 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         gpus={resource: amount for resource, amount in namespace.limits.max.items() if is_extended(resource)},
         ratios={resource: float(ratio) for resource, ratio in namespace.limits.ratio.items()},
         defaults={resource: namespace.limits.default[resource] for resource in namespace.limits.ratio},
+        default_gpus=namespace.limits.gives_gpus,
     )

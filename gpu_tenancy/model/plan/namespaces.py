@@ -112,7 +112,12 @@ class NetworkRules:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePlan:
-    """A team's namespace and its bounds."""
+    """A team's namespace and its bounds.
+
+    Attributes:
+        queue: the team's ClusterQueue.
+        annotations: facts about the team that the guards need.
+    """
 
     name: str
     labels: dict[str, str]
@@ -120,6 +125,7 @@ class NamespacePlan:
     limits: LimitRange
     network: NetworkRules
     queue: str
+    annotations: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:

@@ -96,7 +96,7 @@ def _configuration(stack: Stack) -> dict[str, Any]:
         "clientConnection": {"qps": 300, "burst": 500},
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": _teams_alone(stack),
-        "integrations": _integrations(stack),
+        "integrations": integrations(stack),
         "resources": {"excludeResourcePrefixes": _excluded(stack)},
     }
     if stack.fairness == "even":
@@ -124,7 +124,8 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
     }
 
 
-def _integrations(stack: Stack) -> dict[str, list[str]]:
+def integrations(stack: Stack) -> dict[str, list[str]]:
+    """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
     trainer = ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob") if there(stack, "trainer") else ()
     gangs = [GANG] if there(stack, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []

@@ -1,0 +1,139 @@
+"""Rules for objects without pods that decide what tenants' pods may do: queues, quotas, networks and Namespaces."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_tenancy.model.plan.guards import FACTS, GuardsPlan
+
+from .expressions import GANG_QUEUE, literal, starts_with
+from .policies import Resources, Rule, requested_by
+
+_ALL: Final = ("CREATE", "UPDATE", "DELETE")
+_PLATFORM: Final = (
+    "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('update').allowed()"
+)
+"""Whether the user may change the policies themselves, as the account that deploys the stack may."""
+_POD_SECURITY: Final = "pod-security.kubernetes.io/"
+_NETWORKS: Final = (
+    Resources("cilium.io", ("ciliumnetworkpolicies",), _ALL),
+    Resources("crd.antrea.io", ("networkpolicies",), _ALL),
+    Resources("crd.projectcalico.org", ("networkpolicies",), _ALL),
+    Resources("networking.gke.io", ("fqdnnetworkpolicies",), _ALL),
+    Resources("networking.k8s.aws", ("applicationnetworkpolicies", "policyendpoints"), _ALL),
+    Resources("projectcalico.org", ("networkpolicies",), _ALL),
+)
+"""Kinds of network plugins that can allow what a NetworkPolicy denies."""
+
+
+def object_rules(guards: GuardsPlan) -> Iterator[Rule]:
+    """The rules about objects without pods. Who may change the policies is exempt from all of them."""
+    conditions = {
+        "not-exempt": f"!{requested_by(guards.exempt)}",
+        "not-an-operator": f"!{requested_by(guards.makers)}",
+        "not-the-platform": f"!{_PLATFORM}",
+    }
+    ours = f"oldObject.metadata.?labels[?{literal(guards.label[0])}].orValue('') == {literal(guards.label[1])}"
+    yield _queue_objects(conditions)
+    yield _network(conditions, ours)
+    yield _namespace(conditions, ours, guards)
+
+
+def _queue_objects(conditions: dict[str, str]) -> Rule:
+    """Queues and quotas belong to the platform, Workloads to Kueue; users may only stop and resume a Workload."""
+    same = " && ".join(
+        f"object.metadata.?{field} == oldObject.metadata.?{field}"
+        for field in ("annotations", "labels", "ownerReferences")
+    )
+    fields = "k == 'active' || (k in {other} && object.spec[k] == oldObject.spec[k])"
+    specs = " && ".join(
+        f"{of}.spec.all(k, {fields.replace('{other}', f'{other}.spec')})"
+        for of, other in (("object", "oldObject"), ("oldObject", "object"))
+    )
+    name = "request.resource.resource + (request.?subResource.orValue('') == '' ? '' : '/' + request.subResource)"
+    return Rule(
+        name="queue-objects",
+        resources=(
+            Resources("kueue.x-k8s.io", ("localqueues", "localqueues/status", "workloads/status"), _ALL),
+            Resources("kueue.x-k8s.io", ("workloads",)),
+            Resources("", ("limitranges", "resourcequotas", "resourcequotas/status"), _ALL),
+        ),
+        conditions=conditions,
+        variables={
+            "resource": name,
+            "created": (
+                "variables.resource == 'workloads' && oldObject == null ? ['creates a Workload, which only Kueue may"
+                " create; create a Job with the queue label'] : []"
+            ),
+            "changed": (
+                f"variables.resource == 'workloads' && oldObject != null && !({same} && {specs}) ? ['changes a"
+                " Workload, of which only spec.active may be changed; change the Job'] : []"
+            ),
+            "owned": (
+                "variables.resource != 'workloads' ? ['changes ' + variables.resource + ', which belong to the"
+                " platform; change the team in the stack'] : []"
+            ),
+        },
+        faults=("created", "changed", "owned"),
+    )
+
+
+def _network(conditions: dict[str, str], ours: str) -> Rule:
+    """Tenants may not open what the stack closes: beyond the namespace, only the stack allows traffic."""
+    own_namespace = "{'kubernetes.io/metadata.name': request.namespace}"
+    inside = (
+        "has(p.podSelector) && !has(p.ipBlock) && (!has(p.namespaceSelector) || (!has(p.namespaceSelector."
+        f"matchExpressions) && p.namespaceSelector.?matchLabels.orValue({{}}) == {own_namespace}))"
+    )
+    peers = (
+        "object.spec.?ingress.orValue([]).map(r, r.?from.orValue([]))"
+        " + object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))"
+    )
+    return Rule(
+        name="network",
+        resources=(Resources("networking.k8s.io", ("networkpolicies",), _ALL), *_NETWORKS),
+        conditions=conditions,
+        variables={
+            "standard": "request.resource.group == 'networking.k8s.io'",
+            "foreign": (
+                "variables.standard ? [] : ['changes ' + request.resource.resource + '.' + request.resource.group +"
+                " ', which only the platform may; use a NetworkPolicy, or network of the team in the stack']"
+            ),
+            "changed": (
+                f"variables.standard && oldObject != null && {ours} ? ['changes a NetworkPolicy of the platform; change"
+                " network of the team in the stack'] : []"
+            ),
+            "opening": (
+                f"variables.standard && object != null ? ({peers}).filter(r, size(r) == 0 || !r.all(p, {inside}))"
+                ".map(r, 'allows traffic beyond the namespace; set only podSelector in from and to, or change network"
+                " of the team in the stack') : []"
+            ),
+        },
+        faults=("foreign", "changed", "opening"),
+    )
+
+
+def _namespace(conditions: dict[str, str], ours: str, guards: GuardsPlan) -> Rule:
+    """Who may edit the Namespace of a team may not change what the guards and Pod Security read there."""
+    keys = f"(k == {literal(guards.label[0])} || k == '{GANG_QUEUE}' || {starts_with('k', (FACTS, _POD_SECURITY))})"
+    changed = " + ".join(
+        f"{of}.metadata.?{field}.orValue({{}}).filter(k, {keys} && object.metadata.?{field}[?k] !="
+        f" oldObject.metadata.?{field}[?k])"
+        for of in ("object", "oldObject")
+        for field in ("annotations", "labels")
+    )
+    return Rule(
+        name="namespace",
+        resources=(Resources("", ("namespaces", "namespaces/finalize", "namespaces/status"), ("UPDATE",)),),
+        conditions={
+            **conditions,
+            "of-a-team": f"{ours} && !(oldObject.metadata.name in {literal(list(guards.spared))})",
+        },
+        variables={
+            "changed": (
+                f"({changed}).map(k, 'changes ' + k + ' of the Namespace, which belongs to the platform; change the"
+                " team in the stack')"
+            ),
+        },
+        faults=("changed",),
+        in_namespaces=False,
+    )

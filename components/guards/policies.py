@@ -1,0 +1,80 @@
+"""A rule of the guards, and the spec of its ValidatingAdmissionPolicy."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .expressions import literal
+
+_CHANGES: Final = ("CREATE", "UPDATE")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Resources of an API group, in all versions, and the operations that a rule evaluates."""
+
+    group: str
+    names: tuple[str, ...]
+    operations: tuple[str, ...] = _CHANGES
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The content of one ValidatingAdmissionPolicy.
+
+    Attributes:
+        name: name of the policy, without the prefix `gpu-tenancy-`.
+        resources: what it evaluates.
+        conditions: CEL by name; the rule applies if all are true.
+        variables: CEL by name; each can use those before it.
+        faults: names of the variables that are lists of messages, one per violation. If all are empty, the request is
+            accepted.
+        only_if: CEL; if false, no fault counts.
+        in_namespaces: whether it applies in the teams' namespaces; to the Namespaces themselves otherwise.
+        always_denies: whether it denies whatever the action of the guards.
+    """
+
+    name: str
+    resources: tuple[Resources, ...]
+    conditions: Mapping[str, str]
+    variables: Mapping[str, str]
+    faults: tuple[str, ...]
+    only_if: str = "true"
+    in_namespaces: bool = True
+    always_denies: bool = False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec of the policy."""
+        return {
+            "failure_policy": "Fail",
+            "match_constraints": {
+                "resource_rules": [
+                    {
+                        "api_groups": [each.group],
+                        "api_versions": ["*"],
+                        "operations": list(each.operations),
+                        "resources": list(each.names),
+                        "scope": "Namespaced" if self.in_namespaces else "Cluster",
+                    }
+                    for each in self.resources
+                ]
+            },
+            "match_conditions": [{"name": name, "expression": text} for name, text in self.conditions.items()],
+            "variables": [{"name": name, "expression": text} for name, text in self.variables.items()],
+            "validations": [
+                {
+                    "expression": f"!({self.only_if}) || size(variables.{fault}) == 0",
+                    "message_expression": f"string(variables.{fault}[0])",
+                    "message": f"violates the rule gpu-tenancy-{self.name}",
+                    "reason": "Forbidden",
+                }
+                for fault in self.faults
+            ],
+        }
+
+
+def requested_by(accounts: Iterable[str]) -> str:
+    """Whether the request is from one of some users or groups."""
+    names = literal(list(accounts))
+    return f"(request.userInfo.username in {names} || request.userInfo.?groups.orValue([]).exists(g, g in {names}))"

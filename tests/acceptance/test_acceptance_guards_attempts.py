@@ -1,0 +1,404 @@
+"""Generated attempts of a tenant on a real API server: of what is admitted, some queue counts every GPU.
+
+What controllers would start, and what Kueue and Volcano would count of it, is worked out here from the objects alone,
+by what their sources say and not by the guards. Each run tries hundreds; `make attempts` tries thousands.
+"""
+
+import os
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+from acceptance_guards import GPU, QUEUE, RESEARCH, Person, job, pod, pod_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+
+ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
+TRIED = settings(
+    max_examples=ATTEMPTS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"
+KUEUE, VOLCANO = "kueue.x-k8s.io/", "scheduling.volcano.sh/"
+KNOWN_OWNERS: Final = (
+    ("batch/v1", "Job"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "ReplicaSet"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
+)
+"""Owners whose children Kueue leaves alone, in the configuration of this stack."""
+FROM_TEMPLATE: Final = {"batch/v1/Job", "batch/v1/CronJob", "jobset.x-k8s.io/v1alpha2/JobSet"}
+POD_BY_POD: Final = {
+    "apps/v1/DaemonSet",
+    "apps/v1/ReplicaSet",
+    "kubeflow.org/v1/PyTorchJob",
+    "ray.io/v1/RayCluster",
+    "v1/ReplicationController",
+}
+PATHS: Final[dict[str, tuple[str, ...]]] = {
+    "v1/Pod": (),
+    "v1/ReplicationController": ("spec", "template"),
+    "apps/v1/DaemonSet": ("spec", "template"),
+    "apps/v1/Deployment": ("spec", "template"),
+    "apps/v1/ReplicaSet": ("spec", "template"),
+    "apps/v1/StatefulSet": ("spec", "template"),
+    "batch/v1/Job": ("spec", "template"),
+    "batch/v1/CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "jobset.x-k8s.io/v1alpha2/JobSet": ("spec", "replicatedJobs", "0", "template", "spec", "template"),
+    "batch.volcano.sh/v1alpha1/Job": ("spec", "tasks", "0", "template"),
+    "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec", "tasks", "0", "template"),
+    "flow.volcano.sh/v1alpha1/JobTemplate": ("spec", "tasks", "0", "template"),
+    "kubeflow.org/v1/PyTorchJob": ("spec", "pytorchReplicaSpecs", "Worker", "template"),
+    "ray.io/v1/RayCluster": ("spec", "workerGroupSpecs", "0", "template"),
+    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate"),
+}
+"""Where each kind has its pod template."""
+GANGS: Final[dict[str, tuple[str, ...]]] = {
+    "batch.volcano.sh/v1alpha1/Job": ("spec",),
+    "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec"),
+    "flow.volcano.sh/v1alpha1/JobTemplate": ("spec",),
+}
+AROUND: Final[dict[str, Any]] = {
+    "apps/v1/StatefulSet": {"spec": {"serviceName": "x"}},
+    "batch/v1/CronJob": {"spec": {"schedule": "0 3 * * *"}},
+    "batch.volcano.sh/v1alpha1/CronJob": {"spec": {"schedule": "0 3 * * *"}},
+    "jobset.x-k8s.io/v1alpha2/JobSet": {"spec": {"replicatedJobs": [{"name": "w"}]}},
+    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": {"spec": {"leaderWorkerTemplate": {"size": 2}}},
+    "ray.io/v1/RayCluster": {
+        "spec": {
+            "headGroupSpec": {"template": {"spec": pod_of(0)}},
+            "workerGroupSpecs": [{"groupName": "w", "replicas": 2}],
+        }
+    },
+}
+"""What a kind needs beside."""
+
+
+def within(found: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        found = found[int(key) if key.isdecimal() else key]
+    return found
+
+
+def put(target: Any, path: tuple[str, ...], value: Any) -> None:
+    """Sets a value at a path, with the maps and lists of one item that are missing on the way."""
+    key, *rest = path
+    place: Any = int(key) if key.isdecimal() else key
+    if not rest:
+        target[place] = value
+        return
+    following = rest[0]
+    if place not in target if isinstance(place, str) else not target:
+        fresh: Any = [{}] if following.isdecimal() else {}
+        target[place] = fresh
+    put(target[place], tuple(rest), value)
+
+
+QUEUES = st.sampled_from([RESEARCH, RESEARCH, None, "ml-serving", ""])
+SCHEDULERS = st.sampled_from([None, None, "default-scheduler", "volcano", "mine", ""])
+
+
+@st.composite
+def containers(draw: st.DrawFn, name: str) -> Any:
+    amount = draw(st.sampled_from(["1", "1", "2", "0"]))
+    limits, requests = draw(
+        st.sampled_from(
+            [({GPU: amount}, {GPU: amount}), ({GPU: amount}, {}), ({}, {}), ({}, {}), ({GPU: "8"}, {GPU: "8"})]
+        )
+    )
+    found: dict[str, Any] = {"name": name, "image": "a:1", "resources": {"limits": limits, "requests": requests}}
+    variable = draw(st.sampled_from([None, None, None, "all", "0", "none"]))
+    if variable is not None:
+        found["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": variable}]
+    return found
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Any:
+    spec: dict[str, Any] = {"containers": [draw(containers("c"))]}
+    if draw(st.integers(0, 3)) == 0:
+        spec["containers"].append(draw(containers("d")))
+    if draw(st.integers(0, 3)) == 0:
+        spec["initContainers"] = [draw(containers("i")) | draw(st.sampled_from([{}, {"restartPolicy": "Always"}]))]
+    scheduler, node = draw(SCHEDULERS), draw(st.sampled_from([None] * 6 + ["l4-0"]))
+    spec |= {} if scheduler is None else {"schedulerName": scheduler}
+    spec |= {} if node is None else {"nodeName": node}
+    if draw(st.integers(0, 9)) == 0:
+        spec["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "g"}]
+    return spec
+
+
+@st.composite
+def metadata(draw: st.DrawFn) -> Any:
+    """Labels and annotations that schedulers read."""
+    found: dict[str, Any] = {"labels": {"app": "x"}, "annotations": {}}
+    queue = draw(QUEUES)
+    if queue is not None:
+        found["labels"][QUEUE] = queue
+    notes = {
+        f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
+        f"{KUEUE}pod-group-name": ["g"],
+        f"{KUEUE}prebuilt-workload-name": ["w"],
+        f"{VOLCANO}queue-name": [OWN_GANG, OTHERS_GANG, "default"],
+        "scheduling.k8s.io/group-name": ["podgroup-1", "own"],
+        "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
+    }
+    for key, values in notes.items():
+        if draw(st.integers(0, 11)) == 0:
+            found["annotations"][key] = draw(st.sampled_from(values))
+    return found
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> Any:
+    """An object of some kind, as a tenant might write it."""
+    kind = draw(st.sampled_from(sorted(PATHS)))
+    api, _, name = kind.rpartition("/")
+    found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
+    found["metadata"] = {**draw(metadata()), "name": "attempt", "namespace": RESEARCH}
+    template = {"metadata": draw(metadata()), "spec": draw(specs())}
+    restart = "Always" if kind.startswith("apps/") or name == "ReplicationController" else "Never"
+    template["spec"]["restartPolicy"] = restart
+    if kind == "v1/Pod":
+        found["spec"] = template["spec"]
+    else:
+        put(found, PATHS[kind], template)
+    if kind.startswith("apps/"):
+        found["spec"]["selector"] = {"matchLabels": {"app": "x"}}
+    if kind == "batch/v1/CronJob":
+        found["spec"]["jobTemplate"]["metadata"] = draw(metadata())
+    if kind in GANGS:
+        place = within(found, GANGS[kind])
+        place["tasks"][0] |= {"name": "w", "replicas": 2}
+        queue = draw(st.sampled_from([OWN_GANG, OWN_GANG, None, "default", OTHERS_GANG]))
+        scheduler = draw(st.sampled_from(["volcano", "volcano", None, "default-scheduler"]))
+        place |= {} if queue is None else {"queue": queue}
+        place |= {} if scheduler is None else {"schedulerName": scheduler}
+    if draw(st.integers(0, 7)) == 0:
+        owner_api, owner = draw(st.sampled_from([*KNOWN_OWNERS, ("example.com/v1", "Other")]))
+        controller = draw(st.booleans())
+        found["metadata"]["ownerReferences"] = [
+            {"apiVersion": owner_api, "kind": owner, "name": "o", "uid": "1", "controller": controller}
+        ]
+    if draw(st.integers(0, 15)) == 0:
+        found["metadata"]["finalizers"] = ["orphan"]
+    return found
+
+
+@dataclass(frozen=True)
+class Loss:
+    """GPUs that would run and that no queue of the team counts.
+
+    Attributes:
+        gpus: how many, at least.
+        reason: by what they escape.
+    """
+
+    gpus: int
+    reason: str
+
+
+def gpus_of(container: Any, *, counted: bool = False) -> int:
+    """GPUs that a container gets or, if counted from a template in a namespace with a default of 0, that Kueue sees."""
+    resources = container.get("resources", {})
+    requests, limits = resources.get("requests", {}), resources.get("limits", {})
+    if counted:
+        return int(requests.get(GPU, 0))
+    return int(limits.get(GPU, requests.get(GPU, 0)))
+
+
+def every_container(spec: Any) -> list[Any]:
+    return [*spec["containers"], *spec.get("initContainers", [])]
+
+
+def losses(found: Any) -> Iterator[Loss]:
+    """What would run uncounted if the API server admitted an object."""
+    kind = f"{found['apiVersion']}/{found['kind']}"
+    template = within(found, PATHS[kind])
+    spec, meta = template["spec"], template["metadata"]
+    asked = sum(gpus_of(container) for container in every_container(spec)) + (8 if spec.get("resourceClaims") else 0)
+    for container in every_container(spec):
+        visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
+        if not gpus_of(container) and visible and visible[0] not in {"none", "void", ""}:
+            yield Loss(8, "the container runtime adds all GPUs of the node")
+    if any(key.startswith("cdi.k8s.io/") for key in meta["annotations"]):
+        yield Loss(8, "the container runtime adds devices by an annotation")
+    named = {each["annotations"].get(f"{VOLCANO}queue-name") for each in (meta, found["metadata"])}
+    if OTHERS_GANG in named:
+        yield Loss(asked, "it is in another team's Volcano queue")
+    if not asked:
+        return
+    if kind in GANGS:
+        yield from gang_losses(found, kind, spec, asked)
+        return
+    yield from kueue_losses(found, kind, template, asked)
+
+
+def gang_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
+    """Volcano counts the pods that its scheduler binds, in the queue that the job names; claims it does not count."""
+    place = within(found, GANGS[kind])
+    if place.get("queue", "default") != OWN_GANG:
+        yield Loss(asked, "it is in no Volcano queue of the team")
+    # Volcano's webhook defaults the scheduler of a Job; without it, Kubernetes' own scheduler would take the pods.
+    default = "" if kind == "batch.volcano.sh/v1alpha1/Job" else "volcano"
+    scheduler = spec.get("schedulerName") or place.get("schedulerName") or default
+    if scheduler != "volcano":
+        yield Loss(asked, "its scheduler counts in no queue")
+    if "nodeName" in spec:
+        yield Loss(asked, "no scheduler sees it")
+    if spec.get("resourceClaims"):
+        yield Loss(8, "Volcano counts no claims")
+
+
+def kueue_losses(found: Any, kind: str, template: Any, asked: int) -> Iterator[Loss]:
+    """Kueue holds back what names no queue; this is about what starts although Kueue does not count it."""
+    spec, meta = template["spec"], template["metadata"]
+    owners = [each for each in found["metadata"].get("ownerReferences", ()) if each["controller"]]
+    if any((each["apiVersion"], each["kind"]) in KNOWN_OWNERS for each in owners):
+        yield Loss(asked, "Kueue takes it for a child of what it has counted")
+    parents = {"apps/v1/StatefulSet": "statefulset", "apps/v1/Deployment": "deployment"}
+    parent = meta["annotations"].get(f"{KUEUE}pod-suspending-parent")
+    if parent is not None and parent != parents.get(kind):
+        yield Loss(asked, "Kueue leaves its pods to another object")
+    if any(KUEUE + key in meta["annotations"] for key in ("pod-group-name", "prebuilt-workload-name")):
+        yield Loss(asked, "Kueue counts other pods in its place")
+    label = queue_of(found, kind, meta)
+    if label and label != RESEARCH:
+        yield Loss(asked, "it names a queue of another team")
+    if label and kind in FROM_TEMPLATE:
+        yield from template_losses(found, kind, spec, asked)
+    if spec.get("schedulerName") == "mine" or ("nodeName" in spec and kind != "v1/Pod"):
+        yield Loss(asked, "no scheduler that a queue knows sees it")
+    if spec.get("schedulerName") == "volcano":
+        yield from pod_group_losses(meta, asked, is_gang=kind == "v1/Pod" and not label)
+
+
+def template_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
+    """What Kueue counts by a template, and not by its pods."""
+    counted = sum(gpus_of(container, counted=True) for container in every_container(spec))
+    if not spec.get("resourceClaims") and counted < asked:
+        yield Loss(asked - counted, "Kueue counts the default request of 0")
+    if "orphan" in found["metadata"].get("finalizers", ()) and kind != "batch/v1/CronJob":
+        yield Loss(asked, "its pods outlive what Kueue counts")
+
+
+def pod_group_losses(meta: Any, asked: int, *, is_gang: bool) -> Iterator[Loss]:
+    """Volcano counts a pod in the queue of its PodGroup."""
+    if is_gang and meta["annotations"].get(f"{VOLCANO}queue-name", "default") != OWN_GANG:
+        yield Loss(asked, "it is in no Volcano queue of the team")
+    if meta["annotations"].get("scheduling.k8s.io/group-name", "").startswith("podgroup-"):
+        yield Loss(asked, "it joins a group of another queue")
+
+
+def queue_of(found: Any, kind: str, meta: Any) -> str:
+    """The queue that Kueue reads; empty for none."""
+    own = found["metadata"]["labels"].get(QUEUE, "")
+    if kind == "batch/v1/CronJob":
+        return str(found["spec"]["jobTemplate"]["metadata"]["labels"].get(QUEUE, ""))
+    if kind in POD_BY_POD or kind.startswith("leaderworkerset"):
+        return str(meta["labels"].get(QUEUE, ""))
+    if kind == "apps/v1/Deployment":
+        return str(own or meta["labels"].get(QUEUE, ""))
+    return str(own)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_of_what_is_admitted_some_queue_counts_every_gpu(tenant: Person) -> None:
+    admitted: list[int] = []
+
+    @TRIED
+    @given(attempts())
+    def attempt(found: Any) -> None:
+        if tenant.said(found) is None:
+            lost = list(losses(found))
+            assert lost == []
+            admitted.append(1)
+
+    attempt()
+    assert len(admitted) > ATTEMPTS / 50, "the attempts are too wild to tell anything"
+
+
+CHANGES = {
+    "labels": [f"{KUEUE}managed", QUEUE, f"{KUEUE}priority-class", "note", f"{KUEUE}pod-group-name"],
+    "annotations": [f"{KUEUE}role-hash", f"{KUEUE}pod-suspending-parent", "note", f"{KUEUE}pod-group-total-count"],
+}
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Any:
+    """A merge patch of a pod."""
+    patch: dict[str, Any] = {"metadata": {}}
+    for field, keys in CHANGES.items():
+        for key in keys:
+            if draw(st.integers(0, 4)) == 0:
+                values = [None, "x", RESEARCH, "true", "ml-low", ""]
+                patch["metadata"].setdefault(field, {})[key] = draw(st.sampled_from(values))
+    gates = draw(st.sampled_from(["same", "same", "none", "own", "kueue"]))
+    if gates != "same":
+        names = {"none": [], "own": ["example.com/own"], "kueue": [f"{KUEUE}admission"]}[gates]
+        patch["spec"] = {"schedulingGates": [{"name": name} for name in names]}
+    return patch
+
+
+def test_whatever_a_tenant_changes_on_a_pod_it_stays_kueues(cluster: Cluster, tenant: Person) -> None:
+    held = pod(RESEARCH, RESEARCH, pod_of(schedulingGates=[{"name": f"{KUEUE}admission"}, {"name": "example.com/own"}]))
+    held["metadata"] |= {"name": "held", "annotations": {f"{KUEUE}role-hash": "a1"}}
+    held["metadata"]["labels"][f"{KUEUE}managed"] = "true"
+    cluster.create(held)
+    allowed: list[int] = []
+
+    @TRIED
+    @given(changes())
+    def change(patch: Any) -> None:
+        if tenant.patched(held, patch) is None:
+            allowed.append(1)
+            labels = held["metadata"]["labels"] | patch["metadata"].get("labels", {})
+            notes = held["metadata"]["annotations"] | patch["metadata"].get("annotations", {})
+            assert (labels[f"{KUEUE}managed"], labels[QUEUE], notes[f"{KUEUE}role-hash"]) == ("true", RESEARCH, "a1")
+            assert not labels.get(f"{KUEUE}pod-group-name")
+            assert notes.get(f"{KUEUE}pod-suspending-parent") is None
+            gates = patch.get("spec", {}).get("schedulingGates", held["spec"]["schedulingGates"])
+            assert {"name": f"{KUEUE}admission"} in gates
+
+    change()
+    cluster.delete(Reference.of(held), grace=0)
+    assert allowed, "nothing at all may be changed"
+
+
+def test_whatever_a_tenant_changes_on_a_jobs_pod_it_stays_the_jobs(cluster: Cluster, tenant: Person) -> None:
+    own = job(RESEARCH, RESEARCH)
+    own["metadata"]["name"] = "kept"
+    tenant.cluster.create(own)
+    chosen = "batch.kubernetes.io/job-name=kept"
+    (child, *_) = cluster.wait_for(
+        lambda: cluster.list("v1", "Pod", namespace=RESEARCH, labels=chosen) or None, what="its pod"
+    )
+    child = {**child, "apiVersion": "v1", "kind": "Pod"}
+    found: Any = child["metadata"]
+    keys = [*found["labels"], "note"]
+    patches = st.fixed_dictionaries(
+        {
+            "labels": st.dictionaries(st.sampled_from(keys), st.sampled_from([None, "x", ""]), max_size=2),
+            "annotations": st.dictionaries(st.sampled_from(["note"]), st.sampled_from(["x"]), max_size=1),
+        },
+        optional={"ownerReferences": st.sampled_from([None, [], found["ownerReferences"]])},
+    )
+
+    @TRIED
+    @given(patches)
+    def change(patch: Any) -> None:
+        if tenant.patched(child, {"metadata": patch}) is None:
+            assert patch.get("ownerReferences", found["ownerReferences"]) == found["ownerReferences"]
+            assert {key: patch["labels"].get(key, value) for key, value in found["labels"].items()} == found["labels"]
+
+    change()
+    tenant.cluster.delete(Reference.of(own))

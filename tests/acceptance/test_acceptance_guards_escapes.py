@@ -1,0 +1,667 @@
+"""Ways round the queues that a tenant may try, each refused with its fix, beside what is like it and allowed."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from acceptance_guards import (
+    EXPERIMENTS,
+    GPU,
+    NO_QUEUE,
+    PRODUCTION,
+    QUEUE,
+    RESEARCH,
+    Door,
+    Person,
+    gang,
+    job,
+    job_set,
+    job_template,
+    leader_worker_set,
+    network_policy,
+    owned,
+    pod,
+    pod_group,
+    pod_of,
+    pytorch_job,
+    ray_cluster,
+    ray_job,
+    replicas,
+    train_job,
+    volcano_cron_job,
+)
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+
+KUEUE = "kueue.x-k8s.io"
+OWN_GANG = "ml-research-l4"
+GANG_QUEUE = "scheduling.volcano.sh/queue-name"
+GATES = [{"name": f"{KUEUE}/admission"}]
+
+
+@pytest.fixture(scope="module")
+def gated(cluster: Cluster, tenant: Person) -> Iterator[Any]:
+    """A pod with GPUs as Kueue's webhook leaves it, held back by its gate, and by another one."""
+    labelled = pod(RESEARCH, RESEARCH, pod_of(schedulingGates=[*GATES, {"name": "example.com/own"}]))
+    labelled["metadata"]["labels"] |= {f"{KUEUE}/managed": "true", "note": "x"}
+    labelled["metadata"]["annotations"] = {f"{KUEUE}/role-hash": "a1b2"}
+    labelled["metadata"]["name"] = "gated"
+    assert tenant.said(labelled) is None, "so far it is one that waits for its queue"
+    cluster.create(labelled)
+    yield labelled
+    cluster.delete(Reference.of(labelled), grace=0)
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        (
+            {"metadata": {"labels": {f"{KUEUE}/managed": None}}, "spec": {"schedulingGates": None}},
+            (
+                f"removes scheduling gate {KUEUE}/admission, which only Kueue may remove; keep it until Kueue"
+                " admits the pod"
+            ),
+        ),
+        ({"spec": {"schedulingGates": None}}, f"removes scheduling gate {KUEUE}/admission"),
+        (
+            {"metadata": {"labels": {f"{KUEUE}/managed": None}}},
+            f"changes {KUEUE}/managed, which only Kueue may change; leave it as it is",
+        ),
+        ({"metadata": {"annotations": {f"{KUEUE}/role-hash": "c3d4"}}}, f"changes {KUEUE}/role-hash"),
+        (
+            {"metadata": {"annotations": {f"{KUEUE}/pod-suspending-parent": "x"}}},
+            f"changes {KUEUE}/pod-suspending-parent",
+        ),
+        ({"metadata": {"annotations": {f"{KUEUE}/pod-group-name": "g"}}}, f"changes {KUEUE}/pod-group-name"),
+        ({"metadata": {"labels": {QUEUE: None}}}, NO_QUEUE),
+        ({"metadata": {"labels": {QUEUE: "ml-serving"}}}, "requests GPUs in queue ml-serving"),
+    ],
+)
+def test_only_kueue_takes_a_pod_out_of_its_hands(tenant: Person, gated: Any, patch: Any, words: str) -> None:
+    assert words in (tenant.patched(gated, patch) or "")
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"schedulingGates": GATES}},
+        {"metadata": {"labels": {"note": "y"}, "annotations": {"note": "y"}}},
+        {"metadata": {"labels": {f"{KUEUE}/priority-class": "ml-low"}}},
+    ],
+)
+def test_what_is_the_tenants_own_of_such_a_pod_may_change(tenant: Person, gated: Any, patch: Any) -> None:
+    assert tenant.patched(gated, patch) is None
+
+
+def test_kueue_itself_admits_the_pod(door: Door, cluster: Cluster, gated: Any) -> None:
+    with door.let_in("manager", "cluster-admin", home="kueue-system") as manager:
+        free: Any = {"spec": {"schedulingGates": None}}
+        cluster.wait_for(lambda: manager.patched(gated, free) is None, what="its rights")
+
+
+def annotated(manifest: Any, *path: str, **annotations: str) -> Any:
+    found = place = deepcopy(manifest)
+    for key in (*path, "metadata"):
+        place = place.setdefault(key, {})
+    place.setdefault("annotations", {}).update({key.replace("__", "/"): value for key, value in annotations.items()})
+    return found
+
+
+def selecting(*, manual: bool) -> Any:
+    """A Job that selects its pods by a label of its own."""
+    found = job(RESEARCH, RESEARCH)
+    labelled = {"metadata": {"labels": {"x": "y"}}, **found["spec"]["template"]}
+    spec = {"manualSelector": manual, "selector": {"matchLabels": {"x": "y"}}, "template": labelled}
+    return {**found, "spec": spec}
+
+
+SUSPENDING = f"{KUEUE}/pod-suspending-parent"
+TEMPLATE = ("spec", "template")
+SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to another object; remove the annotation"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words", "twin"),
+    {
+        "a pod that says it is Kueue's StatefulSet's": (
+            annotated(pod(RESEARCH, RESEARCH), **{SUSPENDING: "x"}),
+            SUSPENDED,
+            annotated(pod(RESEARCH, RESEARCH), note="x"),
+        ),
+        "a ReplicaSet whose pods say so": (
+            annotated(replicas("ReplicaSet", RESEARCH, None, inside=RESEARCH), *TEMPLATE, **{SUSPENDING: "deployment"}),
+            SUSPENDED,
+            annotated(replicas("ReplicaSet", RESEARCH, None, inside=RESEARCH), *TEMPLATE, note="x"),
+        ),
+        "a StatefulSet that Kueue takes for another framework's": (
+            annotated(replicas("StatefulSet", RESEARCH, RESEARCH), *TEMPLATE, **{SUSPENDING: "x"}),
+            SUSPENDED,
+            annotated(replicas("StatefulSet", RESEARCH, RESEARCH), *TEMPLATE, **{SUSPENDING: "statefulset"}),
+        ),
+        "a Deployment that Kueue takes for another framework's": (
+            annotated(replicas("Deployment", RESEARCH, RESEARCH), *TEMPLATE, **{SUSPENDING: "x"}),
+            SUSPENDED,
+            annotated(replicas("Deployment", RESEARCH, RESEARCH), *TEMPLATE, **{SUSPENDING: "deployment"}),
+        ),
+        "a pod counted as one of a group": (
+            annotated(pod(RESEARCH, RESEARCH), **{f"{KUEUE}/pod-group-name": "g", f"{KUEUE}/role-hash": "x"}),
+            f"sets {KUEUE}/pod-group-name on a pod with GPUs",
+            annotated(pod(RESEARCH, RESEARCH, pod_of(0)), **{f"{KUEUE}/pod-group-name": "g"}),
+        ),
+        "a job counted by a Workload that is there": (
+            annotated(job(RESEARCH, RESEARCH), **{f"{KUEUE}/prebuilt-workload-name": "w"}),
+            f"sets {KUEUE}/prebuilt-workload-name on a pod with GPUs",
+            job(RESEARCH, RESEARCH),
+        ),
+        "a gang whose job has another scheduler": (
+            gang(RESEARCH, OWN_GANG, schedulerName="default-scheduler"),
+            (
+                f"is in Volcano queue {OWN_GANG} but has schedulerName default-scheduler, so the queue does not count"
+                " its GPUs; set schedulerName: volcano"
+            ),
+            gang(RESEARCH, OWN_GANG),
+        ),
+        "a gang of which a task has another scheduler": (
+            gang(RESEARCH, OWN_GANG, pod_of(schedulerName="default-scheduler")),
+            "but has schedulerName default-scheduler",
+            gang(RESEARCH, OWN_GANG, pod_of(schedulerName="volcano")),
+        ),
+        "a gang that names no scheduler": (
+            gang(RESEARCH, OWN_GANG, schedulerName=""),
+            "but has schedulerName default-scheduler",
+            gang(RESEARCH, OWN_GANG, pod_of(schedulerName="volcano"), schedulerName=""),
+        ),
+        "a gang with claims": (
+            gang(RESEARCH, OWN_GANG, pod_of(0, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "g"}])),
+            "sets resourceClaims, which Volcano queues do not count; request GPUs under resources",
+            gang(RESEARCH, OWN_GANG, pod_of(0)),
+        ),
+        "Volcano's CronJob in no queue": (
+            volcano_cron_job(RESEARCH, "default"),
+            f"uses Volcano queue default, which is not a queue of this namespace; set spec.queue: {OWN_GANG}",
+            volcano_cron_job(RESEARCH, OWN_GANG),
+        ),
+        "Volcano's CronJob on a node": (
+            volcano_cron_job(RESEARCH, OWN_GANG, pod_of(nodeName="l4-0")),
+            "sets nodeName l4-0, which bypasses schedulers and taints; remove it and use nodeSelector",
+            volcano_cron_job(RESEARCH, OWN_GANG, pod_of(priorityClassName="ml-high")),
+        ),
+        "Volcano's CronJob above all": (
+            volcano_cron_job(RESEARCH, OWN_GANG, priorityClassName="system-node-critical"),
+            "uses priority class system-node-critical, which is not allowed in this namespace",
+            volcano_cron_job(RESEARCH, OWN_GANG, priorityClassName="ml-high"),
+        ),
+        "a template of a job flow": (
+            job_template(RESEARCH, "ml-serving-l4"),
+            "uses Volcano queue ml-serving-l4, which is not a queue of this namespace",
+            job_template(RESEARCH, OWN_GANG),
+        ),
+        "a gang without GPUs in another's queue": (
+            gang(RESEARCH, "ml-serving-l4", pod_of(0)),
+            "uses Volcano queue ml-serving-l4, which is not a queue of this namespace",
+            gang(RESEARCH, "default", pod_of(0)),
+        ),
+        "a pod of Kueue's in another's gang queue": (
+            annotated(pod(RESEARCH, RESEARCH, pod_of(schedulerName="volcano")), **{GANG_QUEUE: "ml-serving-l4"}),
+            f"sets annotation {GANG_QUEUE} to ml-serving-l4, which is not a queue of this namespace; set {OWN_GANG}",
+            annotated(pod(RESEARCH, RESEARCH, pod_of(schedulerName="volcano")), **{GANG_QUEUE: OWN_GANG}),
+        ),
+        "a job of Kueue's in another's gang queue": (
+            annotated(job(RESEARCH, RESEARCH), *TEMPLATE, **{GANG_QUEUE: "ml-serving-l4"}),
+            f"sets annotation {GANG_QUEUE} to ml-serving-l4",
+            annotated(job(RESEARCH, RESEARCH), *TEMPLATE, **{GANG_QUEUE: "default"}),
+        ),
+        "a pod in the group of another workload": (
+            annotated(
+                pod(RESEARCH, None, pod_of(schedulerName="volcano")),
+                **{GANG_QUEUE: OWN_GANG, "scheduling.k8s.io/group-name": "podgroup-1234"},
+            ),
+            (
+                "joins PodGroup podgroup-1234, which Volcano created for another workload; remove annotation"
+                " scheduling.k8s.io/group-name"
+            ),
+            annotated(
+                pod(RESEARCH, None, pod_of(schedulerName="volcano")),
+                **{GANG_QUEUE: OWN_GANG, "scheduling.k8s.io/group-name": "own"},
+            ),
+        ),
+        "a PodGroup above all": (
+            {**pod_group(RESEARCH, OWN_GANG), "spec": {"queue": OWN_GANG, "priorityClassName": "system-node-critical"}},
+            "uses priority class system-node-critical, which is not allowed in this namespace; set one of ml-critical",
+            {**pod_group(RESEARCH, OWN_GANG), "spec": {"queue": OWN_GANG, "priorityClassName": "ml-high"}},
+        ),
+        "no claims at all, and the toleration": (
+            gang(RESEARCH, OWN_GANG, pod_of(0, tolerations=[{"key": GPU, "operator": "Exists"}], resourceClaims=[])),
+            f"tolerates {GPU} but requests no GPU; remove the toleration",
+            gang(RESEARCH, OWN_GANG, pod_of(0, resourceClaims=[])),
+        ),
+        "devices by their class": (
+            job(
+                RESEARCH,
+                None,
+                pod_of(
+                    0,
+                    containers=[
+                        {
+                            "name": "c",
+                            "image": "a:1",
+                            "resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "8"}},
+                        }
+                    ],
+                ),
+            ),
+            NO_QUEUE,
+            job(RESEARCH, None, pod_of(0)),
+        ),
+        "a Job that selects its pods": (
+            selecting(manual=True),
+            "sets spec.manualSelector, by which the Job can lose its pods; remove it",
+            job(RESEARCH, RESEARCH),
+        ),
+        "a Job that leaves its pods behind": (
+            job(RESEARCH, RESEARCH, finalizers=["orphan"]),
+            "sets finalizer orphan, by which its pods would run without a queue; remove it",
+            job(RESEARCH, RESEARCH, finalizers=["example.com/own"]),
+        ),
+    }.values(),
+)
+def test_gpus_that_no_queue_would_count_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
+    said = tenant.said(attempt) or ""
+    assert words in said, said
+    assert tenant.said(twin) is None
+
+
+RAY = " of each pod template with GPUs"
+
+
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, pytorch_job])
+def test_kinds_of_operators_that_kueue_does_not_queue_have_the_queue_on_their_pods(
+    foreign: None, tenant: Person, make: Callable[..., Any]
+) -> None:
+    assert foreign is None
+    for attempt in (make(RESEARCH, None), make(RESEARCH, RESEARCH)):
+        assert f"{NO_QUEUE} under metadata.labels{RAY}" in (tenant.said(attempt) or "")
+    assert "requests GPUs in queue ml-serving" in (tenant.said(make(RESEARCH, None, inside="ml-serving")) or "")
+    pinned = make(RESEARCH, None, pod_of(nodeName="l4-0"), inside=RESEARCH)
+    assert "sets nodeName l4-0" in (tenant.said(pinned) or "")
+    assert tenant.said(make(RESEARCH, None, inside=RESEARCH)) is None
+    assert tenant.said(make(RESEARCH, None, pod_of(0))) is None
+
+
+def test_a_kind_that_kueue_cannot_count_has_no_gpus(foreign: None, tenant: Person) -> None:
+    assert foreign is None
+    words = "Kueue does not queue LeaderWorkerSets on this cluster; use a Job, a JobSet or a StatefulSet"
+    for attempt in (leader_worker_set(RESEARCH, RESEARCH), leader_worker_set(RESEARCH, None, inside=RESEARCH)):
+        assert words in (tenant.said(attempt) or "")
+    assert tenant.said(leader_worker_set(RESEARCH, None, pod_of(0))) is None
+
+
+LIMITS_ONLY: Any = {"name": "c", "image": "a:1", "resources": {"limits": {GPU: "1"}}}
+BOTH: Any = {**LIMITS_ONLY, "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}
+
+
+def limited(container: Any = BOTH, **spec: Any) -> Any:
+    """A pod with one container, and what else is in its spec."""
+    return {"restartPolicy": "Never", "containers": [container], **spec}
+
+
+ALONE = f"sets {GPU} under limits only, and Kueue would count 0; set the same number under requests"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        limited(LIMITS_ONLY),
+        limited(initContainers=[{**LIMITS_ONLY, "name": "before"}]),
+        limited(initContainers=[{**LIMITS_ONLY, "name": "beside", "restartPolicy": "Always"}]),
+    ],
+    ids=["containers", "init containers", "sidecars"],
+)
+def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its_template(
+    tenant: Person, spec: Any
+) -> None:
+    for attempt in (job(RESEARCH, RESEARCH, spec), job_set(RESEARCH, RESEARCH, spec)):
+        assert ALONE in (tenant.said(attempt) or "")
+        # Where no container gets 0 GPUs by default, Kueue takes the limits.
+        elsewhere = {
+            **attempt,
+            "metadata": {**attempt["metadata"], "namespace": EXPERIMENTS, "labels": {QUEUE: EXPERIMENTS}},
+        }
+        assert tenant.said(elsewhere) is None
+    assert tenant.said(job(RESEARCH, RESEARCH, limited())) is None
+    # The pods of these are counted themselves, with the requests that the API server adds.
+    for kind in ("Deployment", "StatefulSet"):
+        assert tenant.said(replicas(kind, RESEARCH, RESEARCH, spec=spec)) is None
+
+
+def test_a_train_jobs_gpus_as_limits_alone_are_refused(tenant: Person) -> None:
+    attempt = train_job(RESEARCH, RESEARCH)
+    del attempt["spec"]["trainer"]["resourcesPerNode"]["requests"]
+    assert ALONE in (tenant.said(attempt) or "")
+    assert tenant.said(train_job(RESEARCH, RESEARCH)) is None
+
+
+def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(cluster: Cluster, tenant: Person) -> None:
+    own = job(RESEARCH, RESEARCH)
+    own["metadata"]["name"] = "later"
+    own["spec"] |= {"suspend": True, "parallelism": 1}
+    cluster.create(own)
+    container: Any = dict(own["spec"]["template"]["spec"]["containers"][0])
+    container["resources"] = {"limits": {GPU: "1"}, "requests": {"cpu": "1"}}
+    alone: Any = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    assert ALONE in (tenant.patched(own, alone) or "")
+    assert tenant.patched(own, {"spec": {"parallelism": 2}}) is None
+    cluster.delete(Reference.of(own))
+
+
+def env(name: str, **value: Any) -> Any:
+    """A pod with a GPU, and a second container without."""
+    second = {"name": "second", "image": "a:1", "env": [{"name": name, **value}]}
+    return pod_of(containers=[*pod_of()["containers"], second])
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words", "twin"),
+    {
+        "all": (
+            env("NVIDIA_VISIBLE_DEVICES", value="all"),
+            (
+                "sets NVIDIA_VISIBLE_DEVICES in container second, which requests no GPU; remove the variable or request"
+                " GPUs"
+            ),
+            env("NVIDIA_VISIBLE_DEVICES", value="none"),
+        ),
+        "of a source": (
+            env("NVIDIA_VISIBLE_DEVICES", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
+            "sets NVIDIA_VISIBLE_DEVICES in container second",
+            env("OTHER", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
+        ),
+        "of AMD": (
+            env("AMD_VISIBLE_DEVICES", value="0"),
+            "sets AMD_VISIBLE_DEVICES in container second",
+            env("AMD_VISIBLE_DEVICES", value="void"),
+        ),
+        "of an init container": (
+            pod_of(
+                initContainers=[
+                    {"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]}
+                ]
+            ),
+            "sets NVIDIA_VISIBLE_DEVICES in container i",
+            pod_of(
+                initContainers=[{"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": ""}]}]
+            ),
+        ),
+        "by a mount": (
+            pod_of(
+                0,
+                containers=[
+                    {
+                        "name": "c",
+                        "image": "a:1",
+                        "volumeMounts": [{"name": "d", "mountPath": "/var/run/nvidia-container-devices/all"}],
+                    }
+                ],
+                volumes=[{"name": "d", "emptyDir": {}}],
+            ),
+            (
+                "mounts /var/run/nvidia-container-devices in container c, which selects GPUs; remove the mount and"
+                " request GPUs"
+            ),
+            pod_of(
+                0,
+                containers=[{"name": "c", "image": "a:1", "volumeMounts": [{"name": "d", "mountPath": "/var/run/x"}]}],
+                volumes=[{"name": "d", "emptyDir": {}}],
+            ),
+        ),
+    }.values(),
+)
+def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
+    for make in (pod, job, job_set):
+        said = tenant.said(make(RESEARCH, RESEARCH, attempt)) or ""
+        assert words in said, said
+        assert tenant.said(make(RESEARCH, RESEARCH, twin)) is None
+
+
+def test_devices_by_an_annotation_are_refused(tenant: Person) -> None:
+    attempt = annotated(pod(RESEARCH, None, pod_of(0)), **{"cdi.k8s.io/gpus": "nvidia.com/gpu=all"})
+    assert "sets annotation cdi.k8s.io/gpus, which adds devices to containers" in (tenant.said(attempt) or "")
+
+
+def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, tenant: Person) -> None:
+    assert tenant
+    own = pod(RESEARCH, None, pod_of(0))
+    own["metadata"]["name"] = "debugged"
+    cluster.create(own)
+
+    def debugging(value: str) -> Any:
+        container = {"name": "d", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]}
+        return {"spec": {"ephemeralContainers": [container]}}
+
+    # Kubernetes' own `edit` may not add them.
+    with door.let_in("debugger", "cluster-admin", RESEARCH) as person:
+        cluster.wait_for(lambda: person.said(job(RESEARCH, RESEARCH)) is None, what="rights")
+        words = "sets NVIDIA_VISIBLE_DEVICES in container d, which requests no GPU"
+        assert words in (person.patched(own, debugging("all"), subresource="ephemeralcontainers") or "")
+        assert person.patched(own, debugging("none"), subresource="ephemeralcontainers") is None
+    cluster.delete(Reference.of(own), grace=0)
+
+
+@pytest.fixture(scope="module")
+def running(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
+    """A Job with GPUs, and its pod."""
+    own = job(RESEARCH, RESEARCH)
+    own["metadata"]["name"] = "counted"
+    tenant.cluster.create(own)
+    chosen = "batch.kubernetes.io/job-name=counted"
+    (found, *_) = cluster.wait_for(
+        lambda: cluster.list("v1", "Pod", namespace=RESEARCH, labels=chosen) or None, what="its pod"
+    )
+    yield own, {**found, "apiVersion": "v1", "kind": "Pod"}
+    tenant.cluster.delete(Reference.of(own))
+
+
+def test_a_pod_stays_with_the_job_that_kueue_counts_it_by(tenant: Person, running: tuple[Any, Any]) -> None:
+    own, child = running
+    words = (
+        "changes labels or owners of a pod with GPUs, so that Job counted would lose it and no queue would count its"
+        " GPUs; leave them as they are"
+    )
+    unowned = tenant.patched(child, {"metadata": {"ownerReferences": None}}) or ""
+    assert words in unowned or NO_QUEUE in unowned
+    for label in ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
+        assert words in (tenant.patched(child, {"metadata": {"labels": {label: "other"}}}) or "")
+        assert words in (tenant.patched(child, {"metadata": {"labels": {label: None}}}) or "")
+    assert tenant.patched(child, {"metadata": {"labels": {"note": "x"}, "annotations": {"note": "x"}}}) is None
+    words = "is deleted without its pods, whose GPUs no queue would count; delete it without --cascade=orphan"
+    assert words in (tenant.deleted(own, propagationPolicy="Orphan") or "")
+    assert words in (tenant.deleted(own, orphanDependents=True) or "")
+    assert tenant.deleted(own, propagationPolicy="Background") is None
+    assert tenant.deleted(own, propagationPolicy="Foreground") is None
+    assert "sets finalizer orphan" in (tenant.patched(own, {"metadata": {"finalizers": ["orphan"]}}) or "")
+
+
+def test_the_pods_of_a_job_without_gpus_may_outlive_it(cluster: Cluster, tenant: Person) -> None:
+    own = job(RESEARCH, None, pod_of(0))
+    own["metadata"]["name"] = "light"
+    cluster.create(own)
+    assert tenant.deleted(own, propagationPolicy="Orphan") is None
+    cluster.delete(Reference.of(own))
+
+
+def workload(name: str = "w", **spec: Any) -> Any:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "a:1"}]}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": RESEARCH},
+        "spec": {
+            "queueName": RESEARCH,
+            "active": True,
+            "priority": 10,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+            **spec,
+        },
+    }
+
+
+def test_workloads_are_kueues_own_but_for_whether_they_are_active(cluster: Cluster, tenant: Person) -> None:
+    words = "creates a Workload, which only Kueue may create; create a Job with the queue label"
+    assert words in (tenant.said(workload()) or "")
+    own = workload("own")
+    cluster.create(own)
+    words = "changes a Workload, of which only spec.active may be changed; change the Job"
+    for patch in (
+        {"spec": {"priority": 1_000_000}},
+        {"metadata": {"annotations": {f"{KUEUE}/priority-boost": "9"}}},
+        {"metadata": {"labels": {QUEUE: "x"}}},
+        {"spec": {"queueName": "ml-serving"}},
+    ):
+        assert words in (tenant.patched(own, patch) or ""), patch
+    assert tenant.patched(own, {"spec": {"active": False}}) is None
+    admitted = {"type": "Admitted", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status: Any = {"status": {"conditions": [{**admitted, "message": ""}]}}
+    words = "changes workloads/status, which belong to the platform"
+    assert words in (tenant.patched(own, status, subresource="status") or "")
+    cluster.delete(Reference.of(own))
+
+
+def test_queues_and_quotas_are_the_platforms(cluster: Cluster, door: Door, tenant: Person) -> None:
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "mine", "namespace": RESEARCH},
+        "spec": {"clusterQueue": "ml-serving"},
+    }
+    words = "changes localqueues, which belong to the platform; change the team in the stack"
+    assert words in (tenant.said(queue) or "")
+    own = {**queue, "metadata": {"name": RESEARCH, "namespace": RESEARCH}}
+    assert words in (tenant.patched(own, {"metadata": {"labels": {"x": "y"}}}) or "")
+    assert words in (tenant.deleted(own) or "")
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "budget", "namespace": RESEARCH}}
+    # `edit` has no right to change quotas. Whoever has all rights in the namespace is refused here.
+    with door.let_in("chief", "cluster-admin", RESEARCH) as chief:
+        cluster.wait_for(lambda: chief.said(job(RESEARCH, RESEARCH)) is None, what="rights")
+        words = "changes resourcequotas, which belong to the platform"
+        assert words in (chief.patched(quota, {"spec": {"hard": {"pods": "1000"}}}) or "")
+        assert words in (chief.deleted(quota) or "")
+        facts: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESEARCH}}
+        for patch in (
+            {"metadata": {"annotations": {"guards.gpu-tenancy.dev/volcano-queues": "ml-serving-l4"}}},
+            {"metadata": {"annotations": {"guards.gpu-tenancy.dev/max-gpus-per-container": None}}},
+            {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}},
+            {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
+        ):
+            said = chief.patched(facts, patch) or ""
+            assert "of the Namespace, which belongs to the platform; change the team in the stack" in said, patch
+        assert chief.patched(facts, {"metadata": {"annotations": {"note": "x"}, "labels": {"note": "x"}}}) is None
+
+
+INSIDE: Any = {"podSelector": {"matchLabels": {"app": "x"}}}
+OPENS = (
+    "allows traffic beyond the namespace; set only podSelector in from and to, or change network of the team in the"
+    " stack"
+)
+
+
+OPENING: list[Any] = [
+    {"ingress": [{}]},
+    {"ingress": [{"from": []}]},
+    {"ingress": [{"from": [{"namespaceSelector": {}}]}]},
+    {"ingress": [{"from": [{**INSIDE, "namespaceSelector": {}}]}]},
+    {"ingress": [{"from": [INSIDE]}, {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
+    {"egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}], "policyTypes": ["Egress"]},
+    {"egress": [{}], "policyTypes": ["Egress"]},
+]
+
+
+@pytest.mark.parametrize("spec", OPENING)
+def test_a_tenants_network_policy_opens_nothing_beyond_its_namespace(tenant: Person, spec: Any) -> None:
+    assert OPENS in (tenant.said(network_policy(RESEARCH, **spec)) or "")
+
+
+CLOSED: list[Any] = [
+    {},
+    {"policyTypes": ["Ingress", "Egress"]},
+    {"ingress": [{"from": [INSIDE]}]},
+    {
+        "ingress": [
+            {"from": [{**INSIDE, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": RESEARCH}}}]}
+        ]
+    },
+    {"egress": [{"to": [INSIDE], "ports": [{"port": 80}]}], "policyTypes": ["Egress"]},
+]
+
+
+@pytest.mark.parametrize("spec", CLOSED)
+def test_a_tenants_network_policy_within_its_namespace_is_its_own(tenant: Person, spec: Any) -> None:
+    assert tenant.said(network_policy(RESEARCH, **spec)) is None
+
+
+def test_the_platforms_network_policies_stay(foreign: None, tenant: Person) -> None:
+    assert foreign is None
+    closed = network_policy(RESEARCH, "default-deny")
+    words = "changes a NetworkPolicy of the platform; change network of the team in the stack"
+    assert words in (tenant.deleted(closed) or "")
+    assert words in (tenant.patched(closed, {"metadata": {"labels": None}}) or "")
+    assert words in (tenant.patched(closed, {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}) or "")
+    other: Any = {**closed, "apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy", "spec": {}}
+    assert "changes ciliumnetworkpolicies.cilium.io, which only the platform may" in (tenant.said(other) or "")
+
+
+@pytest.mark.parametrize(
+    ("api", "kind"),
+    [
+        ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
+        ("data.fluid.io/v1alpha1", "DataLoad"),
+        ("ray.io/v1", "RayCluster"),
+        ("kubeflow.org/v1", "PyTorchJob"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ],
+)
+def test_an_owner_whose_children_kueue_leaves_alone_is_not_the_tenants_to_write(
+    tenant: Person, api: str, kind: str
+) -> None:
+    owner = {"apiVersion": api, "kind": kind, "name": "x", "uid": "1", "controller": True}
+    for attempt in (
+        job(RESEARCH, RESEARCH, ownerReferences=[owner]),
+        {
+            **replicas("StatefulSet", RESEARCH, RESEARCH),
+            "metadata": job(RESEARCH, RESEARCH, ownerReferences=[owner])["metadata"],
+        },
+    ):
+        words = (
+            f"sets {kind} x as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
+        )
+        assert words in (tenant.said(attempt) or "")
+    assert tenant.said(job(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": False}])) is None
+    assert tenant.said(job(RESEARCH, None, pod_of(0), ownerReferences=[owner])) is None
+
+
+def test_what_an_operator_makes_for_a_kind_that_was_not_judged_is_judged(
+    cluster: Cluster, door: Door, tenant: Person
+) -> None:
+    assert tenant
+
+    with door.let_in("controllers", "cluster-admin", home="volcano-system") as volcano:
+        own = gang(RESEARCH, OWN_GANG)
+        cluster.wait_for(lambda: volcano.said(own) is None, what="rights")
+        elsewhere = gang(RESEARCH, "default")
+        words = "uses Volcano queue default, which is not a queue of this namespace"
+        assert words in (volcano.said(elsewhere) or "")
+        assert words in (volcano.said(owned("flow.volcano.sh/v1alpha1", "JobFlow", elsewhere)) or "")
+        assert volcano.said(owned("flow.volcano.sh/v1alpha1", "JobFlow", own)) is None
+        # The queue of a CronJob, and that of the pods' own owner, was judged before.
+        assert volcano.said(owned("batch.volcano.sh/v1alpha1", "CronJob", elsewhere)) is None
+        of_queued = owned("batch/v1", "Job", pod_group(RESEARCH, "default"))
+        assert volcano.said(of_queued) is None
+
+
+def test_the_class_of_a_teams_own_is_all_that_it_may_name_in_every_template(tenant: Person) -> None:
+    sets = job_set(PRODUCTION, PRODUCTION, pod_of(1, priorityClassName="ml-high"))
+    assert tenant.said(sets) is None
+    inside: Any = sets["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    inside["metadata"] = {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}
+    assert "uses priority class ml-low, which is not allowed in this namespace" in (tenant.said(sets) or "")
