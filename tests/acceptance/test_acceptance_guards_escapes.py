@@ -38,6 +38,7 @@ from gpu_tenancy.console.cluster.references import Reference
 KUEUE = "kueue.x-k8s.io"
 OWN_GANG = "ml-research-l4"
 GANG_QUEUE = "scheduling.volcano.sh/queue-name"
+BY_CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 GATES = [{"name": f"{KUEUE}/admission"}]
 
 
@@ -240,19 +241,19 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
         "devices by their class": (
             job(
                 RESEARCH,
-                None,
+                RESEARCH,
                 pod_of(
                     0,
                     containers=[
                         {
                             "name": "c",
                             "image": "a:1",
-                            "resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "8"}},
+                            "resources": {"limits": {BY_CLASS: "8"}},
                         }
                     ],
                 ),
             ),
-            NO_QUEUE,
+            f"requests {BY_CLASS}, which no node has; request {GPU}",
             job(RESEARCH, None, pod_of(0)),
         ),
         "a Job that selects its pods": (
