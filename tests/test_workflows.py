@@ -134,6 +134,17 @@ def test_pulumi_installs_nothing_more_when_it_starts_the_program() -> None:
     assert {name: job["env"].get(name) for name in names} == dict.fromkeys(names, 1)
 
 
+def test_a_deployment_compares_the_charts_before_it_has_a_login_to_a_cloud() -> None:
+    job = workflow("pulumi.yaml")["jobs"]["pulumi"]
+    texts = [f"{step.get('uses', '')} {step.get('run', '')}" for step in job["steps"]]
+    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy charts" in text)
+    assert job["steps"][compared]["if"] == "inputs.command == 'up'"
+    later = " ".join(texts[compared:])
+    for name in ("pulumi up", "auth-actions", "configure-aws-credentials", "google-github-actions/auth", "azure/login"):
+        assert name in later
+        assert name not in " ".join(texts[:compared])
+
+
 def test_packages_are_installed_by_hash_and_none_is_built() -> None:
     text = (FOLDER / "packages.sh").read_text(encoding="utf-8").replace("\\\n", " ")
     (sync,) = re.findall(r"^uv sync .*$", text, re.MULTILINE)
@@ -263,6 +274,12 @@ def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None
     }
     assert not [line for line in base["before_script"] if re.search(r"uv sync|pip|pulumi install", line)]
     assert {"extends", "id_tokens", "environment"}.isdisjoint(found["packages"])
+
+
+def test_a_deployment_of_gitlab_compares_the_charts_first() -> None:
+    compared, deployed = yaml.safe_load(gitlab())[".up"]["script"]
+    assert compared == '.venv/bin/python -m gpu_tenancy charts "$STACK"'
+    assert deployed.startswith("pulumi up ")
 
 
 def test_a_deployment_of_gitlab_waits_for_the_stages_before_it() -> None:
