@@ -21,8 +21,11 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.probes import Probe
 
-KUBECTL: Final = "registry.k8s.io/kubectl:v1.34.1"
-"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release."""
+KUBECTL: Final = (
+    "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
+)
+"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release.
+The digest is in image files of several public repositories, which agree (read on 2026-11-22)."""
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
