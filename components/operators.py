@@ -114,8 +114,8 @@ class Operator(pulumi.ComponentResource):
         )
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
         manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=own)
-        # A Job is immutable, so the name contains a digest of the version and the object.
-        digest = sha256(f"{plan.version}\n{text}".encode()).hexdigest()[:8]
+        # A Job is immutable, so the name contains a digest of the version, the image and the object.
+        digest = sha256(f"{plan.version}\n{KUBECTL}\n{text}".encode()).hexdigest()[:8]
         # Otherwise a failed gate would stay failed after the cause is fixed: the next `up` replaces it.
         annotations = {"pulumi.com/replaceUnready": "true"}
         return Job(
