@@ -200,6 +200,25 @@ def test_a_fork_is_shown_as_on_a_terminal_and_without_another_artifact_of_its_ow
     assert "forged" not in body
 
 
+def test_a_link_in_the_artifact_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    program(tmp_path, "bin/gh", '#!/bin/bash\nmkdir -p found; ln -s ../secret found/comment.txt; : > "$PWD/asked"\n')
+    environment = {
+        "SOURCE": "mallory/r",
+        "REPOSITORY": "o/r",
+        "RUN": "1",
+        "PAGE": "",
+        "HEAD": "",
+        "SHA": "",
+        "MARK": "",
+    }
+    path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    done = run_script(script("comment.yaml", STICKY), tmp_path, {**environment, "PATH": path})
+    assert done.returncode == 1
+    assert "is a link; only a file is posted" in done.stdout
+    assert not (tmp_path / "body.json").exists()
+
+
 def drifted(folder: Path, codes: dict[str, str], *, there: list[Any]) -> list[str]:
     """What the script of the issue asks GitHub, for checks of stacks that ended so."""
     program(folder, "bin/gh", GH)
