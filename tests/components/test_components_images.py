@@ -38,7 +38,7 @@ def of_fabrics() -> Iterator[str]:
                 yield f"{image.repository}/{image.image}{mark}{image.version}"
 
 
-NAMED: Final = {KUBECTL, IMAGE, str(PAUSE["image"]), "cos-nvidia-installer:fixed", *of_fabrics()}
+NAMED: Final = {KUBECTL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed", *of_fabrics()}
 
 
 @pytest.mark.parametrize("image", sorted(NAMED))
@@ -58,4 +58,4 @@ def test_components_name_no_other_image() -> None:
         for image in _IMAGE.findall(re.sub(r'"\s*\n\s*"', "", file.read_text(encoding="utf-8")))
         if ("." in image.partition("/")[0] and "/" in image) or image.endswith(":fixed")
     }
-    assert found == {KUBECTL, IMAGE, str(PAUSE["image"]), "cos-nvidia-installer:fixed"}
+    assert found == {KUBECTL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed"}
