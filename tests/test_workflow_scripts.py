@@ -1,11 +1,13 @@
 """The scripts within the workflows do what they say, with programs that play the real ones."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from repository import ROOT
 from workflow_tools import FOLDER, run_script, script
 
@@ -35,6 +37,7 @@ echo "$*" >> asked
 all="$*"
 out=${{all##*--out }}
 [[ $2 == code-1 ]] || echo "## report of $2" > "${{out%% *}}/report.md"
+echo "output of $2"
 echo "words of $2" >&2
 exit "${{2#code-}}"
 """,
@@ -60,6 +63,10 @@ def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     assert comment.startswith(MARK)
     for stack in stacks:
         assert (f"words of {stack}" if stack == "code-1" else f"## report of {stack}") in comment
+    assert (previews / "out/comment.txt").read_text() == "".join(
+        f"Stack {stack}, exit code {stack.removeprefix('code-')}\n\noutput of {stack}\nwords of {stack}\n"
+        for stack in stacks
+    )
 
 
 def test_what_pulumi_said_is_laid_over_where_it_said_something(previews: Path) -> None:
@@ -80,7 +87,7 @@ GH = """#!/bin/bash
 echo "$*" >> asked
 case "$*" in
   "run download"*pull-request-real*) [[ -n $REAL ]] || exit 1; mkdir found; echo "$REAL" > found/comment.md ;;
-  "run download"*) mkdir found; cp text found/comment.md ;;
+  "run download"*) mkdir found; cp text found/comment.md; cp output found/comment.txt ;;
   *"--method GET"*pulls*) cat pulls ;;
   *--paginate*) cat there ;;
   *--input*) cp body.json sent ;;
@@ -89,14 +96,21 @@ esac
 BOT: dict[str, Any] = {"user": {"login": "github-actions[bot]"}}
 
 
-def commented(folder: Path, *, there: list[Any], text: str = "words", real: str = "", sha: str = "abc") -> list[str]:
+RUN = {"text": "words", "output": "", "real": "", "sha": "abc", "source": "o/r"}
+"""A run: comment.md and comment.txt of its artifact, comment.md with Pulumi's result, its commit, whose code it was."""
+
+
+def commented(folder: Path, *, there: list[Any], **given: str) -> list[str]:
     """What the script of the comment asks GitHub; the pull request is 7, and ends with the commit `abc`."""
+    run = {**RUN, **given}
     program(folder, "bin/gh", GH)
-    (folder / "text").write_text(text, encoding="utf-8")
+    (folder / "text").write_text(run["text"], encoding="utf-8")
     (folder / "pulls").write_text(json.dumps([{"number": 7, "head": {"sha": "abc"}}]))
     (folder / "there").write_text(json.dumps(there[:1]) + json.dumps(there[1:]))  # two pages, as `--paginate` has them
-    names = {"REPOSITORY": "o/r", "RUN": "1", "PAGE": "https://run", "HEAD": "o:branch", "SHA": sha, "REAL": real}
-    environment = {**names, "MARK": MARK, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    (folder / "output").write_text(run["output"], encoding="utf-8")
+    names = {"REPOSITORY": "o/r", "RUN": "1", "PAGE": "https://run", "HEAD": "o:branch", "MARK": MARK}
+    of_run = {"SHA": run["sha"], "REAL": run["real"], "SOURCE": run["source"]}
+    environment = {**names, **of_run, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
     done = run_script(script("comment.yaml", STICKY), folder, environment)
     assert done.returncode == 0, done.stderr
     return [line for line in (folder / "asked").read_text().splitlines() if "--input" in line]
@@ -130,13 +144,79 @@ def test_an_older_run_says_nothing_of_a_newer_commit(tmp_path: Path) -> None:
     assert commented(tmp_path, there=[], sha="older") == []
 
 
-def test_whatever_a_fork_writes_is_short_enough_and_runs_nowhere(tmp_path: Path) -> None:
-    evil = '$(touch ran) `touch ran` "; touch ran; "\n' + "é" * 100_000
-    commented(tmp_path, there=[], text=evil)
+@pytest.mark.parametrize("source", ["o/r", "mallory/r"])
+def test_whatever_a_pull_request_writes_is_short_enough_and_runs_nowhere(tmp_path: Path, source: str) -> None:
+    evil = '$(touch ran) `touch ran` "; touch ran; "\n' + "\n" * 30_000 + "é" * 100_000
+    commented(tmp_path, there=[], text=evil, source=source)
     body = json.loads((tmp_path / "sent").read_text())["body"]
     assert 60_000 < len(body) <= 65_536
     assert '$(touch ran) `touch ran` "; touch ran; "' in body
     assert not (tmp_path / "ran").exists()
+
+
+FORGED = """@platform-team @org/admins fixes #1, GH-2, o/r#3, 0123456789abcdef0123456789abcdef01234567
+```
+~~~~~~
+</details></blockquote>
+<!-- gpu-tenancy: preview -->
+## ✓ prod: OK
+\r> [!NOTE]\r## ✓ prod: approved\r\n&#64;platform-team [approved](https://github.com/o/r/pull/1)
+\t*Preview of commit abc.*
+"""
+
+
+@pytest.mark.parametrize("source", ["mallory/r", ""])
+def test_the_text_of_a_fork_is_a_code_block_below_a_warning(tmp_path: Path, source: str) -> None:
+    commented(tmp_path, there=[], text=f"{MARK}\n{FORGED}", source=source)
+    body = json.loads((tmp_path / "sent").read_text())["body"]
+    head, _, rest = body.partition("\n\n")
+    assert head == (
+        f"{MARK}\n> [!WARNING]\n> **This text was written by the code of a fork, `{source}`, including its verdict.**"
+        " Nothing in it is verified. Review the changes, not this text."
+    )
+    block, _, foot = rest.rpartition("\n\n")
+    assert foot.startswith("*Preview of commit abc. ")
+    # A line of an indented code block has no markup, and no line of the text is outside of it.
+    assert "\r" not in block
+    assert all(line.startswith("    ") for line in block.split("\n"))
+    assert "    ## ✓ prod: approved\n    &#64;platform-team" in block
+    assert body.count(f"\n{MARK}") == 0
+
+
+def test_markdown_as_rendered_has_nothing_of_a_fork_outside_of_its_code_block(tmp_path: Path) -> None:
+    commented(tmp_path, there=[], text=FORGED, source="mallory/r")
+    page = MarkdownIt("commonmark").render(json.loads((tmp_path / "sent").read_text())["body"])
+    outside = re.sub(r"<pre><code>.*?</code></pre>", "", page, flags=re.DOTALL)
+    assert page.count("<pre>") == 1
+    for forged in ("@", "#1", "GH-2", "0123456789abcdef", "approved", "OK", "</details>"):
+        assert forged not in outside
+
+
+def test_a_fork_is_shown_as_on_a_terminal_and_without_another_artifact_of_its_own(tmp_path: Path) -> None:
+    commented(tmp_path, there=[], output="prod: Blocked", real="forged", source="mallory/r")
+    body = json.loads((tmp_path / "sent").read_text())["body"]
+    assert "\n\n    prod: Blocked\n" in body
+    assert "words" not in body
+    assert "forged" not in body
+
+
+def test_a_link_in_the_artifact_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    program(tmp_path, "bin/gh", '#!/bin/bash\nmkdir -p found; ln -s ../secret found/comment.txt; : > "$PWD/asked"\n')
+    environment = {
+        "SOURCE": "mallory/r",
+        "REPOSITORY": "o/r",
+        "RUN": "1",
+        "PAGE": "",
+        "HEAD": "",
+        "SHA": "",
+        "MARK": "",
+    }
+    path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    done = run_script(script("comment.yaml", STICKY), tmp_path, {**environment, "PATH": path})
+    assert done.returncode == 1
+    assert "is a link; only a file is posted" in done.stdout
+    assert not (tmp_path / "body.json").exists()
 
 
 def drifted(folder: Path, codes: dict[str, str], *, there: list[Any]) -> list[str]:

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: P
     assert "SC2086" in done.stdout
 
 
-def test_shellcheck_finds_nothing_in_the_script() -> None:
+@pytest.mark.parametrize("name", ["packages.sh", "preview.sh"])
+def test_shellcheck_finds_nothing_in_a_script(name: str) -> None:
     done = subprocess.run(
-        [str(BIN / "shellcheck"), str(FOLDER / "preview.sh")], check=False, capture_output=True, text=True, timeout=60
+        [str(BIN / "shellcheck"), str(FOLDER / name)], check=False, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -79,13 +81,15 @@ RIGHTS = {
     "drift.yaml": {"issue": {"actions": "read", "issues": "write"}},
     "pull-request.yaml": {"offline": {"contents": "read"}, "together": {"contents": "read"}},
 }
+READS = {"contents": "read"}
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_each_job_has_the_rights_that_it_needs_and_no_other(name: str) -> None:
     assert workflow(name)["permissions"] == {}
     for job, content in workflow(name)["jobs"].items():
-        expected = RIGHTS.get(name, {}).get(job, {"contents": "read", "id-token": "write"})
+        own = READS if job == "packages" else {**READS, "id-token": "write"}
+        expected = RIGHTS.get(name, {}).get(job, own)
         assert content["permissions"] == expected, job
 
 
@@ -104,11 +108,92 @@ def test_a_fork_and_a_branch_get_no_identity_that_writes() -> None:
     assert workflow("drift.yaml")["jobs"]["drift"]["with"]["environment"] == "${{ matrix.stack }}-read"
 
 
+def jobs_with_an_identity() -> Iterator[tuple[str, str, Any]]:
+    for name in WORKFLOWS:
+        for job, content in workflow(name)["jobs"].items():
+            if "id-token" in content["permissions"] and "steps" in content:
+                yield name, job, content
+
+
+def test_a_job_with_an_identity_downloads_no_python_packages() -> None:
+    found = {(name, job): content for name, job, content in jobs_with_an_identity()}
+    assert set(found) == {("pulumi.yaml", "pulumi"), ("policy.yaml", "publish"), ("policy.yaml", "enable")}
+    for place, content in found.items():
+        scripts = "\n".join(step.get("run", "") for step in content["steps"])
+        assert not re.search(r"uv sync|pip|pulumi install", scripts), place
+        if "packages.sh" in scripts:
+            assert content["env"]["UV_OFFLINE"] == 1, place
+            (fetched,) = (step for step in content["steps"] if "download-artifact" in step.get("uses", ""))
+            assert fetched["with"] == {"name": "packages"}
+
+
+def test_pulumi_installs_nothing_more_when_it_starts_the_program() -> None:
+    # https://github.com/pulumi/pulumi/blob/master/sdk/python/toolchain/uv.go: `uv sync --inexact` before each start.
+    job = workflow("pulumi.yaml")["jobs"]["pulumi"]
+    names = ("UV_OFFLINE", "UV_FROZEN", "UV_NO_DEV", "UV_NO_INSTALL_PROJECT")
+    assert {name: job["env"].get(name) for name in names} == dict.fromkeys(names, 1)
+
+
+def test_a_deployment_compares_the_charts_before_it_has_a_login_to_a_cloud() -> None:
+    job = workflow("pulumi.yaml")["jobs"]["pulumi"]
+    texts = [f"{step.get('uses', '')} {step.get('run', '')}" for step in job["steps"]]
+    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy charts" in text)
+    assert job["steps"][compared]["if"] == "inputs.command == 'up'"
+    later = " ".join(texts[compared:])
+    for name in ("pulumi up", "auth-actions", "configure-aws-credentials", "google-github-actions/auth", "azure/login"):
+        assert name in later
+        assert name not in " ".join(texts[:compared])
+
+
+def test_packages_are_installed_by_hash_and_none_is_built() -> None:
+    text = (FOLDER / "packages.sh").read_text(encoding="utf-8").replace("\\\n", " ")
+    (sync,) = re.findall(r"^uv sync .*$", text, re.MULTILINE)
+    assert {"--frozen", "--no-build", "--no-dev", "--no-install-project"} <= set(sync.split())
+    (install,) = re.findall(r"^\s*uv pip install .*$", text, re.MULTILINE)
+    assert "--require-hashes" in install
+    assert "--only-binary :all:" in install
+
+
+@pytest.mark.parametrize("name", ["deploy.yaml", "drift.yaml", "pull-request.yaml", "policy.yaml"])
+def test_whoever_takes_the_packages_waits_for_the_job_that_downloads_them(name: str) -> None:
+    jobs = workflow(name)["jobs"]
+    assert jobs["packages"]["uses"] == "./.github/workflows/packages.yaml"
+    for job, content in jobs.items():
+        takes = "pulumi.yaml" in content.get("uses", "") or "packages.sh" in str(content.get("steps", ""))
+        assert not takes or "packages" in content["needs"], job
+    (downloading,) = workflow("packages.yaml")["jobs"].values()
+    assert downloading["permissions"] == READS
+    assert "environment" not in downloading
+
+
+def test_runners_of_deployments_run_nothing_of_a_pull_request() -> None:
+    runners = {
+        name: {job: content["with"]["runner"] for job, content in workflow(name)["jobs"].items() if "with" in content}
+        for name in ("deploy.yaml", "drift.yaml", "pull-request.yaml")
+    }
+    deploy, preview = (f"${{{{ vars.{name} || 'ubuntu-24.04' }}}}" for name in ("RUNNER_DEPLOY", "RUNNER_PREVIEW"))
+    assert runners == {
+        "deploy.yaml": dict.fromkeys(("dev", "staging", "prod"), deploy),
+        "drift.yaml": {"drift": preview},
+        "pull-request.yaml": {"real": preview},
+    }
+
+
+def test_code_of_a_fork_runs_on_runners_of_github_only() -> None:
+    jobs = workflow("pull-request.yaml")["jobs"]
+    own = "github.event.pull_request.head.repo.full_name == github.repository"
+    of_forks = {job: content for job, content in jobs.items() if own not in content.get("if", "")}
+    assert {job: content["runs-on"] for job, content in of_forks.items()} == dict.fromkeys(
+        ("offline", "together"), "ubuntu-24.04"
+    )
+
+
 def test_environments_are_deployed_in_their_order_one_stack_at_a_time() -> None:
     jobs = workflow("deploy.yaml")["jobs"]
-    assert list(jobs) == ["dev", "staging", "prod"]
-    assert [jobs[each].get("needs") for each in jobs] == [None, "dev", ["dev", "staging"]]
-    assert {each["strategy"]["max-parallel"] for each in jobs.values()} == {1}
+    assert list(jobs) == ["packages", "dev", "staging", "prod"]
+    needs = [None, "packages", ["packages", "dev"], ["packages", "dev", "staging"]]
+    assert [jobs[each].get("needs") for each in jobs] == needs
+    assert {jobs[each]["strategy"]["max-parallel"] for each in ("dev", "staging", "prod")} == {1}
     assert all("!failure()" in jobs[each]["if"] for each in ("staging", "prod"))
     assert workflow("deploy.yaml")["concurrency"] == {"group": "deploy", "cancel-in-progress": False}
 
@@ -175,6 +260,34 @@ def test_gitlabs_jobs_wait_for_jobs_that_are_there_and_name_stacks_that_are() ->
         assert job.get("extends", ".tenancy") in found
         stacks = [stack for row in job.get("parallel", {}).get("matrix", ()) for stack in row["STACK"]]
         assert all((ROOT / f"stacks/Pulumi.{stack}.yaml").is_file() for stack in stacks)
+
+
+def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None:
+    found: dict[str, Any] = yaml.safe_load(gitlab())
+    with_identity = [name for name, job in found.items() if isinstance(job, dict) and "id_tokens" in job]
+    assert with_identity == [".pulumi"]
+    base = found[".pulumi"]
+    assert {name: base["variables"].get(name) for name in ("UV_OFFLINE", "UV_FROZEN", "UV_NO_DEV")} == {
+        "UV_OFFLINE": "1",
+        "UV_FROZEN": "1",
+        "UV_NO_DEV": "1",
+    }
+    assert not [line for line in base["before_script"] if re.search(r"uv sync|pip|pulumi install", line)]
+    assert {"extends", "id_tokens", "environment"}.isdisjoint(found["packages"])
+
+
+def test_a_deployment_of_gitlab_compares_the_charts_first() -> None:
+    compared, deployed = yaml.safe_load(gitlab())[".up"]["script"]
+    assert compared == '.venv/bin/python -m gpu_tenancy charts "$STACK"'
+    assert deployed.startswith("pulumi up ")
+
+
+def test_a_deployment_of_gitlab_waits_for_the_stages_before_it() -> None:
+    found: dict[str, Any] = yaml.safe_load(gitlab())
+    for name in ("dev", "prod", ".up", ".pulumi"):
+        assert "needs" not in found[name], name
+    assert found[".pulumi"]["dependencies"] == ["packages"]
+    assert set(found["pulumi-preview"]["dependencies"]) == set(found["pulumi-preview"]["needs"])
 
 
 def test_scripts_of_gitlab_are_right_by_shellcheck(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Previews each stack that is named on standard input, one per line, against a git ref. Writes a folder OUT/<stack>
-# for each: report.md, report.html, errors.txt, exit-code; and OUT/comment.md for all of them.
+# for each: report.md, report.html, report.txt, errors.txt, exit-code; and OUT/comment.md and OUT/comment.txt for all.
 # Usage: preview.sh REF OUT [REAL], where REAL/real-<stack>/preview.json is the output of `pulumi preview --json`.
 # Exits with the most severe exit code: 3 internal error, 1 invalid stack, 2 mandatory policy violation.
 set -euo pipefail
@@ -8,6 +8,7 @@ ref=$1
 out=$2
 real=${3:-}
 mkdir -p "$out"
+: > "$out/comment.txt"
 
 # A workflow command for GitHub's runner; other runners do not need it.
 tell() {
@@ -26,8 +27,9 @@ while IFS= read -r stack; do
   fi
   code=0
   tell "group::$stack"
-  .venv/bin/tenancy preview "$stack" "${options[@]}" 2> "$folder/errors.txt" || code=$?
-  cat "$folder/errors.txt"
+  .venv/bin/tenancy preview "$stack" "${options[@]}" > "$folder/report.txt" 2> "$folder/errors.txt" || code=$?
+  printf '%s\n\n' "Stack $stack, exit code $code" >> "$out/comment.txt"
+  cat "$folder/report.txt" "$folder/errors.txt" | tee -a "$out/comment.txt"
   tell "endgroup::"
   echo "$code" > "$folder/exit-code"
 done

@@ -143,6 +143,15 @@ def test_a_gate_may_create_that_kind_and_nothing_else() -> None:
     assert rules == [{"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["create"]}]
 
 
+def test_another_image_has_a_gate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gates() -> set[str]:
+        return {resource.name for resource in operators().every("Job") if resource.name.startswith("kueue-gate-")}
+
+    before = gates()
+    monkeypatch.setattr("components.operators.KUBECTL", "registry.k8s.io/kubectl:v1.0.0")
+    assert not before & gates()
+
+
 def test_another_version_has_a_gate_of_its_own() -> None:
     before, after = (
         {resource.name for resource in operators(**more).every("Job") if resource.name.startswith("kueue-gate-")}

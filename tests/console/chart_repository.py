@@ -1,5 +1,6 @@
 """A Helm repository on the loopback, with charts that a test writes."""
 
+import gzip
 import io
 import tarfile
 from collections.abc import Generator, Mapping, Sequence
@@ -34,15 +35,15 @@ class StandIn:
         return f"{self.name}-{self.version}.tgz"
 
     def packed(self) -> bytes:
-        """Its archive, as `helm package` would write it."""
+        """Its archive, as `helm package` would write it, with the same bytes each time."""
         about = {"apiVersion": "v2", "name": self.name, "version": self.version, "type": "application"}
         content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        with tarfile.open(fileobj=content, mode="w") as archive:
             for path, text in {"Chart.yaml": yaml.safe_dump(about), **self.files}.items():
                 entry = tarfile.TarInfo(f"{self.name}/{path}")
                 entry.size = len(text.encode())
                 archive.addfile(entry, io.BytesIO(text.encode()))
-        return content.getvalue()
+        return gzip.compress(content.getvalue(), mtime=0)
 
 
 def index(charts: Sequence[StandIn], address: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from builders import EXISTING, Data, errors, job, pool, team
 from operators_builders import AMD_POOL, STACKS, made_here, plan_of
+from operators_builders import release as release_of
 from originals import original
 
 from gpu_tenancy.model.catalogue.chart_values import FREE, chart_values, contained_values, described
@@ -148,3 +149,41 @@ def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
 def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None:
     values = {"a": 1, "b": {"c": [1], "d": {}, "nodeSelector": {"x": "y"}}, "e": None}
     assert described(values) == {".": f"a e{FREE}", "b": f"c d{FREE} nodeSelector{FREE}"}
+
+
+UNKNOWN = {"network-operator", "kubeflow-trainer"}
+"""Charts whose digest is in no source that can be read without the repository itself."""
+
+
+@pytest.mark.parametrize("name", charts())
+def test_every_chart_has_a_digest_or_is_listed_with_the_reason(name: str) -> None:
+    row = charts()[name]
+    assert (row.digest is None) == (name in UNKNOWN)
+    assert row.digest_source.startswith("unknown, because ") == (name in UNKNOWN)
+
+
+def test_helm_gets_the_digest_of_a_chart_in_an_oci_registry() -> None:
+    kueue, keda = release_of(made_here(), "kueue"), release_of(made_here(), "keda")
+    assert kueue.chart == f"oci://registry.k8s.io/kueue/charts/kueue@{charts()['kueue'].digest}"
+    assert (keda.chart, keda.digest) == ("keda", charts()["keda"].digest)
+
+
+def test_another_version_of_a_chart_has_no_digest_until_the_stack_sets_one() -> None:
+    other = f"sha256:{'a' * 64}"
+    for operator, digest in (
+        ({"version": "0.19.1"}, None),
+        ({"version": charts()["kueue"].version}, charts()["kueue"].digest),
+        ({"version": "0.19.1", "digest": other}, other),
+        ({"digest": other}, other),
+    ):
+        kueue = release_of(made_here(operators={"kueue": operator}), "kueue")
+        assert kueue.digest == digest
+        assert kueue.chart == "oci://registry.k8s.io/kueue/charts/kueue" + (f"@{digest}" if digest else "")
+
+
+def test_a_digest_belongs_to_the_chart_that_the_stack_configures() -> None:
+    other = f"sha256:{'a' * 64}"
+    intel = made_here(operators={"intelDevicePlugin": {"install": "here", "digest": other}})
+    assert release_of(intel, "intel-device-plugins-gpu").digest == other
+    whole = release_of(intel, "intel-device-plugins-operator")
+    assert whole.digest == charts()["intel-device-plugins-operator"].digest

@@ -16,6 +16,17 @@ REFUSED: dict[str, tuple[Data, str]] = {
             " versions; set one release, such as 1.2.3 (not a range, 'latest' or a branch)"
         ),
     ),
+    "a tag for a digest": (
+        made_here(operators={"kueue": {"digest": "sha256:0.19.2"}}),
+        (
+            "operators.kueue.digest: sha256:0.19.2 is not a digest of a chart; set sha256: and 64 hexadecimal digits;"
+            " `tenancy charts` prints it"
+        ),
+    ),
+    "a digest of what is off": (
+        made_here(operators={"fluid": {"install": "off", "digest": f"sha256:{'a' * 64}"}}),
+        (f"operators.fluid.digest: sha256:{'a' * 64} has no effect: fluid is off; set install: here, or remove it"),
+    ),
     "no word of ours": (
         made_here(operators={"kueue": "on"}),
         "operators.kueue: unknown value 'on'; use one of: here, installed, off",

@@ -21,7 +21,7 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: pulumi.Re
     return Release(
         name,
         name=chart,
-        chart=row.chart,
+        chart=row.reference,
         version=row.version,
         repository_opts=repository,
         namespace=NAMESPACE,

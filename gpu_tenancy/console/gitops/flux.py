@@ -88,7 +88,11 @@ def _source(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]
     kind = "HelmRepository" if helm.repository else "OCIRepository"
     spec: dict[str, Json] = {"interval": "1h", "url": helm.repository or helm.chart}
     if not helm.repository:
-        spec |= {"ref": {"tag": helm.version}, "layerSelector": {"mediaType": _CHART_LAYER, "operation": "copy"}}
+        # Flux takes the digest before the tag: https://fluxcd.io/flux/components/source/ocirepositories/#reference.
+        ref: dict[str, Json] = {"tag": helm.version}
+        if helm.digest:
+            ref["digest"] = helm.digest
+        spec |= {"ref": ref, "layerSelector": {"mediaType": _CHART_LAYER, "operation": "copy"}}
     return {"apiVersion": _SOURCE, "kind": kind, "metadata": _metadata(release, annotations), "spec": spec}
 
 

@@ -27,7 +27,7 @@ def plain(pieces: Sequence[Piece]) -> Files:
 def _command(release: Release, values: PurePosixPath) -> str:
     """The command that installs or upgrades a release, for the folder above the waves."""
     helm = release.helm
-    arguments = ["helm", "upgrade", "--install", helm.name, helm.chart, "--version", helm.version]
+    arguments = ["helm", "upgrade", "--install", helm.name, helm.reference, "--version", helm.version]
     arguments += ["--repo", helm.repository] if helm.repository else []
     arguments += ["--namespace", helm.namespace, "--values", values.as_posix(), "--atomic"]
     arguments += ["--timeout", f"{release.timeout}s"] if release.timeout else []

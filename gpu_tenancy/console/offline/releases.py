@@ -14,7 +14,11 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 
 @dataclass(frozen=True, slots=True)
 class HelmRelease:
-    """One Helm release: chart, version, and values for output (without secrets)."""
+    """One Helm release: chart, version, and values for output (without secrets).
+
+    Attributes:
+        digest: of an `oci://` chart; empty without one.
+    """
 
     urn: str
     name: str
@@ -23,6 +27,12 @@ class HelmRelease:
     repository: str
     version: str
     values: Mapping[str, Json] = field(repr=False)
+    digest: str = ""
+
+    @property
+    def reference(self) -> str:
+        """The chart as an argument of Helm, with its digest."""
+        return f"{self.chart}@{self.digest}" if self.digest else self.chart
 
     @property
     def content(self) -> dict[str, Json]:
@@ -33,6 +43,7 @@ class HelmRelease:
             "chart": self.chart,
             "repository": self.repository,
             "version": self.version,
+            "digest": self.digest,
             "values": dict(self.values),
         }
         return {key: value for key, value in fields.items() if value}
@@ -49,14 +60,17 @@ def helm_releases(rendered: Rendered) -> tuple[HelmRelease, ...]:
 
 def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
     values = at(inputs, "values")
+    chart = text_at(inputs, "chart")
+    chart, _, digest = chart.partition("@") if chart.startswith("oci://") else (chart, "", "")
     return HelmRelease(
         urn=urn,
         name=text_at(inputs, "name"),
         namespace=text_at(inputs, "namespace"),
-        chart=text_at(inputs, "chart"),
+        chart=chart,
         repository=text_at(inputs, "repositoryOpts", "repo"),
         version=text_at(inputs, "version"),
         values=values if isinstance(values, dict) else {},
+        digest=digest,
     )
 
 

@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.tables import read_table
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 _OCI: Final = "oci://"
 
 
 class Chart(BaseModel):
-    """A Helm chart, pinned to one version.
+    """A Helm chart, pinned to one version and, if it is known, to its digest.
 
     Attributes:
         chart: name in the repository, or the complete `oci://` reference.
         repository: URL of an HTTP repository; None for an OCI reference.
         version: one version, never a range.
+        digest: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
+        digest_source: where the digest was read, or why it is unknown.
         namespace: where it is installed; None if the caller decides.
         privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
         definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
@@ -34,11 +38,20 @@ class Chart(BaseModel):
         date: of the source.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
 
     chart: Annotated[str, Field(min_length=1)]
     repository: Url | None = None
     version: Version
+    digest: Digest | None
+    digest_source: Annotated[str, Field(min_length=1)]
     namespace: Annotated[str, Field(min_length=1)] | None = None
     privileged: bool = False
     definitions: Literal["helm", "value", "nobody"] = "helm"
@@ -51,6 +64,20 @@ class Chart(BaseModel):
             msg = "set either an oci:// reference as chart, or a chart name and a repository"
             raise ValueError(msg)
         return self
+
+    @property
+    def reference(self) -> str:
+        """The chart for Helm, with its digest where Helm checks one."""
+        return pinned(self.chart, self.digest)
+
+
+def pinned(chart: str, digest: str | None) -> str:
+    """A chart for Helm: `oci://` references with their digest, which Helm checks (3.18 and later).
+
+    Helm takes no digest for a chart of an HTTP repository: https://github.com/helm/helm/issues/3723. `tenancy charts`
+    compares the archive of such a chart.
+    """
+    return f"{chart}@{digest}" if digest and chart.startswith(_OCI) else chart
 
 
 @cache

@@ -58,12 +58,16 @@ def _served(stack: Stack) -> Iterator[Problem]:
 
 
 def _not_installed_here(stack: Stack, name: str) -> Iterator[Problem]:
-    """A version or values of an operator that this program does not install."""
+    """A version, digest or values of an operator that this program does not install."""
     operator, by = operator_of(stack, name), installed_by(stack, name)
     if by == "here":
         return
     rule = f"has no effect: {to_camel(name)} is {by}" + ("" if operator.install else " by default")
-    for key, value in (("version", operator.version), ("values", operator.values or None)):
+    for key, value in (
+        ("version", operator.version),
+        ("digest", operator.digest),
+        ("values", operator.values or None),
+    ):
         if value is not None:
             shown = value if isinstance(value, str) else None
             yield Problem((*_place(name), key), rule, "set install: here, or remove it", shown)

@@ -35,6 +35,21 @@ ChartVersion: TypeAlias = Annotated[
 """One release of a chart; ranges and branches are not reproducible."""
 
 
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        raise refuse("is not a digest of a chart", "set sha256: and 64 hexadecimal digits; `tenancy charts` prints it")
+    return text
+
+
+ChartDigest: TypeAlias = Annotated[
+    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})
+]
+"""Digest of a chart: of its archive in an HTTP repository, of its manifest in an OCI registry."""
+
+
 class Operator(Section):
     """One operator. A string sets `install`."""
 
@@ -43,6 +58,9 @@ class Operator(Section):
     that the stack needs: `here` if this program creates the nodes, `installed` in an existing cluster; else `off`."""
     version: ChartVersion | None = None
     """Version of its chart; default: the catalogue's (`gpu_tenancy/model/catalogue/releases.yaml`)."""
+    digest: ChartDigest | None = None
+    """Digest of its chart: of the archive in an HTTP repository, of the manifest in an OCI registry. Default: the
+    catalogue's, for the version of the catalogue; another version has none."""
     values: dict[str, Any] = {}
     """Helm values, merged over those derived from the stack; each key must exist in the chart."""
 

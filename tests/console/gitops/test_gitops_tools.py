@@ -8,6 +8,7 @@ from gitops_builders import STACKS, WHERE, WITH_RELEASES, built, documents, fold
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.gitops.flux import flux
+from gpu_tenancy.model.catalogue.releases import charts
 
 OPTIONS = "argocd.argoproj.io/sync-options"
 WAVE = "argocd.argoproj.io/sync-wave"
@@ -142,7 +143,9 @@ def test_a_helm_release_of_flux_has_its_source_version_and_values() -> None:
     assert by_reference["chartRef"] == {"kind": "OCIRepository", "name": "kueue"}
     assert (by_reference["values"], by_reference["timeout"]) == (helm["kueue"].values, "900s")
     source = named(kueue, "OCIRepository", "kueue")["spec"]
-    assert (source["url"], source["ref"]) == (helm["kueue"].chart, {"tag": helm["kueue"].version})
+    declared = helm["kueue"]
+    assert declared.digest == charts()["kueue"].digest
+    assert (source["url"], source["ref"]) == (declared.chart, {"tag": declared.version, "digest": declared.digest})
 
 
 def test_definitions_that_a_release_leaves_out_stay_out() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import Chart, charts, pinned
 from gpu_tenancy.model.plan.gpu_operator import Values, merged
 from gpu_tenancy.model.plan.operators.certificates import cert_manager_values
 from gpu_tenancy.model.plan.operators.gpus import (
@@ -32,9 +32,10 @@ class ReleasePlan:
 
     Attributes:
         name: of the release, and of its row in the catalogue.
-        chart: its name in the repository, or the whole `oci://` reference.
+        chart: its name in the repository, or the whole `oci://` reference, with the digest if it is known.
         repository: None for an OCI reference.
         version: one release of the chart.
+        digest: of the chart; None if it is unknown.
         values: derived from the stack, overridden by the stack's own values.
         serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
         privileged: whether its pods need privileged access to the node.
@@ -54,6 +55,7 @@ class ReleasePlan:
     definitions_go: bool = False
     probe: Probe | None = None
     reads: tuple[tuple[str, str], ...] = ()
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,10 @@ def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
         if row.namespace is None:
             msg = f"{part.row} has no namespace in gpu_tenancy/model/catalogue/releases.yaml; add one"
             raise ValueError(msg)
+        digest = _digest(row, operator, own=own)
         yield ReleasePlan(
             name=part.row,
-            chart=row.chart,
+            chart=pinned(row.chart, digest),
             repository=row.repository,
             version=operator.version or row.version,
             # One Prometheus: the one that scrapes the servers.
@@ -134,4 +137,12 @@ def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
             definitions_go=row.definitions == "nobody",
             probe=PROBES.get(part.row),
             reads=kueue_reads(stack) if name == "kueue" else (),
+            digest=digest,
         )
+
+
+def _digest(row: Chart, operator: Operator, *, own: bool) -> str | None:
+    """The digest of a chart: the stack's, or the catalogue's for the version of the catalogue."""
+    if own and operator.digest:
+        return operator.digest
+    return row.digest if operator.version in {None, row.version} else None
