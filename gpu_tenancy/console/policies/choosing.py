@@ -62,3 +62,33 @@ def choose(text: str, environment: str, project: Path) -> PackChoice:
         known = ", ".join(pack_names(project))
         raise ConsoleError(f"policy pack {place!r} does not exist", f"specify its folder, or one of: {known}")
     return PackChoice(folder, given)
+
+
+def choose_in_copy(text: str, environment: str, project: Path, copy: Path) -> PackChoice | None:
+    """What `choose` would select in a copy of the project, as at another git ref.
+
+    Folders and files outside the project are the same for both.
+
+    Args:
+        text: as for `choose`.
+        environment: of the stack in the copy.
+        project: folder of `Pulumi.yaml`.
+        copy: the folder with the copy of it.
+
+    Returns:
+        The pack and its configuration in the copy; None if the copy does not have the pack.
+    """
+    try:
+        chosen = choose(text, environment, copy)
+    except ConsoleError:
+        return None
+    folder, config = _moved(chosen.folder, project, copy), chosen.config and _moved(chosen.config, project, copy)
+    if not (folder / "PulumiPolicy.yaml").is_file():
+        return None
+    return PackChoice(folder, config if config and config.is_file() else None)
+
+
+def _moved(path: Path, project: Path, copy: Path) -> Path:
+    """The path in the copy, for a path in the project."""
+    whole, inside = path.absolute(), project.absolute()
+    return copy / whole.relative_to(inside) if whole.is_relative_to(inside) else path
