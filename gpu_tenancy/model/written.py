@@ -1,7 +1,8 @@
 """YAML source: a file as data with the line of each place, so that errors can show the line."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeAlias, cast
@@ -11,7 +12,7 @@ from yaml.reader import ReaderError
 
 from gpu_tenancy.model.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
 from gpu_tenancy.model.characters import shortened, visible
-from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec.base import UNREAD
 
 Data: TypeAlias = dict[str, Any]
@@ -61,29 +62,47 @@ def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     Raises:
         UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
     """
+    reader = _Reader(shown)
+    text = _text(file, instead)
+    with _reading(text):
+        root = yaml.compose(text, _Loader)
+        data = reader.value(root, ()) if root else None
+    return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
+
+
+def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
+    """The documents of a file of Kubernetes objects, within the same bounds; `secure` is a key like others.
+
+    Raises:
+        UnreadableError: as `read_yaml`, or a key is a duplicate, or a value does not have the type of its tag.
+    """
+    reader = _Reader(shown, encrypted="")
+    text = _text(file, instead)
+    with _reading(text):
+        documents = [reader.value(root, ()) for root in yaml.compose_all(text, _Loader)]
+    for problem in reader.problems:
+        raise UnreadableError(problem.line, f"{dotted(problem.path)}: {problem.rule}", problem.fix)
+    return documents
+
+
+def _text(file: FilePath, instead: str) -> str:
     try:
         if file.stat().st_size > LARGEST:
             raise UnreadableError(
                 None, f"is larger than {LARGEST // 2**20} MiB", "split it, or remove what is not used"
             )
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise UnreadableError(None, f"cannot read the file: {error.strerror}", instead) from error
     except UnicodeDecodeError as error:
         raise UnreadableError(None, "is not valid UTF-8", "save the file as UTF-8") from error
-    return read_yaml_text(text, shown)
 
 
-def read_yaml_text(text: str, shown: str) -> Written:
-    """As `read_yaml`, for the text of a file.
-
-    Raises:
-        UnreadableError: the text is invalid YAML.
-    """
-    reader = _Reader(shown)
+@contextmanager
+def _reading(text: str) -> Generator[None]:
+    """Raises PyYAML's errors as `UnreadableError`, with the line."""
     try:
-        root = yaml.compose(text, _Loader)
-        data = reader.value(root, ()) if root else None
+        yield
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         problem = visible(str(error.problem))
@@ -92,7 +111,6 @@ def read_yaml_text(text: str, shown: str) -> Written:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
         raise UnreadableError(line, f"contains the invisible character U+{code:04X}", "remove it") from error
-    return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
 
 
 class _Loader(yaml.SafeLoader):
@@ -155,8 +173,9 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 class _Reader:
     """Turns YAML nodes into plain data and records their lines."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, *, encrypted: str = "secure") -> None:
+        """Args: the file's name in problems, and the only key of a mapping with an encrypted value."""
+        self._file, self._encrypted = file, encrypted
         self.lines: dict[Path, int] = {}
         self.unread: list[Path] = []
         self.problems: list[Problem] = []
@@ -202,7 +221,7 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Any:
         self._report_duplicates(node, path)
         pairs = self._pairs(node)
-        if list(pairs) == ["secure"]:
+        if list(pairs) == [self._encrypted]:
             self.unread.append(path)
             return UNREAD
         data: Data = {}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
@@ -90,9 +91,9 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
     out.print()
     out.print(show.pools(stack_preview.stack))
-    out.print(f"[dim]{seen.price_note}[/dim]", highlight=False)
+    out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if written:
-        out.print(f"\n{written}", highlight=False)
+        out.print(f"\n{escape(written)}", highlight=False)
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)

@@ -43,7 +43,8 @@ def show_verdict(console: Console, review: Review) -> None:
     for reason in review.verdict.sentences:
         console.print(f"- {escape(reason)}", highlight=False)
     if review.comparison:
-        console.print(f"[dim]compared with {review.comparison.ref} ({review.comparison.commit})[/dim]", highlight=False)
+        compared = f"compared with {review.comparison.ref} ({review.comparison.commit})"
+        console.print(f"[dim]{escape(compared)}[/dim]", highlight=False)
         for note in review.comparison.notes:
             console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
 
