@@ -180,7 +180,7 @@ class _Reader:
         self.unread: list[Path] = []
         self.problems: list[Problem] = []
         self._scalars = _Loader("")
-        self._merged: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+        self._merged: dict[yaml.Node, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
         self._size = 0
 
     def value(self, node: yaml.Node, path: Path) -> Any:
@@ -236,8 +236,8 @@ class _Reader:
 
         https://yaml.org/type/merge.html. Each mapping is merged once, however many aliases it has.
         """
-        if id(node) in self._merged:
-            return self._merged[id(node)]
+        if node in self._merged:
+            return self._merged[node]
         _check_depth(levels, node.start_mark.line + 1)
         pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for _, value in (pair for pair in node.value if pair[0].tag == _MERGE):
@@ -250,7 +250,7 @@ class _Reader:
                 self._count(len(merged), source.start_mark.line + 1)
                 pairs |= merged
         pairs |= {_name(key): (key, value) for key, value in node.value if key.tag != _MERGE}
-        self._merged[id(node)] = pairs
+        self._merged[node] = pairs
         return pairs
 
     def _report_duplicates(self, node: yaml.MappingNode, path: Path) -> None:

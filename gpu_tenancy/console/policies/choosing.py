@@ -1,5 +1,6 @@
 """The policy pack that the option `--policy` names."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -64,16 +65,14 @@ def choose(text: str, environment: str, project: Path) -> PackChoice:
     return PackChoice(folder, given)
 
 
-def choose_in_copy(text: str, environment: str, project: Path, copy: Path) -> PackChoice | None:
+def choose_in_copy(text: str, environment: str, copy: Path, moved: Callable[[Path], Path]) -> PackChoice | None:
     """What `choose` would select in a copy of the project, as at another git ref.
-
-    Folders and files outside the project are the same for both.
 
     Args:
         text: as for `choose`.
         environment: of the stack in the copy.
-        project: folder of `Pulumi.yaml`.
-        copy: the folder with the copy of it.
+        copy: the folder with the copy of the project.
+        moved: the path in the copy of a path in the project, which is unchanged for a path that is not copied.
 
     Returns:
         The pack and its configuration in the copy; None if the copy does not have the pack.
@@ -82,13 +81,7 @@ def choose_in_copy(text: str, environment: str, project: Path, copy: Path) -> Pa
         chosen = choose(text, environment, copy)
     except ConsoleError:
         return None
-    folder, config = _moved(chosen.folder, project, copy), chosen.config and _moved(chosen.config, project, copy)
+    folder, config = moved(chosen.folder), chosen.config and moved(chosen.config)
     if not (folder / "PulumiPolicy.yaml").is_file():
         return None
     return PackChoice(folder, config if config and config.is_file() else None)
-
-
-def _moved(path: Path, project: Path, copy: Path) -> Path:
-    """The path in the copy, for a path in the project."""
-    whole, inside = path.absolute(), project.absolute()
-    return copy / whole.relative_to(inside) if whole.is_relative_to(inside) else path

@@ -66,9 +66,11 @@ def policy_changes(
     differing: list[tuple[Evaluated, PackChoice]] = []
     not_compared: list[str] = []
     for pack in packs:
-        chosen = choose_in_copy(pack.text, before, project, copy.folder)
+        chosen = choose_in_copy(pack.text, before, copy.folder, partial(_moved, project, copy.folder, base.ref))
         if chosen is None:
             not_compared.append(f"Policy pack {pack.text} does not exist at {base.ref}")
+        elif chosen == pack.chosen and _changed_outside(pack.chosen, project, base.ref):
+            not_compared.append(f"Policy pack {pack.text} changed since {base.ref}, outside the project")
         elif not _same(pack.chosen, chosen, project, base.ref):
             differing.append((pack, chosen))
     with ThreadPoolExecutor(max(1, len(differing))) as threads:
@@ -90,6 +92,23 @@ def policy_changes(
         exemptions=tuple(new_exemptions(base.rendered, rendered)),
         not_compared=tuple(not_compared),
     )
+
+
+def _moved(project: Path, copy: Path, ref: str, path: Path) -> Path:
+    """The path in the copy of a path that git tracks in the project; not of a package that is installed in it."""
+    whole, inside = path.absolute(), project.absolute()
+    if not whole.is_relative_to(inside) or not git(project, ref, "ls-files", "--", str(whole.relative_to(inside))):
+        return path
+    return copy / whole.relative_to(inside)
+
+
+def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
+    """Whether files of a pack that is not in the project, but in its repository, changed."""
+    paths = [str(path.absolute()) for path in (chosen.folder, chosen.config) if path]
+    try:
+        return bool(git(project, ref, "diff", "--name-only", ref, "--", *paths))
+    except ConsoleError:  # Outside the repository.
+        return False
 
 
 def _environment(stack: str, folder: Path) -> str | None:
@@ -125,7 +144,7 @@ def _files(folder: Path) -> dict[str, bytes]:
         os.path.relpath(Path(place, name), folder): Path(place, name).read_bytes()
         for place, _, names in os.walk(folder, followlinks=True)
         for name in names
-        if Path(place).name != "__pycache__"
+        if Path(place).name != "__pycache__" and Path(place, name).is_file()
     }
 
 

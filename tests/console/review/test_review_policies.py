@@ -1,6 +1,7 @@
 """A change of the policies themselves, which the policies at the base judge too."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -107,11 +108,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Preview:
     return preview("s", own.folder)
 
 
-def evaluated(project: Project, before: Preview, now: Preview) -> Rules:
+def evaluated(project: Project, before: Preview, now: Preview, pack: str = "own") -> Rules:
     """The results of the policies of the working tree and of the last commit."""
-    chosen = choose("own", now.stack.environment, project.folder)
+    chosen = choose(pack, now.stack.environment, project.folder)
     [result] = judge(now.rendered, [chosen])
-    packs = [compared.Evaluated("own", chosen, result)]
+    packs = [compared.Evaluated(pack, chosen, result)]
     with checkout(project.folder, "HEAD") as copy:
         base = Base("HEAD", copy.commit, before.stack, before.rendered)
         changes = compared.policy_changes(now, packs, base, copy, project.folder)
@@ -246,6 +247,30 @@ def test_policies_that_did_not_change_are_evaluated_once(
     rules = evaluated(project, one, one)
     assert rules.changes == PolicyChanges("HEAD")
     assert decided(rules, one).title == OK
+
+
+def test_a_pack_that_is_installed_in_the_project_is_not_part_of_the_change(project: Project, one: Preview) -> None:
+    installed = project.folder / "venv" / "own"
+    shutil.copytree(project.folder / "policy" / "own", installed)
+    assert decided(evaluated(project, one, one, str(installed)), one).title == OK
+
+
+def test_a_pack_beside_the_project_in_its_repository_needs_review_if_it_changed(tmp_path: Path, one: Preview) -> None:
+    beside = Project.at(tmp_path / "repository" / "platform")
+    pack = tmp_path / "repository" / "packs" / "own"
+    pack.mkdir(parents=True)
+    (pack / "__main__.py").write_text(PACK, encoding="utf-8")
+    (pack / "PulumiPolicy.yaml").write_text("{runtime: python}", encoding="utf-8")
+    git(tmp_path / "repository", "init", "-q")
+    git(tmp_path / "repository", "add", ".")
+    commit(beside)
+    assert decided(evaluated(beside, one, one, str(pack)), one).title == OK
+    (pack / "__main__.py").write_text(PACK.replace("if job and", "if False and"), encoding="utf-8")
+    seen = decided(evaluated(beside, one, one, str(pack)), one)
+    assert (seen.title, seen.sentences[0]) == (
+        REVIEW,
+        f"Policy pack {pack} changed since HEAD, outside the project",
+    )
 
 
 def test_committed_bytecode_which_python_may_read_instead_of_the_source_is_a_change(
