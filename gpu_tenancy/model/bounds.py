@@ -9,11 +9,12 @@ from gpu_tenancy.model.characters import hidden, shortened
 from gpu_tenancy.model.problems import Path, Problem
 
 LARGEST: Final = 4 * 2**20
-"""Size of a file in bytes; a stack with 3,000 teams has about 1 MiB."""
+"""Size of a file in bytes; a stack with 3,000 teams has about 1.5 MiB."""
 DEEPEST: Final = 50
 """Levels of mappings and lists inside each other; a stack with Helm values has about 15."""
-MOST: Final = 400_000
-"""Values, with those of aliases counted wherever they are used; a stack with 3,000 teams has about 150,000."""
+MOST: Final = 200_000
+"""Values, with those of aliases counted wherever they are used; a stack with 3,000 teams has about
+70,000."""
 LONGEST_KEY: Final = 1024
 """Characters of a key, as of an implicit key in YAML: https://yaml.org/spec/1.2.2/#742-flow-mappings."""
 LARGEST_INTEGER: Final = 2**63 - 1

@@ -180,7 +180,7 @@ def test_a_list_of_stacks_has_bounds() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (BOMB, "has more than 400,000 values with those of aliases"),
+        (BOMB, "has more than 200,000 values with those of aliases"),
         ("kind: &k [*k]", "alias .* is inside the value of its anchor"),
         (DEEP, "is nested deeper than 50 levels"),
         ('kind: "\\e[2J"', "kind: contains the invisible character U+001B"),

@@ -77,7 +77,7 @@ DEEP = DEEPEST * 40
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(bomb(9, 10), ": config: has more than 400,000 values with those of aliases; use", id="aliases"),
+        pytest.param(bomb(9, 10), ": config: has more than 200,000 values with those of aliases; use", id="aliases"),
         pytest.param(
             written().replace("config:", "config: &c\n  x:self: *c"),
             f"{FILE}:2: config: alias *c is inside the value of its anchor &c; remove the alias",
