@@ -21,9 +21,8 @@ def configured_stack(project: Path) -> Stack:
         pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
     """
     values = CONFIG.get() or get_config_env()
-    source = read_config({key: str(value) for key, value in values.items()}, _beside(project))
     try:
-        return load(source)
+        return load(read_config({key: str(value) for key, value in values.items()}, _beside(project)))
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
 

@@ -3,7 +3,6 @@
 import sys
 
 import typer
-from rich.console import Console
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.commands import (
@@ -36,5 +35,5 @@ def main() -> None:
     try:
         app()
     except Exception:  # noqa: BLE001 - the last place that can report it
-        Console(stderr=True).print_exception(max_frames=20)
+        terminal.err.print_exception(max_frames=20)
         sys.exit(terminal.INTERNAL)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 import typer
 import yaml
+from pydantic import BeforeValidator
 from rich.markup import render
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -281,12 +282,8 @@ def _plain(schema: Schema) -> str:
 def _bounds(schema: Schema) -> str:
     minimum, maximum = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
-        return f", greater than {schema['exclusiveMinimum']}"
-    if minimum is None and maximum is None:
-        return ""
-    if maximum is None:
-        return f", {minimum} or more"
-    return f", at most {maximum}" if minimum is None else f", {minimum} to {maximum}"
+        return f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
+    return "" if minimum is None else f", {minimum:,} to {maximum:,}"
 
 
 def _default(schema: Schema, unit: str) -> str:
@@ -343,7 +340,7 @@ def _units_of(kind: type[Section]) -> Iterator[tuple[str, str]]:
         # What marks a type lies in the field itself, or within an optional one.
         marks = [*field.metadata, *_marks(field.annotation)]
         for unit, alias in kinds.items():
-            if get_args(alias)[1] in marks:
+            if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
                 yield field.alias or "", unit
 
 

@@ -1,5 +1,6 @@
 """A Pulumi project and its stacks, read and rendered without the Pulumi engine."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems
 from gpu_tenancy.console.offline.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
+from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.source import Source, read_file, to_config
@@ -18,6 +20,7 @@ from gpu_tenancy.model.spec.cluster import service_of
 
 _FILE: Final = "Pulumi.yaml"
 """The file that marks a folder as a Pulumi project."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class RenderError(Exception):
@@ -81,8 +84,26 @@ def stack_names(project: Path | None = None) -> list[str]:
 
 
 def existing_stacks(project: Path) -> list[str]:
-    """The same of a project that may have none, as after a change that removes its last stack."""
-    return sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
+    """The same of a project that may have none, as after a change that removes its last stack.
+
+    Raises:
+        ConsoleError: a file has a name that is not one of a stack.
+    """
+    names = sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
+    for name in names:
+        check_name(name)
+    return names
+
+
+def check_name(name: str) -> None:
+    """Checks a stack's name, which is part of paths and of lines that scripts read.
+
+    Raises:
+        ConsoleError: Pulumi does not allow it: https://www.pulumi.com/docs/iac/concepts/stacks/#create-stack.
+    """
+    if not _NAME.fullmatch(name):
+        fix = "use at most 100 letters, digits, '-', '_' and '.'; start with a letter, digit or '_'"
+        raise ConsoleError(f"stack {shortened(name)} is not a valid name", fix)
 
 
 def project_name(project: Path | None = None) -> str:
@@ -104,10 +125,11 @@ def read_stack(name: str, project: Path | None = None) -> Source:
     """The source of a stack by its name.
 
     Raises:
-        ConsoleError: the stack does not exist.
+        ConsoleError: the stack does not exist, or its name is not valid.
         StackError: its file is not valid YAML or has no config.
     """
     project = project_folder(project)
+    check_name(name)
     file = stack_file(project, name)
     if not file.is_file():
         known = nearest(name, existing_stacks(project))

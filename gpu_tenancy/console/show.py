@@ -11,7 +11,7 @@ from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.proofs import Proof
 from gpu_tenancy.console.summary import Summary
 from gpu_tenancy.console.terminal import Column, table
-from gpu_tenancy.console.texts import available, counted
+from gpu_tenancy.console.texts import available, counted, plural
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
 from gpu_tenancy.model.plan.costs import pool_costs
@@ -24,8 +24,8 @@ from gpu_tenancy.model.spec import Stack
 def outcome(console: Console, result: Outcome) -> None:
     """Prints the result of `tenancy up`: changes, GPUs by team, and proofs."""
     console.print()
-    console.print(f"[bold]{result.preview.name}[/bold] on the embedded platform, {result.server}")
-    console.print(f"{changes(result)} [dim]({result.objects} objects, by {result.engine})[/dim]")
+    console.print(f"[bold]{escape(result.preview.name)}[/bold] on the embedded platform, {escape(result.server)}")
+    console.print(f"{escape(changes(result))} [dim]({result.objects} objects, by {result.engine})[/dim]")
     console.print()
     console.print(promises(result.summary))
     if unscheduled := waiting(result.summary):
@@ -34,7 +34,7 @@ def outcome(console: Console, result: Outcome) -> None:
     for proof in result.proofs:
         console.print(_line(proof))
     for pod in result.summary.astray:
-        console.print(f"[red]✗[/red] {pod} runs on a node with a different GPU model than requested")
+        console.print(f"[red]✗[/red] {escape(pod)} runs on a node with a different GPU model than requested")
 
 
 def changes(result: Outcome) -> str:
@@ -159,6 +159,4 @@ def problems(console: Console, problems: Iterable[object], where: str) -> None:
     for line in listed:
         place, separator, rest = line.partition(": ")
         console.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)
-    console.print(
-        f"[red]{len(listed)} {'problem' if len(listed) == 1 else 'problems'}[/red] in {where}; nothing was changed"
-    )
+    console.print(f"[red]{plural(len(listed), 'problem')}[/red] in {escape(where)}; nothing was changed")

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.output import Output, PlainTable
 from gpu_tenancy.console.progress import Advance, Report
 from gpu_tenancy.model.problems import StackError
 
@@ -28,8 +27,8 @@ PATIENCE: Final = 2.0
 """Seconds after which a command reports what it is doing."""
 
 # Output to a file or another program is not truncated to the width of a terminal.
-out: Final = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
-err: Final = Console(stderr=True, soft_wrap=True)
+out: Final = Output(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
+err: Final = Output(stderr=True, soft_wrap=True)
 
 StackName = Annotated[str, typer.Argument(help="Stack name, for the file stacks/Pulumi.<stack>.yaml.")]
 ProjectFolder = Annotated[
@@ -44,14 +43,14 @@ Column: TypeAlias = tuple[str, Literal["left", "right"]]
 """Heading and alignment; numbers are aligned right."""
 
 
-def table(columns: Iterable[Column], title: str = "") -> Table:
-    """A table without borders, as all commands print it; it has no rows yet.
+def table(columns: Iterable[Column], title: str = "") -> PlainTable:
+    """A table without borders, as all commands print it; it has no rows yet, and its cells are text.
 
     Args:
         columns: from left to right.
         title: above the headings; empty for none.
     """
-    empty = Table(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
+    empty = PlainTable(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
     for heading, justify in columns:
         # On a narrow terminal names wrap; a truncated number would be wrong.
         empty.add_column(heading, justify=justify, no_wrap=justify == "right", overflow="fold")

@@ -9,6 +9,8 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gpu_tenancy.model.bounds import DEEPEST, value_problems
+from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.problems import ANY, Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
@@ -43,9 +45,12 @@ def draft(source: Source) -> Draft:
 
     So one misspelt key does not hide other problems, such as a guarantee that exceeds the supply.
     """
+    unreadable = list(value_problems(source.sections))
+    problems = [_located(problem, source) for problem in unreadable]
+    if any(len(problem.path) >= DEEPEST for problem in unreadable):
+        return Draft(None, tuple(problems), frozenset({()}))
     data = _in_order(source.sections)
-    problems: list[Problem] = []
-    unsure: set[Path] = set()
+    unsure = {_leave_out(problem.path, data) for problem in unreadable}
     while True:
         try:
             return Draft(Stack.model_validate(data), tuple(problems), frozenset(unsure))
@@ -70,7 +75,7 @@ def _in_order(data: Any) -> Any:
     """A copy with sorted keys: Pulumi's engine sorts them, and the result must not depend on who read the file."""
     if isinstance(data, dict):
         mapping = cast("dict[str, Any]", data)
-        return {key: _in_order(mapping[key]) for key in sorted(mapping)}
+        return {key: _in_order(mapping[key]) for key in sorted(mapping, key=str)}
     return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
@@ -210,10 +215,8 @@ def _short(value: Any) -> str | None:
         return None
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = "(secret)" if value == UNREAD else str(value)
-    if not text or text != text.strip():
-        text = f'"{text}"'
-    return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - fits a line of a terminal
+    text = shortened("(secret)" if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal
+    return f'"{text}"' if not text or text != text.strip() else text
 
 
 def load(source: Source) -> Stack:

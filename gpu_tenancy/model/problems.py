@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
+from gpu_tenancy.model.characters import shortened, visible
+
 Path: TypeAlias = tuple[str | int, ...]
 """A place in a stack: keys and list positions, from the section down."""
 
@@ -13,6 +15,8 @@ ANY: Final = "*"
 
 _LISTED: Final = 8
 """A list of up to this many names is shown completely."""
+_LONGEST: Final = 200
+"""Characters of a value that are shown and compared; a name of a resource in a cloud may be longer than others."""
 _NEAREST: Final = 5
 """Names that are shown of a longer list."""
 
@@ -21,7 +25,8 @@ def dotted(path: Path) -> str:
     """`("teams", "a", "containers", 0)` as `teams.a.containers[0]`."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        name = f"[{part}]" if isinstance(part, int) else shortened(part)
+        text += f".{name}" if text and not isinstance(part, int) else name
     return text
 
 
@@ -50,9 +55,9 @@ class Problem:
 
     @property
     def reason(self) -> str:
-        """Value, rule and fix, without the place."""
-        value = "" if self.value is None else f"{self.value} "
-        return f"{value}{self.rule}; {self.fix}"
+        """Value, rule and fix in one line, without the place; what a reader would not see is escaped."""
+        value = "" if self.value is None else f"{shortened(self.value, _LONGEST)} "
+        return visible(f"{value}{self.rule}; {self.fix}", "")
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
@@ -98,14 +103,14 @@ def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> tu
     """
     names = sorted(set(known))
     match = _match(name, names)
-    rule = f"unknown {kind} '{name}'" + (f" (did you mean '{match}'?)" if match else "")
+    rule = f"unknown {kind} '{shortened(name, _LONGEST)}'" + (f" (did you mean '{match}'?)" if match else "")
     if not names:
         return rule, f"remove it: no {kind} is defined"
     return rule, f"use {names[0]}" if len(names) == 1 else f"use one of: {listed(name, names, listing)}"
 
 
 def _match(name: str, names: list[str]) -> str | None:
-    return next(iter(get_close_matches(name, names, n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.6)), None)
 
 
 def listed(name: str, known: Iterable[str], listing: str = "") -> str:
@@ -119,5 +124,5 @@ def listed(name: str, known: Iterable[str], listing: str = "") -> str:
     names = sorted(set(known))
     if len(names) <= _LISTED:
         return ", ".join(names)
-    some = ", ".join(get_close_matches(name, names, n=_NEAREST, cutoff=0.0))
+    some = ", ".join(get_close_matches(name[:_LONGEST], names, n=_NEAREST, cutoff=0.0))
     return f"{some}, … ({len(names)} in total{f'; list them with: {listing}' if listing else ''})"

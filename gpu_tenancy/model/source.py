@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, cast
 
+from gpu_tenancy.model.bounds import read_json
 from gpu_tenancy.model.problems import Path, Problem, StackError
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import UNREAD
@@ -66,9 +67,13 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
     Args:
         config: by keys such as `gpu-tenancy:pools`.
         beside: the stack's file, if it is available, for the lines of errors.
+
+    Raises:
+        StackError: a value is JSON with numbers or nesting that no stack has.
     """
+    file = beside.file if beside else ""
     sections = {
-        key.removeprefix(f"{NAMESPACE}:"): _from_text(text)
+        (section := key.removeprefix(f"{NAMESPACE}:")): _from_text(section, text, file)
         for key, text in config.items()
         if key.startswith(f"{NAMESPACE}:")
     }
@@ -101,13 +106,16 @@ def _holds(data: Any, path: Path, value: str) -> bool:
     return data == value
 
 
-def _from_text(text: str) -> Any:
+def _from_text(key: str, text: str, file: str) -> Any:
     if not text.startswith(("{", "[")):
         return text  # Not parsed: `123` may be the name of an environment.
     try:
-        return json.loads(text)
+        return read_json(text)
     except json.JSONDecodeError:
         return text
+    except ValueError as error:
+        problem = Problem((key,), f"is not valid: {error}", "change it", file=file)
+        raise StackError([problem]) from error
 
 
 def _of_file(file: str, line: int | None, rule: str, fix: str) -> Problem:

@@ -1,14 +1,18 @@
 """YAML source: a file as data with the line of each place, so that errors can show the line."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeAlias, cast
 
 import yaml
+from yaml.reader import ReaderError
 
-from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.model.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
+from gpu_tenancy.model.characters import shortened, visible
+from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec.base import UNREAD
 
 Data: TypeAlias = dict[str, Any]
@@ -22,7 +26,7 @@ class Written:
         data: its root; None where the file is empty.
         lines: line of each key and list entry, counted from 1.
         unread: places of encrypted values (`secure:`); their value is `UNREAD`.
-        problems: duplicate keys.
+        problems: duplicate keys, and values that have no type; their value is None.
     """
 
     data: Any
@@ -48,34 +52,90 @@ class UnreadableError(Exception):
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     """Reads a file, with plain scalars typed as Pulumi types them.
 
+    The time is bounded: `gpu_tenancy/model/bounds.py` limits the size, the nesting and the number of values.
+
     Args:
         file: to read.
         shown: its name in problems.
         instead: the fix where it cannot be opened, such as `specify a file of steps`.
 
     Raises:
-        UnreadableError: the file cannot be opened, is not valid UTF-8, or is invalid YAML.
+        UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
     """
+    reader = _Reader(shown)
+    text = _text(file, instead)
+    with _reading(text):
+        root = yaml.compose(text, _Loader)
+        data = reader.value(root, ()) if root else None
+    return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
+
+
+def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
+    """The documents of a file of Kubernetes objects, within the same bounds; `secure` is a key like others.
+
+    Raises:
+        UnreadableError: as `read_yaml`, or a key is a duplicate, or a value does not have the type of its tag.
+    """
+    reader = _Reader(shown, encrypted="")
+    text = _text(file, instead)
+    with _reading(text):
+        documents = [reader.value(root, ()) for root in yaml.compose_all(text, _Loader)]
+    for problem in reader.problems:
+        raise UnreadableError(problem.line, f"{dotted(problem.path)}: {problem.rule}", problem.fix)
+    return documents
+
+
+def _text(file: FilePath, instead: str) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        if file.stat().st_size > LARGEST:
+            raise UnreadableError(
+                None, f"is larger than {LARGEST // 2**20} MiB", "split it, or remove what is not used"
+            )
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise UnreadableError(None, f"cannot read the file: {error.strerror}", instead) from error
     except UnicodeDecodeError as error:
         raise UnreadableError(None, "is not valid UTF-8", "save the file as UTF-8") from error
-    reader = _Reader(shown)
+
+
+@contextmanager
+def _reading(text: str) -> Generator[None]:
+    """Raises PyYAML's errors as `UnreadableError`, with the line."""
     try:
-        root = yaml.compose(text, _Loader)
-        data = reader.value(root, ()) if root else None
+        yield
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise UnreadableError(line, f"invalid YAML: {error.problem}", "fix the YAML syntax on this line") from error
-    except yaml.YAMLError as error:  # Raised for characters that YAML forbids, without a line.
-        raise UnreadableError(None, "invalid YAML: unprintable characters", "remove them") from error
-    return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
+        problem = visible(str(error.problem))
+        raise UnreadableError(line, f"invalid YAML: {problem}", "fix the YAML syntax on this line") from error
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        raise UnreadableError(line, f"contains the invisible character U+{code:04X}", "remove it") from error
 
 
 class _Loader(yaml.SafeLoader):
-    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings."""
+    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings.
+
+    It reads nesting up to a bound, because PyYAML recurses, and no alias of a value that contains it.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._around: list[str | None] = []
+        """Anchors of the values that are being read, outermost first."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = cast("Any", self).peek_event()  # the stub does not type the result
+        line = int(event.start_mark.line) + 1
+        anchor: str | None = getattr(event, "anchor", None)
+        if isinstance(event, yaml.AliasEvent) and anchor in self._around:
+            name = shortened(str(anchor))
+            raise UnreadableError(line, f"alias *{name} is inside the value of its anchor &{name}", "remove the alias")
+        _check_depth(len(self._around), line)
+        self._around.append(anchor)
+        node = super().compose_node(parent, index)
+        self._around.pop()
+        return node
 
 
 _FLOAT: Final = r"[-+]?([0-9][0-9_]*\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
@@ -98,44 +158,121 @@ setattr(  # noqa: B010 - the stub declares this class attribute as one of the in
 )
 
 
+def _check_depth(levels: int, line: int) -> None:
+    """Raises `UnreadableError` for too many levels."""
+    if levels > DEEPEST:
+        raise UnreadableError(line, f"is nested deeper than {DEEPEST} levels", "remove levels")
+
+
+_NUMBERS: Final = {"tag:yaml.org,2002:int": "an integer", "tag:yaml.org,2002:float": "a number"}
+_TYPED: Final = {**_NUMBERS, "tag:yaml.org,2002:bool": "true or false", "tag:yaml.org,2002:null": "null"}
+_TEXT: Final = "tag:yaml.org,2002:str"
+_MERGE: Final = "tag:yaml.org,2002:merge"
+
+
 class _Reader:
     """Turns YAML nodes into plain data and records their lines."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, *, encrypted: str = "secure") -> None:
+        """Args: the file's name in problems, and the only key of a mapping with an encrypted value."""
+        self._file, self._encrypted = file, encrypted
         self.lines: dict[Path, int] = {}
         self.unread: list[Path] = []
         self.problems: list[Problem] = []
         self._scalars = _Loader("")
+        self._merged: dict[yaml.Node, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+        self._size = 0
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        self.lines.setdefault(path, node.start_mark.line + 1)
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        _check_depth(len(path), line)  # Here again, because a value of an alias may have an alias in it.
+        self._count(1, line)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(entry, (*path, index)) for index, entry in enumerate(node.value)]
-        return cast("Any", self._scalars).construct_object(node)  # the stub does not type the result
+        # Text counts too: an alias of a long text is cheap here, but not where the data is written.
+        self._count(len(node.value) // 100, line)
+        return self._scalar(node, path)
+
+    def _count(self, values: int, line: int) -> None:
+        self._size += values
+        if self._size > MOST:
+            raise UnreadableError(line, f"has more than {MOST:,} values with those of aliases", "use fewer aliases")
+
+    def _scalar(self, node: yaml.Node, path: Path) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
+            self._wrong(node, path, f"is a number of {len(node.value):,} characters", f"use at most {MOST_DIGITS}")
+            return None
+        if node.tag not in _TYPED and node.tag != _TEXT:
+            self._wrong(node, path, f"has the tag {shortened(node.tag)}, which is not supported", "remove the tag")
+            return None
+        try:
+            return cast("Any", self._scalars).construct_object(node)  # the stub does not type the result
+        except (ValueError, LookupError):  # A tag that the text does not match, such as `!!int many`.
+            self._wrong(node, path, f"is not {_TYPED.get(node.tag, 'a string')}, as its tag says", "remove the tag")
+            return None
+
+    def _wrong(self, node: yaml.Node, path: Path, rule: str, fix: str) -> None:
+        line = node.start_mark.line + 1
+        self.problems.append(Problem(path, rule, fix, shortened(node.value), file=self._file, line=line))
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Any:
         self._report_duplicates(node, path)
-        # Merged keys (`<<`) come first, so that this mapping's own keys override them.
-        self._scalars.flatten_mapping(node)
-        keys = [key.value for key, _ in node.value]
-        if keys == ["secure"]:
+        pairs = self._pairs(node)
+        if list(pairs) == [self._encrypted]:
             self.unread.append(path)
             return UNREAD
         data: Data = {}
-        for key, value in node.value:
-            here = (*path, str(key.value))
+        for name, (key, value) in pairs.items():
+            here = (*path, name)
             self.lines[here] = key.start_mark.line + 1
-            data[here[-1]] = self.value(value, here)
+            data[name] = self.value(value, here)
         return data
+
+    def _pairs(self, node: yaml.MappingNode, levels: int = 0) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Key and value nodes by key, with merged keys (`<<`) first, so that this mapping's own keys override them.
+
+        https://yaml.org/type/merge.html. Each mapping is merged once, however many aliases it has.
+        """
+        if node in self._merged:
+            return self._merged[node]
+        _check_depth(levels, node.start_mark.line + 1)
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for _, value in (pair for pair in node.value if pair[0].tag == _MERGE):
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in reversed(sources):  # The first of several overrides the others.
+                if not isinstance(source, yaml.MappingNode):
+                    line = source.start_mark.line + 1
+                    raise UnreadableError(line, "<< merges a value that is not a mapping", "merge a mapping")
+                merged = self._pairs(source, levels + 1)
+                self._count(len(merged), source.start_mark.line + 1)
+                pairs |= merged
+        pairs |= {_name(key): (key, value) for key, value in node.value if key.tag != _MERGE}
+        self._merged[node] = pairs
+        return pairs
 
     def _report_duplicates(self, node: yaml.MappingNode, path: Path) -> None:
         first: dict[str, int] = {}
         for key, _ in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
+            name, line = _name(key), key.start_mark.line + 1
             if name in first:
                 rule = f"duplicate key, first set on line {first[name]} (YAML keeps the last)"
                 self.problems.append(Problem((*path, name), rule, "remove one of them", file=self._file, line=line))
             first.setdefault(name, line)
+
+
+def _name(key: yaml.Node) -> str:
+    """A key as text.
+
+    Raises:
+        UnreadableError: it is a mapping, a list or too long.
+    """
+    line = key.start_mark.line + 1
+    if not isinstance(key, yaml.ScalarNode):
+        raise UnreadableError(line, "has a key that is a mapping or a list", "use a string as key")
+    name = str(key.value)
+    if len(name) > LONGEST_KEY:
+        raise UnreadableError(line, f"has a key of {len(name):,} characters", f"use at most {LONGEST_KEY:,}")
+    return name

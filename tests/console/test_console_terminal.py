@@ -5,6 +5,7 @@ import typer
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.output import Output
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from gpu_tenancy.console.errors import ConsoleError
 def test_what_is_in_the_way_is_one_line_that_says_what_to_do(
     error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "err", terminal.Console(stderr=True, soft_wrap=True))
+    monkeypatch.setattr(terminal, "err", Output(stderr=True, soft_wrap=True))
     with pytest.raises(typer.Exit) as ended, terminal.errors():
         raise error
     assert (ended.value.exit_code, capsys.readouterr().err) == (code, f"{words}\n")

@@ -124,7 +124,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
     ),
     "a weight without bound": (
         stack(teams={"a": team(weight=float("inf"))}),
-        "teams.a.weight: inf must be a finite number; change it: Weight of the team under fair sharing",
+        "teams.a.weight: inf is not a finite number; set a number",
     ),
 }
 

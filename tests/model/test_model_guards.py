@@ -57,13 +57,6 @@ def test_an_exemption_of_others_is_taken_and_where_nothing_is_judged_any() -> No
     assert errors(stack(guards={"action": "off", "exempt": ["system:authenticated"]})) == []
 
 
-def test_a_team_is_judged_whatever_its_name() -> None:
-    own = team(gpus={"h100": {"guaranteed": 8}})
-    guards_plan = guards(teams={"fluid-system": own, "volcano-system": team(gangs={"a100": {"guaranteed": 8}})})
-    assert not {"fluid-system", "volcano-system"} & set(guards_plan.spared)
-    assert "system:serviceaccounts:volcano-system" not in guards_plan.makers
-
-
 def test_only_makers_that_are_there_go_unjudged() -> None:
     usual = (
         "system:kube-controller-manager",

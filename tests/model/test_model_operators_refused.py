@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
     ),
     "a team in an operator's namespace": (
         made_here(teams={"keda": team(gpus={"h100": {"guaranteed": 8}})}),
-        "teams.keda: keda is the namespace of operator keda; rename the team",
+        "teams.keda: keda is a reserved namespace of operator keda; rename the team",
     ),
 }
 

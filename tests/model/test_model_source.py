@@ -83,9 +83,12 @@ def test_plain_words_are_text_as_they_are_to_pulumi(tmp_path: Path, plain: str) 
     ("text", "message"),
     [
         ("config: [", "stacks/Pulumi.x.yaml:1: config: invalid YAML: "),
-        ("config: {a: !unknown x}", "stacks/Pulumi.x.yaml:1: config: invalid YAML: could not determine a constructor"),
+        (
+            "config: {a: !unknown x}",
+            "stacks/Pulumi.x.yaml:1: a: x has the tag !unknown, which is not supported; remove the tag",
+        ),
         ("config: *nothing", "stacks/Pulumi.x.yaml:1: config: invalid YAML: found undefined alias"),
-        ("a: \x01", "stacks/Pulumi.x.yaml: config: invalid YAML: unprintable characters; remove them"),
+        ("a: \x01", "stacks/Pulumi.x.yaml:1: config: contains the invisible character U+0001; remove it"),
         ("", "stacks/Pulumi.x.yaml: config: required key is missing; add the sections under config"),
         ("other: {}", "stacks/Pulumi.x.yaml: config: required key is missing"),
         ("- a", "stacks/Pulumi.x.yaml: config: required key is missing"),

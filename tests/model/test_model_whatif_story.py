@@ -195,7 +195,7 @@ step: []
         ("- one", ": must be a mapping; add steps, each with submit and finish"),
         ("", ": must be a mapping; add steps, each with submit and finish"),
         ("{}", ":1: steps: missing; set it: The steps, in order"),
-        ("steps: \u0007", ": invalid YAML: "),
+        ("steps: \u0007", ":1: contains the invisible character U+0007; remove it"),
     ],
 )
 def test_a_file_that_is_no_story_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:

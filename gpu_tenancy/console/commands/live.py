@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.output import Output
 
 if TYPE_CHECKING:
     from gpu_tenancy.console.cluster.client import Cluster
@@ -58,7 +58,7 @@ def usage(  # noqa: PLR0913 - each is an option
         if watch and as_json:
             raise ConsoleError("--watch and --json cannot be combined", "remove one of them")
         if watch:
-            console = Console() if sys.stdout.isatty() else terminal.out
+            console = Output() if sys.stdout.isatty() else terminal.out
             show.follow(console, lambda: show.usage(ask()), every)
             return
         with terminal.patience("reading the cluster"):

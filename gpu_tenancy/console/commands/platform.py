@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
@@ -44,7 +45,7 @@ def up(
         result = bring_up(stack, Platform(), terminal.report, project_folder(project), foreshow=foreshow)
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)
-        terminal.out.print(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}")
+        terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
         if not result.holds:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
@@ -76,7 +77,7 @@ def status() -> None:
         carried = platform.carried()
         if carried:
             stack, engine = carried
-            terminal.out.print(f"\nstack       {stack}, deployed with {engine}", highlight=False)
-            terminal.out.print(f"kubeconfig  {platform.kubeconfig}", highlight=False)
+            terminal.out.print(escape(f"\nstack       {stack}, deployed with {engine}"), highlight=False)
+            terminal.out.print(escape(f"kubeconfig  {platform.kubeconfig}"), highlight=False)
         if not all(part.runs for part in parts):
             raise typer.Exit(terminal.STACK_WRONG)

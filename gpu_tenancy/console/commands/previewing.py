@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
@@ -46,36 +47,27 @@ def preview(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
-    Exit code 2 if a mandatory policy is violated.
+    Exit code 2 if a mandatory policy is violated. With --base, policies are evaluated as at REF, too.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.console import project as projects  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
-        from gpu_tenancy.console.policies.choosing import choose  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import as_json as json_of  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import review  # noqa: PLC0415 - as above
-        from gpu_tenancy.console.review.judged import judged  # noqa: PLC0415 - as above
 
         folder = projects.project_folder(project)
         terminal.progress(f"rendering {stack}")
         stack_preview = projects.preview(stack, folder)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        chosen = [choose(pack, stack_preview.stack.environment, folder) for pack in policy or ()]
-        seen = review(
-            stack_preview,
-            folder,
-            ref=base,
-            rules=judged(stack_preview.rendered, chosen) if chosen else None,
-            real=pulumi_preview,
-        )
+        seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview)
         written = _write(stack_preview, seen, out) if out else ""
         if as_json:
             sys.stdout.write(json_of(seen))
         else:
             _show(stack_preview, seen, written)
-        if seen.rules and seen.rules.mandatory:
+        if seen.rules and seen.rules.violated:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
@@ -99,9 +91,9 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
     out.print()
     out.print(show.pools(stack_preview.stack))
-    out.print(f"[dim]{seen.price_note}[/dim]", highlight=False)
+    out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if written:
-        out.print(f"\n{written}", highlight=False)
+        out.print(f"\n{escape(written)}", highlight=False)
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)

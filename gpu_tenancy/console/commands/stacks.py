@@ -51,7 +51,7 @@ def validate(
         except typer.Exit:
             wrong = True
         else:
-            terminal.out.print(f"[green]✓[/green] {stack}", highlight=False)
+            terminal.out.print(f"[green]✓[/green] {escape(stack)}", highlight=False)
     if wrong:
         raise typer.Exit(terminal.STACK_WRONG)
 
@@ -101,7 +101,7 @@ def explain(
         for reason, where in rows:
             name = "" if reason.object == shown else reason.object
             shown = reason.object
-            table.add_row(name, reason.field, reason.value, escape(reason.because), "; ".join(where[:2]))
+            table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
         terminal.out.print(table, highlight=False)
 
 

@@ -69,7 +69,7 @@ def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
         return
     show.show(terminal.out, played)
     for part in played.left_out:
-        terminal.out.print(f"[dim]used by this stack but not simulated: {part}[/dim]", highlight=False)
+        terminal.out.print(f"[dim]used by this stack but not simulated: {escape(part)}[/dim]", highlight=False)
     if written:
         terminal.out.print(f"page {escape(str(written))}", highlight=False)
 

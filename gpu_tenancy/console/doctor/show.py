@@ -7,6 +7,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from gpu_tenancy.console.doctor.results import Row, Verdict
 from gpu_tenancy.console.terminal import Column, table
@@ -26,7 +27,7 @@ def show(console: Console, rows: Sequence[Row]) -> None:
     listed = table(_COLUMNS)
     for row in rows:
         cells = (row.check, row.subject, row.needed, row.available)
-        listed.add_row(*map(escape, cells), f"[{_STYLES[row.verdict]}]{row.verdict}[/{_STYLES[row.verdict]}]")
+        listed.add_row(*cells, Text(row.verdict, style=_STYLES[row.verdict]))
     console.print(listed, highlight=False)
     fixes = [row for row in rows if row.fix]
     if fixes:

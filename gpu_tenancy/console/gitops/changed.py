@@ -1,6 +1,5 @@
 """The stacks that a change affects: by their own file, or all if the program, catalogue or policies changed."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -9,6 +8,7 @@ from typing import Final, cast
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.git import git
 from gpu_tenancy.console.project import existing_stacks
+from gpu_tenancy.model.bounds import read_json
 
 _SHARED: Final = {
     "gpu_tenancy/model/catalogue": "catalogue",
@@ -79,7 +79,7 @@ def listed(text: str) -> tuple[str, ...]:
     if not text.lstrip().startswith("["):
         return tuple(text.replace(",", " ").split())
     try:
-        content: object = json.loads(text)
+        content: object = read_json(text)
     except ValueError as error:
         raise ConsoleError(
             f"--among: {text} is not a JSON list", 'use a list such as ["dev-aws", "prod-aws"]'

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-import yaml
-
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.model.bounds import value_problems
+from gpu_tenancy.model.problems import dotted
+from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
@@ -75,9 +76,12 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
         ConsoleError: it cannot be read, or a document runs no pods or has another namespace.
     """
     try:
-        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConsoleError(f"{file}: cannot read: {error}", "set --file to a YAML file of objects") from error
+        documents = read_documents(file, str(file), instead="set --file to a YAML file of objects")
+    except UnreadableError as error:
+        place = f"{file}:{error.line}" if error.line else f"{file}"
+        raise ConsoleError(f"{place}: {error.rule}", error.fix) from error
+    if problem := next((problem for document in documents for problem in value_problems(document)), None):
+        raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)
     manifests = [manifest for document in documents for manifest in _flat(document, file)]
     if not manifests:
         raise ConsoleError(f"{file}: empty file", "add a Pod, a Job or another workload")

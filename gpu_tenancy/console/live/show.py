@@ -19,6 +19,7 @@ from gpu_tenancy.console.live.unblock import Unblock
 from gpu_tenancy.console.live.usage import Row, TeamBudget, Usage
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.terminal import Column, table
+from gpu_tenancy.model.characters import visible
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "now": ("✓", "green"),
@@ -46,7 +47,7 @@ def usage(usage: Usage) -> Group:
     if usage.budgets:
         parts += [Text(""), _quotas(usage.budgets)]
     parts += [Text(""), Text(narrative.usage_total(usage.total), style="bold")]
-    parts += [Text(note, style="dim") for note in narrative.usage_notes(usage)]
+    parts += [Text(visible(note), style="dim") for note in narrative.usage_notes(usage)]
     return Group(*parts)
 
 
@@ -73,14 +74,15 @@ def _quotas(budgets: Sequence[TeamBudget]) -> Table:
 
 def fitting(fitting: Fitting) -> Group:
     """Output of `fit` for one workload: the checks and the conclusion."""
-    heading = Text.assemble((fitting.title, "bold"), f": {fitting.asks}")
-    conclusion = Text(fitting.conclusion, style=f"bold {_MARKS[fitting.verdict][1]}")
+    heading = Text.assemble((visible(fitting.title), "bold"), f": {visible(fitting.asks)}")
+    conclusion = Text(visible(fitting.conclusion), style=f"bold {_MARKS[fitting.verdict][1]}")
     return Group(heading, *(_answer(answer) for answer in fitting.answers), conclusion)
 
 
 def _answer(answer: Answer) -> Text:
     mark, style = _MARKS[answer.verdict]
-    first, *others = answer.lines
+    # Messages of the cluster may have several lines, which must not look like lines of this command.
+    first, *others = map(visible, answer.lines)
     lines = Text.assemble((mark, style), f" {answer.about}: {first}")
     for line in others:
         lines.append(f"\n  {line}")
@@ -89,8 +91,8 @@ def _answer(answer: Answer) -> Text:
 
 def why(why: Why) -> Group:
     """Output of `why`: the way from the queue to the nodes, and reason and fix as the last line."""
-    conclusion = Text(why.conclusion, style="bold yellow" if why.waits else "bold green")
-    return Group(Text(why.title, style="bold"), *(Text(line) for line in why.lines), conclusion)
+    conclusion = Text(visible(why.conclusion), style="bold yellow" if why.waits else "bold green")
+    return Group(Text(visible(why.title), style="bold"), *(Text(visible(line)) for line in why.lines), conclusion)
 
 
 def data(result: Usage | Why | Sequence[Fitting]) -> str:

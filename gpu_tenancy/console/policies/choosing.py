@@ -1,5 +1,6 @@
 """The policy pack that the option `--policy` names."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -62,3 +63,25 @@ def choose(text: str, environment: str, project: Path) -> PackChoice:
         known = ", ".join(pack_names(project))
         raise ConsoleError(f"policy pack {place!r} does not exist", f"specify its folder, or one of: {known}")
     return PackChoice(folder, given)
+
+
+def choose_in_copy(text: str, environment: str, copy: Path, moved: Callable[[Path], Path]) -> PackChoice | None:
+    """What `choose` would select in a copy of the project, as at another git ref.
+
+    Args:
+        text: as for `choose`.
+        environment: of the stack in the copy.
+        copy: the folder with the copy of the project.
+        moved: the path in the copy of a path in the project, which is unchanged for a path that is not copied.
+
+    Returns:
+        The pack and its configuration in the copy; None if the copy does not have the pack.
+    """
+    try:
+        chosen = choose(text, environment, copy)
+    except ConsoleError:
+        return None
+    folder, config = moved(chosen.folder), chosen.config and moved(chosen.config)
+    if not (folder / "PulumiPolicy.yaml").is_file():
+        return None
+    return PackChoice(folder, config if config and config.is_file() else None)

@@ -1,6 +1,5 @@
 """A pack's configuration: the JSON file for `pulumi preview --policy-pack-config`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.schemas import violations
-from gpu_tenancy.model.problems import nearest
+from gpu_tenancy.model.bounds import read_json, value_problems
+from gpu_tenancy.model.problems import dotted, nearest
 
 LEVELS: Final[Mapping[str, int]] = {
     "advisory": wire.ADVISORY,
@@ -42,20 +42,17 @@ def read_config(file: Path) -> dict[str, RuleConfig]:
         raise ConsoleError(f"policy configuration {file} does not exist", "specify a JSON file")
     try:
         text = file.read_text(encoding="utf-8")
-        given: object = json.loads(text, parse_constant=_no_number) if text.strip() else {}
+        given: object = read_json(text) if text.strip() else {}
     except ValueError as error:
         raise ConsoleError(f"{file}: not valid JSON: {error}", "fix the JSON syntax") from error
     if not isinstance(given, dict):
         raise ConsoleError(f"{file}: not a JSON object", "use rule names as keys")
+    if problem := next(value_problems(given), None):
+        raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)
     rules = cast("dict[str, object]", given)
     if not _are_strings(rules.get(_ENVIRONMENTS, [])):
         raise ConsoleError(f"{file}: {_ENVIRONMENTS}: not a list of strings", "list names of Pulumi ESC environments")
     return {name: _rule(file, name, value) for name, value in rules.items() if name != _ENVIRONMENTS}
-
-
-def _no_number(text: str) -> object:
-    """Rejects NaN and Infinity, which Python reads as JSON and the Pulumi CLI does not."""
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def _are_strings(value: object) -> bool:

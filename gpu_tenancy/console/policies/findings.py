@@ -1,8 +1,9 @@
 """Findings of policy packs about a stack."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 
 class Outcome(StrEnum):
@@ -54,20 +55,38 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleState:
+    """How a pack evaluates a rule.
+
+    Attributes:
+        level: `disabled`, `advisory`, `remediate` or `mandatory`.
+        settings: values by key, defaults included.
+    """
+
+    level: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """The result of one pack for a stack.
 
     Attributes:
         pack: its name.
         version: its version.
-        rules: number of its enabled rules.
+        states: each of its rules by name, also those that are disabled.
         findings: its findings.
     """
 
     pack: str
     version: str
-    rules: int
+    states: Mapping[str, RuleState]
     findings: tuple[Finding, ...]
+
+    @property
+    def rules(self) -> int:
+        """Number of its enabled rules."""
+        return sum(1 for state in self.states.values() if state.level != "disabled")
 
 
 def by_weight(findings: "tuple[Finding, ...] | list[Finding]") -> list[Finding]:

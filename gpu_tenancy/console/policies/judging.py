@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.policies.asking import Questions, questions
 from gpu_tenancy.console.policies.configuration import LEVELS, RuleConfig, read_config, reconciled
-from gpu_tenancy.console.policies.findings import Finding, Judged, Kind, Outcome
+from gpu_tenancy.console.policies.findings import Finding, Judged, Kind, Outcome, RuleState
 from gpu_tenancy.console.policies.process import Client, pack_process
 
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
@@ -97,8 +98,13 @@ class Session:
                 resource.properties.CopyFrom(remedied[resource.urn].properties)
         reported = self.client.analyze_stack(stack)
         findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
-        enabled = sum(config.enforcementLevel != wire.DISABLED for config in configs)
-        return Judged(self.info.name, self.info.version, enabled, tuple(findings))
+        return Judged(self.info.name, self.info.version, self._states(), tuple(findings))
+
+    def _states(self) -> dict[str, RuleState]:
+        return {
+            name: RuleState(_LEVELS[config.enforcementLevel], MessageToDict(config.properties))
+            for name, config in sorted(self.config.policyConfig.items())
+        }
 
     def _remedied(self, request: wire.AnalyzeRequest, findings: list[Finding]) -> wire.AnalyzeRequest:
         """The resource after remedies; adds a finding for each remedy."""

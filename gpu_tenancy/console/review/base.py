@@ -52,6 +52,14 @@ class Base:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the project's folder at a ref, and the abbreviated hash of its commit."""
+
+    folder: Path
+    commit: str
+
+
 def base(ref: str, stack: str, project: Path, name: str) -> Base:
     """Renders a stack at another git ref, with that ref's program.
 
@@ -64,25 +72,40 @@ def base(ref: str, stack: str, project: Path, name: str) -> Base:
     Raises:
         ConsoleError: the folder is not in a git repository, the ref does not exist, or its program fails.
     """
-    commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
-    with _checkout(project, ref) as folder:
-        if not stack_file(folder, stack).is_file():
-            return Base(ref, commit, None, None, (f"stack {stack} does not exist at {ref}; all resources are new",))
-        notes: list[str] = []
-        try:
-            spec = load(read_stack(stack, folder))
-        except StackError as error:
-            spec = None
-            notes.append(
-                f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
-                " guarantees are not compared"
-            )
-        return Base(ref, commit, spec, Rendered(name, stack, _registrations(folder, stack, ref), {}), tuple(notes))
+    with checkout(project, ref) as copy:
+        return base_in(copy, ref, stack, name)
+
+
+def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
+    """As `base`, with the copy of the project at the ref.
+
+    Raises:
+        ConsoleError: the ref's program fails.
+    """
+    if not stack_file(copy.folder, stack).is_file():
+        missing = f"stack {stack} does not exist at {ref}; all resources are new"
+        return Base(ref, copy.commit, None, None, (missing,))
+    notes: list[str] = []
+    try:
+        spec = load(read_stack(stack, copy.folder))
+    except StackError as error:
+        spec = None
+        notes.append(
+            f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
+            " guarantees are not compared"
+        )
+    rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    return Base(ref, copy.commit, spec, rendered, tuple(notes))
 
 
 @contextmanager
-def _checkout(project: Path, ref: str) -> Generator[Path]:
-    """Temporary copy of the project's folder at a ref; the working tree stays unchanged."""
+def checkout(project: Path, ref: str) -> Generator[Copy]:
+    """Temporary copy of the project's folder at a ref; the working tree stays unchanged.
+
+    Raises:
+        ConsoleError: the folder is not in a git repository, or the ref does not exist.
+    """
+    commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
     within = git(project, ref, "rev-parse", "--show-prefix").strip().rstrip("/")
     # In a subfolder, `git archive` would pack only files below it.
     whole = git(project, ref, "rev-parse", "--show-toplevel").strip()
@@ -98,7 +121,7 @@ def _checkout(project: Path, ref: str) -> Generator[Path]:
             # Python 3.11.0 to 3.11.3 have no filters; paths in an archive made by git stay inside the folder.
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
             tar.extractall(folder)  # noqa: S202 - filtered by the line above
-        yield Path(folder)
+        yield Copy(Path(folder), commit)
 
 
 def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ...]:

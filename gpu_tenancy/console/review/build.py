@@ -1,17 +1,21 @@
 """Builds the review of a stack from its preview and an optional base."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.policies.choosing import choose
+from gpu_tenancy.console.policies.judging import judge
 from gpu_tenancy.console.project import Preview, preview, project_name, read_stack
-from gpu_tenancy.console.review.base import Base, base
+from gpu_tenancy.console.review.base import Base, base, base_in, checkout
 from gpu_tenancy.console.review.changes import Change, changes, resources
+from gpu_tenancy.console.review.judged import judged
+from gpu_tenancy.console.review.policy_changes import Evaluated, policy_changes
 from gpu_tenancy.console.review.real import read_real
-from gpu_tenancy.console.review.review import Comparison, Review, Rules
+from gpu_tenancy.console.review.review import Comparison, Review
 from gpu_tenancy.console.review.verdict import verdict
 from gpu_tenancy.console.show import price_note
 from gpu_tenancy.model.outlook import outlook
@@ -19,7 +23,12 @@ from gpu_tenancy.model.problems import StackError
 
 
 def review(
-    current: Preview, project: Path, *, ref: str | None = None, rules: Rules | None = None, real: Path | None = None
+    current: Preview,
+    project: Path,
+    *,
+    ref: str | None = None,
+    policies: Sequence[str] = (),
+    real: Path | None = None,
 ) -> Review:
     """Reviews a stack.
 
@@ -27,14 +36,21 @@ def review(
         current: the stack and its rendered resources.
         project: folder of `Pulumi.yaml`.
         ref: git ref of the base.
-        rules: results of the policy packs.
+        policies: policy packs to evaluate, as the option `--policy` has them.
         real: file written by `pulumi preview --json`.
 
     Raises:
-        ConsoleError: the ref or the file is invalid.
+        ConsoleError: the ref, a policy pack or the file is invalid.
     """
     now = outlook(current.stack)
-    compared = base(ref, current.name, project, project_name(project)) if ref is not None else None
+    packs = _evaluated(current, project, policies)
+    rules = judged(current.rendered, [pack.result for pack in packs]) if packs else None
+    compared = None
+    if ref is not None:
+        with checkout(project, ref) as copy:
+            compared = base_in(copy, ref, current.name, project_name(project))
+            if rules:
+                rules = replace(rules, changes=policy_changes(current, packs, compared, copy, project))
     pools = (*current.stack.pools, *(compared.stack.pools if compared and compared.stack else ()))
     differences = _changes(current, compared, pools)
     comparison = _comparison(compared)
@@ -51,6 +67,12 @@ def review(
         where=_places(current, project),
         verdict=verdict(now, comparison, differences, rules, seen),
     )
+
+
+def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:
+    chosen = [choose(text, current.stack.environment, project) for text in policies]
+    results = judge(current.rendered, chosen) if chosen else []
+    return [Evaluated(*parts) for parts in zip(policies, chosen, results, strict=True)]
 
 
 def between(stack: str, before: str, after: str | None, project: Path) -> Review:

@@ -12,7 +12,7 @@ from gpu_tenancy.console.review.drawing_scale import text_bar
 from gpu_tenancy.console.review.figures import Table, differences, key_figures
 from gpu_tenancy.console.review.figures_changes import DONE, ChangeGroup, ChangeLine, change_groups, shown, tally
 from gpu_tenancy.console.review.figures_tables import tables
-from gpu_tenancy.console.review.review import Review, RuleLine, Tone
+from gpu_tenancy.console.review.review import PolicyChanges, Review, RuleLine, Tone
 from gpu_tenancy.console.review.verdict import finding_counts
 
 LIMIT: Final = 65_536
@@ -169,6 +169,8 @@ def _rules(review: Review) -> Iterator[str]:
         yield f"Policies not evaluated. To evaluate both packs, run {command}."
         return
     yield from (f"- ✗ **mandatory** {_rule(line)}" for line in rules.mandatory)
+    if rules.changes:
+        yield from _policy_changes(rules.changes)
     yield f"- {rules.held} {'rule' if rules.held == 1 else 'rules'} passed ({text(', '.join(rules.packs))})"
     if rules.advice or rules.exempted:
         yield ""
@@ -179,6 +181,16 @@ def _rules(review: Review) -> Iterator[str]:
                 *(f"- **exempted** {_rule(line)}" for line in rules.exempted),
             ),
         )
+
+
+def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
+    """What the change does to the policies themselves."""
+    for line in (*changes.unreported, *changes.standing):
+        yield f"- ✗ **mandatory at {text(changes.ref)}** {_rule(line)}"
+    yield from (f"- **weaker** {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if rule.lowered)
+    yield from (f"- {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if not rule.lowered)
+    for exemption in changes.exemptions:
+        yield f"- **new exemption** {code(exemption.rule)} {text(exemption.place)}: {text(exemption.text)}"
 
 
 _OUTCOMES: Final = {

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gpu_tenancy.console.review.figures import Cell, Table
+from gpu_tenancy.model.characters import visible
 
 _SIGNS: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _SILENT: Final = "&#8203;"
@@ -14,7 +15,7 @@ _CODE: Final = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]~|&<>@
 
 def text(words: str) -> str:
     """Text for a line or cell, escaped: no markup, cell borders, mentions, issue links or emoji."""
-    line = " ".join(words.translate(_SIGNS).split())
+    line = visible(" ".join(words.split())).translate(_SIGNS)
     line = re.sub(r"[@#](?=\w)|:(?=[\w+-]+:)", rf"\g<0>{_SILENT}", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", lambda match: _start(*match.groups()), line)
 
@@ -25,7 +26,7 @@ def _start(number: str | None, point: str | None, sign: str | None) -> str:
 
 def code(words: str) -> str:
     """Text as code, in a line or cell."""
-    return f"<code>{' '.join(words.split()).translate(_CODE)}</code>" if words.strip() else ""
+    return f"<code>{visible(' '.join(words.split())).translate(_CODE)}</code>" if words.strip() else ""
 
 
 def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> Iterator[str]:

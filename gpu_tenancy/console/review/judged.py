@@ -1,11 +1,11 @@
 """Results of policy packs, as a review shows them."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpu_tenancy.console.offline.render import Rendered
-from gpu_tenancy.console.policies.findings import Finding, Kind, Outcome, by_weight
-from gpu_tenancy.console.policies.judging import PackChoice, judge
+from gpu_tenancy.console.policies.findings import Finding, Judged, Kind, Outcome, by_weight
 from gpu_tenancy.console.review.changes import kind_of, name_of
 from gpu_tenancy.console.review.review import RuleLine, Rules
 
@@ -17,23 +17,24 @@ _OUTCOMES: Final[Mapping[Kind, str]] = {
 }
 
 
-def judged(rendered: Rendered, chosen: Sequence[PackChoice]) -> Rules:
-    """Evaluates policy packs; mandatory violations come first.
+def judged(rendered: Rendered, packs: Sequence[Judged]) -> Rules:
+    """The results of policy packs; mandatory violations come first."""
+    findings = [finding for pack in packs for finding in pack.findings]
+    not_passed = {(finding.pack, finding.rule) for finding in findings}
+    return Rules(
+        lines=rule_lines(rendered, findings),
+        held=sum(pack.rules for pack in packs) - len(not_passed),
+        packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
+        levels=dict(Counter(state.level for pack in packs for state in pack.states.values())),
+    )
 
-    Raises:
-        ConsoleError: a pack fails or its configuration is invalid.
-    """
-    packs = judge(rendered, chosen)
-    findings = by_weight([finding for pack in packs for finding in pack.findings])
+
+def rule_lines(rendered: Rendered, findings: Iterable[Finding]) -> tuple[RuleLine, ...]:
+    """Findings with the names of their resources; mandatory violations come first."""
     places = {
         registration.urn: f"{kind_of(registration)} {name_of(registration)}" for registration in rendered.registrations
     }
-    not_passed = {(finding.pack, finding.rule) for finding in findings}
-    return Rules(
-        lines=tuple(_line(finding, places.get(finding.urn, "the stack")) for finding in findings),
-        held=sum(pack.rules for pack in packs) - len(not_passed),
-        packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
-    )
+    return tuple(_line(finding, places.get(finding.urn, "the stack")) for finding in by_weight(list(findings)))
 
 
 def _line(finding: Finding, place: str) -> RuleLine:

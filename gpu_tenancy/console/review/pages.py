@@ -7,6 +7,9 @@ from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from gpu_tenancy.model.characters import visible
+
+_LINES: Final = "\n\t\u200c\u200d"
 HOUSE: Final = "gpu_tenancy.console.review"
 """Package whose templates have the style and macros of all pages."""
 
@@ -21,11 +24,17 @@ def environment(*packages: str) -> Environment:
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     return Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, HOUSE)]),
+        finalize=_finalized,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _finalized(value: object) -> object:
+    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
+    return visible(value, _LINES) if type(value) is str else value
 
 
 def policy(script: str = "") -> str:

@@ -1,6 +1,5 @@
 """Changes from the output of `pulumi preview --json`, which knows the cloud and the stack's state."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.offline.wire import SIGNATURE, UNKNOWN
 from gpu_tenancy.console.review.changes import Action, Change, FieldChange, Groups, in_order, kind_of, name_of, short
 from gpu_tenancy.console.review.review import Real
+from gpu_tenancy.model.bounds import read_json
 
 # The operations of a step: https://github.com/pulumi/pulumi/blob/master/pkg/display/json.go and sdk/go/common/display.
 _ACTIONS: Final[Mapping[str, Action]] = {
@@ -39,7 +39,7 @@ def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple
         ConsoleError: the file cannot be read or is not a Pulumi preview.
     """
     try:
-        preview = json.loads(file.read_text(encoding="utf-8"))
+        preview = read_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConsoleError(f"{file}: cannot read the file: {error.strerror}", _FIX) from error
     except ValueError as error:

@@ -1,5 +1,6 @@
 """The review of one stack as plain data, from which text, Markdown, HTML and JSON are made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -33,6 +34,52 @@ class RuleLine:
 
 
 @dataclass(frozen=True, slots=True)
+class WeakerRule:
+    """A rule that the base evaluates at a higher level or with other settings.
+
+    Attributes:
+        change: `mandatory → disabled`, `mandatory → removed` or `settings changed: registries`.
+        lowered: whether the level is lower or the rule is gone; else only settings differ, which may be stricter.
+    """
+
+    pack: str
+    rule: str
+    change: str
+    lowered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewExemption:
+    """An exemption of a resource from a rule that the resource does not have at the base, or not with this text."""
+
+    rule: str
+    place: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanges:
+    """What the policies at the base say about the change, compared with the change's own policies.
+
+    Attributes:
+        ref: the base.
+        weaker: rules that the change lowers, removes or sets otherwise.
+        unreported: mandatory violations under the base's rules that the change's rules do not report, by resources that
+            the change creates or updates.
+        standing: the same, by resources that are as at the base.
+        exemptions: exemptions that the base does not have.
+        not_compared: why packs could not be compared, one sentence each.
+    """
+
+    ref: str
+    weaker: tuple[WeakerRule, ...] = ()
+    unreported: tuple[RuleLine, ...] = ()
+    standing: tuple[RuleLine, ...] = ()
+    exemptions: tuple[NewExemption, ...] = ()
+    not_compared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """Results of all policy packs.
 
@@ -40,16 +87,25 @@ class Rules:
         lines: findings, mandatory ones first.
         held: how many rules passed.
         packs: name and version of each pack.
+        levels: number of rules by level: `mandatory`, `remediate`, `advisory`, `disabled`.
+        changes: what the change does to the policies themselves; None without a base.
     """
 
     lines: tuple[RuleLine, ...]
     held: int
     packs: tuple[str, ...]
+    levels: Mapping[str, int]
+    changes: PolicyChanges | None = None
 
     @property
     def mandatory(self) -> tuple[RuleLine, ...]:
         """Mandatory violations, which block a deployment."""
         return tuple(line for line in self.lines if line.outcome == "broken" and line.level == "mandatory")
+
+    @property
+    def violated(self) -> bool:
+        """Whether a mandatory rule is violated, of the change's own policies or of the base's."""
+        return bool(self.mandatory or (self.changes and self.changes.unreported))
 
     @property
     def exempted(self) -> tuple[RuleLine, ...]:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import Change
-from gpu_tenancy.console.review.review import Review, RuleLine, Rules, Tone
+from gpu_tenancy.console.review.review import PolicyChanges, Review, RuleLine, Rules, Tone
 from gpu_tenancy.console.review.verdict import policy_counts
 from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.console.texts import available
@@ -43,7 +43,8 @@ def show_verdict(console: Console, review: Review) -> None:
     for reason in review.verdict.sentences:
         console.print(f"- {escape(reason)}", highlight=False)
     if review.comparison:
-        console.print(f"[dim]compared with {review.comparison.ref} ({review.comparison.commit})[/dim]", highlight=False)
+        compared = f"compared with {review.comparison.ref} ({review.comparison.commit})"
+        console.print(f"[dim]{escape(compared)}[/dim]", highlight=False)
         for note in review.comparison.notes:
             console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
 
@@ -84,8 +85,24 @@ def show_rules(console: Console, rules: Rules) -> None:
             f"  [dim]{escape(f'{line.rule},{severity} {line.pack}')}[/dim]",
             highlight=False,
         )
+    if rules.changes:
+        _show_policy_changes(console, rules.changes)
     packs = escape(", ".join(rules.packs))
     console.print(f"policies: {policy_counts(rules)} ({packs})", highlight=False)
+
+
+def _show_policy_changes(console: Console, changes: PolicyChanges) -> None:
+    """Prints what the change does to the policies themselves."""
+    for line in (*changes.unreported, *changes.standing):
+        console.print(f"{_MARKS_OF_RULES['broken']} {escape(line.says)}", highlight=False)
+        where = f"{line.rule}, {line.severity}, {line.pack}, reported by the policies at {changes.ref} only"
+        console.print(f"  [dim]{escape(where)}[/dim]", highlight=False)
+    for rule in changes.weaker:
+        line = f"{rule.rule}: {rule.change}"
+        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)} [dim]({escape(rule.pack)})[/dim]", highlight=False)
+    for exemption in changes.exemptions:
+        line = f"{exemption.place}: new exemption from {exemption.rule}: {exemption.text}"
+        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)}", highlight=False)
 
 
 def _mark(line: RuleLine) -> str:

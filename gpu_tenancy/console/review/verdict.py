@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.changes import Change
-from gpu_tenancy.console.review.review import Comparison, Real, Rules, Verdict
+from gpu_tenancy.console.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
 from gpu_tenancy.console.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
@@ -42,23 +42,58 @@ def verdict(
     policies, guarantees, losses = _policies(rules), _guarantees(now), list(_losses(lost))
     before = comparison.before if comparison else None
     rest = [*_gpus(before, now), *_costs(before, now)]
-    if rules and rules.mandatory:
-        return Verdict("bad", BLOCKED, (policies, guarantees, *losses, *rest))
+    if rules and rules.violated:
+        return Verdict("bad", BLOCKED, (*policies, guarantees, *losses, *rest))
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
-        return Verdict("bad", BLOCKED, (guarantees, policies, *losses, *rest))
-    if losses:
-        return Verdict("notice", REVIEW, (*losses, policies, guarantees, *rest))
+        return Verdict("bad", BLOCKED, (guarantees, *policies, *losses, *rest))
+    if losses or len(policies) > 1 or (rules and _without_effect(rules)):
+        return Verdict("notice", REVIEW, (*losses, *policies, guarantees, *rest))
     if rules and (rules.advice or rules.exempted):
-        return Verdict("notice", OK_WITH_FINDINGS, (policies, guarantees, *rest))
-    return Verdict("good", OK, (policies, guarantees, *rest))
+        return Verdict("notice", OK_WITH_FINDINGS, (*policies, guarantees, *rest))
+    return Verdict("good", OK, (*policies, guarantees, *rest))
 
 
-def _policies(rules: Rules | None) -> str:
-    return f"Policies: {policy_counts(rules)}" if rules else "Policies not evaluated (use --policy)"
+def _policies(rules: Rules | None) -> tuple[str, ...]:
+    """The results of the policies, and what the change does to the policies themselves; what decides comes first."""
+    if rules is None:
+        return ("Policies not evaluated (use --policy)",)
+    results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
+    return (results, *weaker) if rules.mandatory else (*weaker, results)
+
+
+def _without_effect(rules: Rules) -> str:
+    """Why rules cannot block a change; empty if they can."""
+    levels = {level for level, count in rules.levels.items() if count}
+    if not levels - {"disabled"}:
+        return "no rule is enabled"
+    return "" if levels & {"mandatory", "remediate"} else "no rule is mandatory"
+
+
+def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
+    """What a change does to the policies, as reasons, the most important first."""
+    for findings, of in ((policy.unreported, "new or updated"), (policy.standing, "unchanged")):
+        if findings:
+            places = [f"{finding.rule} ({finding.place})" for finding in findings]
+            yield (
+                f"Policies at {policy.ref}: {plural(len(findings), 'mandatory violation')} of {of} resources that the"
+                f" changed policies do not report: {first_names(places, _LISTED)}"
+            )
+    lowered = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered]
+    if lowered:
+        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, _LISTED)})"
+    settings = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if not rule.lowered]
+    if settings:
+        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, _LISTED)})"
+    if policy.exemptions:
+        exemptions = [f"{exemption.rule} ({exemption.place})" for exemption in policy.exemptions]
+        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, _LISTED)}"
+    yield from policy.not_compared
 
 
 def policy_counts(rules: Rules) -> str:
-    """`61 passed, 1 mandatory violation, 2 advisory, 1 exempted`."""
+    """`61 passed, 1 mandatory violation, 2 advisory, 1 exempted`; `no rule is enabled`."""
+    if without_effect := _without_effect(rules):
+        return ", ".join((without_effect, *([f"{rules.held} passed"] if rules.held else ()), *finding_counts(rules)))
     mandatory = len(rules.mandatory)
     violations = f"{mandatory or 'no'} mandatory {'violation' if mandatory == 1 else 'violations'}"
     return ", ".join((f"{rules.held} passed", violations, *finding_counts(rules)))

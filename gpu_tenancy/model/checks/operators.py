@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.plan.gpu_operator import merged
-from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of, releases
+from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of
 from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, dra_values, nvidia_values
 from gpu_tenancy.model.plan.operators.needs import (
     AMD,
@@ -40,7 +40,6 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
     yield from _served(stack)
     yield from _one_advertiser(stack)
     yield from _intel_labels(stack)
-    yield from _taken_namespaces(stack)
 
 
 def _place(name: str) -> Path:
@@ -203,11 +202,3 @@ def _intel_labels(stack: Stack) -> Iterator[Problem]:
             yield Problem(
                 ("pools", name, "labels"), rule, f'add {key}: "{value}"', about=(_place("intel_device_plugin"),)
             )
-
-
-def _taken_namespaces(stack: Stack) -> Iterator[Problem]:
-    """A team in an operator's namespace: its jobs would bypass its queue, as operators' pods do."""
-    taken = {release.namespace: release.name for release in releases(stack)}
-    for team in stack.teams:
-        if team in taken:
-            yield Problem(("teams", team), f"is the namespace of operator {taken[team]}", "rename the team", team)

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from gpu_tenancy.model.catalogue.namespaces import owner_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Shares
-
-_RESERVED = ("default", "kube-")
 
 
 def reference_problems(tree: Tree) -> Iterator[Problem]:
@@ -141,10 +140,18 @@ def _pools(tree: Tree, flavor: str) -> tuple[Path, ...]:
     return tuple(("pools", pool.name) for pool in tree.flavors[flavor].pools)
 
 
+def _reserved(stack: Stack, team: str) -> Iterator[Problem]:
+    """A team in a namespace of the cluster's own pods: guards and webhooks exclude it."""
+    owner = owner_of(team)
+    if owner is None and team == stack.metrics.prometheus.namespace:
+        owner = "Prometheus (metrics.prometheus.namespace)"
+    if owner:
+        yield Problem(("teams", team), f"is a reserved namespace of {owner}", "rename the team", team)
+
+
 def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     stack, path = tree.stack, ("teams", name)
-    if name == _RESERVED[0] or name.startswith(_RESERVED[1]):
-        yield Problem(path, "is a reserved namespace of Kubernetes", "rename the team", name)
+    yield from _reserved(stack, name)
     if stack.cohorts:
         yield from known_in(team.cohort, stack.cohorts, "cohort", (*path, "cohort"), ("cohorts",))
     elif team.cohort not in {None, tree.root}:

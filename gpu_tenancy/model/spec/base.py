@@ -21,17 +21,35 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from gpu_tenancy.model.quantity import AMOUNT_PATTERN, parse_bytes, parse_cpu
+from gpu_tenancy.model.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
 
 UNREAD: Final = "unread-secret"
 """Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
+
+
+LONGEST_TEXT: Final = 2**17
+"""Characters of a value: the longest argument or variable of a process on Linux (`MAX_ARG_STRLEN` in execve(2))."""
+MOST_OBJECTS: Final = 1_000_000
+"""Nodes, GPUs, pods or objects of one kind; a cluster has at most 5,000 nodes and 300,000 containers:
+https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
+MOST_MILLICORES: Final = 100_000_000 * 1000
+MOST_BYTES: Final = 2**60
+MOST_SECONDS: Final = 10 * 365 * 86_400.0
+"""Ten years; a duration in the Kubernetes API has at most 2^31 seconds."""
+MOST_PRICE: Final = 1_000_000
+"""In the currency of the price table, per hour of one machine."""
 
 
 class Section(BaseModel):
     """A section of a stack. Closed (unknown keys are errors), frozen, keys in camelCase."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True, strict=True
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+        strict=True,
+        str_max_length=LONGEST_TEXT,
     )
 
 
@@ -63,7 +81,7 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _WORKLOAD_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _IMAGE: Final = re.compile(
     r"(?P<name>[a-z0-9._-]+(:\d+(?=/))?(/[a-z0-9._-]+)*)(?P<tag>:[\w][\w.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
@@ -137,11 +155,18 @@ def _image(text: str) -> str:
 
 
 def _cpu(value: Any) -> int:
-    return _amount(value, parse_cpu, "is not an amount of CPU", "set CPUs such as 4, 0.5 or 500m")
+    amount = _amount(value, parse_cpu, "is not an amount of CPU", "set CPUs such as 4, 0.5 or 500m")
+    if amount > MOST_MILLICORES:
+        raise refuse(f"exceeds the maximum of {MOST_MILLICORES // 1000:,} CPUs", "lower it")
+    return amount
 
 
 def _bytes(value: Any) -> int:
-    return _amount(value, parse_bytes, "is not an amount of memory or storage", "set bytes such as 512Mi, 64Gi or 2Ti")
+    fix = "set bytes such as 512Mi, 64Gi or 2Ti"
+    amount = _amount(value, parse_bytes, "is not an amount of memory or storage", fix)
+    if amount > MOST_BYTES:
+        raise refuse(f"exceeds the maximum of {format_bytes(MOST_BYTES)}", "lower it")
+    return amount
 
 
 def _amount(value: Any, parse: Any, rule: str, fix: str) -> int:
@@ -157,7 +182,10 @@ def _duration(value: Any) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if not match:
         raise refuse("is not a duration with a unit", "set a duration such as 100ms, 30s, 10m, 6h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > MOST_SECONDS:
+        raise refuse("exceeds the maximum of ten years", "lower it")
+    return seconds
 
 
 def _date(value: Any) -> dt.date:
@@ -189,7 +217,7 @@ ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
-Weight: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Weight: TypeAlias = Annotated[float, Field(gt=0, le=MOST_OBJECTS)]
 
 LabelValue: TypeAlias = Annotated[str, AfterValidator(_label_value)]
 LabelKey: TypeAlias = Annotated[str, AfterValidator(_label_key)]
@@ -197,14 +225,17 @@ LabelKey: TypeAlias = Annotated[str, AfterValidator(_label_key)]
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
-Cpu: TypeAlias = Annotated[int, BeforeValidator(_cpu), WithJsonSchema(_QUANTITY_SCHEMA)]
+Cpu: TypeAlias = Annotated[
+    int, Field(ge=0, le=MOST_MILLICORES), BeforeValidator(_cpu), WithJsonSchema(_QUANTITY_SCHEMA)
+]
 """Millicores, written as CPUs: 4, 0.5, 500m."""
 
-Bytes: TypeAlias = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_QUANTITY_SCHEMA)]
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), BeforeValidator(_bytes), WithJsonSchema(_QUANTITY_SCHEMA)]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
 
 Seconds: TypeAlias = Annotated[
     float,
+    Field(ge=0, le=MOST_SECONDS),
     BeforeValidator(_duration),
     WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
 ]
@@ -215,7 +246,7 @@ Date: TypeAlias = Annotated[
 ]
 """A day, written as 2026-12-24."""
 
-Count: TypeAlias = Annotated[int, Field(ge=0)]
-"""An integer, 0 or more."""
+Count: TypeAlias = Annotated[int, Field(ge=0, le=MOST_OBJECTS)]
+"""An integer from 0 to a million."""
 
-Positive: TypeAlias = Annotated[int, Field(ge=1)]
+Positive: TypeAlias = Annotated[int, Field(ge=1, le=MOST_OBJECTS)]

@@ -4,22 +4,22 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Section, refuse
+from gpu_tenancy.model.spec.base import MOST_PRICE, Bytes, Count, Cpu, Section, refuse
 
 
 class PriceEntry(Section):
     """The price of a machine, in the currency of the cloud's price table."""
 
-    on_demand: Annotated[float, Field(gt=0)] | None = None
+    on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
-    spot: Annotated[float, Field(gt=0)] | None = None
+    spot: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Spot price per hour; default: unknown."""
 
 
 class NetworkEntry(Section):
     """The network of a machine."""
 
-    gbps: Annotated[float, Field(gt=0)]
+    gbps: Annotated[float, Field(gt=0, le=1_000_000)]
     """Bandwidth in gigabits per second."""
     fabric: Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"] | None = None
     """RDMA fabric between GPUs of different machines; default: none."""
@@ -48,7 +48,7 @@ class MachineEntry(Section):
     """CPU architecture."""
     accelerator: str | None = None
     """GKE's accelerator type of its GPUs, such as `nvidia-h100-80gb`."""
-    topology: Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")] | None = None
+    topology: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$")] | None = None
     """Shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; default: none."""
     host_encryption: bool = True
     """Whether the machine's host can encrypt its disks and caches; used on AKS."""

@@ -49,7 +49,7 @@ class Taint(Section):
 class Mig(Section):
     """Each GPU divided into equal MIG partitions with separate memory and compute."""
 
-    profile: str = Field(pattern=r"^\d+g\.\d+gb$")
+    profile: str = Field(pattern=r"^[0-9]{1,2}g\.[0-9]{1,4}gb$")
     """MIG profile such as `1g.10gb`; pods request partitions as `nvidia.com/mig-1g.10gb`."""
     partitions: Positive | None = None
     """Partitions per GPU; default: the catalogue's number for the GPU and profile."""

@@ -1,12 +1,14 @@
 """Jobs over time, from a YAML file of the user."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from gpu_tenancy.model.bounds import value_problems
 from gpu_tenancy.model.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.shares import Tree
@@ -84,8 +86,12 @@ def read_story(file: FilePath, tree: Tree) -> list[tuple[str, Step]]:
         raise StoryError([f"{file}{line}: {error.rule}; {error.fix}"]) from error
     if not isinstance(found.data, dict):
         raise StoryError([f"{file}: must be a mapping; add steps, each with submit and finish"])
-    reader = _Reader(tree, Source(cast("Data", found.data), str(file), found.lines), list(found.problems))
-    steps = reader.steps()
+    source = Source(cast("Data", found.data), str(file), found.lines)
+    unreadable = [
+        replace(problem, file=str(file), line=source.line(problem.path)) for problem in value_problems(source.sections)
+    ]
+    reader = _Reader(tree, source, [*found.problems, *unreadable])
+    steps = reader.steps() if not unreadable else []
     if reader.problems:
         ordered = sorted(reader.problems, key=lambda each: (each.line or 0, dotted(each.path)))
         raise StoryError(dict.fromkeys(str(each) for each in ordered))

@@ -47,7 +47,7 @@ PRIVATE = RuleLine(
     "NodeGroup a100",
     "NodeGroup a100: has public addresses; exempted until 2026-12-03: the old registry needs internet access",
 )
-RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"))
+RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"), {"mandatory": 50, "advisory": 14})
 PRICES = "prices: us-east-1, https://example.com/prices, 2026-07-20"
 
 NASTY = "a|b `c` <b>&amp; *d* _e_ [f](g) @all #12 :tada: ~~h~~"
@@ -150,7 +150,7 @@ def full() -> Review:
     now = small()
     now["pools"]["h100"] |= {"capacity": "spot"}
     now["prices"] = {"p5.48xlarge": {"onDemand": 50}}
-    nasty = Rules((*RULES.lines, replace(SURGE, says=NASTY)), RULES.held, RULES.packs)
+    nasty = Rules((*RULES.lines, replace(SURGE, says=NASTY)), RULES.held, RULES.packs, RULES.levels)
     return reviewed(
         outlook_of(now),
         before=outlook_of(before),

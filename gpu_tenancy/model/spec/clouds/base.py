@@ -1,8 +1,8 @@
 """Common keys of the cluster sections."""
 
 from collections.abc import Sequence
-from ipaddress import ip_network
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -25,6 +25,42 @@ def _not_everyone(cidr: str) -> str:
 
 
 AllowedCidr: TypeAlias = Annotated[Cidr, AfterValidator(_not_everyone)]
+
+_INTERNAL: Final = tuple(
+    ip_network(cidr) for cidr in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+)
+"""Networks that are not routed on the internet: RFC 1918, RFC 6598 and RFC 4193."""
+_IPV4: Final = (32, 7)
+"""Bits of an address, and prefix length of the largest sum of public networks: more than an organisation has, because
+IANA assigned at most a /8: https://www.iana.org/assignments/ipv4-address-space/."""
+_IPV6: Final = (128, 16)
+"""As above; IANA assigns a /12 to a whole region: https://www.iana.org/assignments/ipv6-unicast-address-assignments/."""
+
+
+def _not_the_internet(cidrs: list[str]) -> list[str]:
+    """Refuses networks that together have most of the internet, such as 0.0.0.0/1 and 128.0.0.0/1."""
+    public = [network for cidr in cidrs if not _internal(network := ip_network(cidr, strict=False))]
+    version_4 = collapse_addresses(network for network in public if isinstance(network, IPv4Network))
+    version_6 = collapse_addresses(network for network in public if isinstance(network, IPv6Network))
+    for version, networks, (size, widest) in ((4, version_4, _IPV4), (6, version_6, _IPV6)):
+        if sum(network.num_addresses for network in networks) > 2 ** (size - widest):
+            raise refuse(
+                f"opens the API server to more public IPv{version} addresses than a /{widest} network has",
+                "list only the networks that need access, such as 203.0.113.0/24",
+            )
+    return cidrs
+
+
+def _internal(network: IPv4Network | IPv6Network) -> bool:
+    return any(
+        network.version == internal.version
+        and network.network_address in internal
+        and network.prefixlen >= internal.prefixlen
+        for internal in _INTERNAL
+    )
+
+
+AllowedCidrs: TypeAlias = Annotated[list[AllowedCidr], Field(max_length=1000), AfterValidator(_not_the_internet)]
 
 
 Weekday: TypeAlias = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -79,7 +115,7 @@ class Creation(Section):
 
     version: KubernetesVersion
     """Minor version of Kubernetes, such as `1.35`."""
-    allow_from: list[AllowedCidr] = []
+    allow_from: AllowedCidrs = []
     """CIDRs that can reach the API server; default: private, only reachable from the cluster's network."""
     system: SystemPool
     """Nodes for the cluster's own pods, which keep GPU nodes free of them."""

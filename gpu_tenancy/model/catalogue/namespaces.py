@@ -1,0 +1,55 @@
+"""Namespaces that are reserved on every cluster, from `namespaces.yaml` and `releases.yaml`.
+
+The first read of a malformed table raises `pydantic.ValidationError`.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.tables import read_table
+
+_PREFIX: Final = "-"
+"""End of a name that is a prefix; no namespace ends with it."""
+
+
+class ReservedNamespaces(BaseModel):
+    """Namespaces of one product.
+
+    Attributes:
+        owner: the product.
+        names: names, and prefixes that end in `-`.
+        source: URL where they were read.
+        date: when.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    owner: Annotated[str, Field(min_length=1)]
+    names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
+    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    date: dt.date
+
+
+@cache
+def reserved_namespaces() -> Mapping[str, str]:
+    """The owner of each reserved name and prefix."""
+    rows = TypeAdapter(list[ReservedNamespaces]).validate_python(
+        read_table(Path(__file__).with_name("namespaces.yaml"))
+    )
+    operators = {
+        chart.namespace: f"operator {name}" for name, chart in reversed(tuple(charts().items())) if chart.namespace
+    }
+    return operators | {name: row.owner for row in rows for name in row.names}
+
+
+def owner_of(namespace: str) -> str | None:
+    """The owner of a reserved namespace; None for any other."""
+    names = reserved_namespaces()
+    prefixes = (owner for name, owner in names.items() if name.endswith(_PREFIX) and namespace.startswith(name))
+    return names.get(namespace) or next(prefixes, None)
