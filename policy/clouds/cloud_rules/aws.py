@@ -8,6 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import ClassVar, Final
 
@@ -279,10 +280,9 @@ def _machines(views: Iterator[View] | Sequence[View]) -> list[Machine]:
 
 def _registered_taints(template: View) -> list[str]:
     """Taints in the kubelet arguments of user data, plain or in base64: `key=value:effect`."""
-    try:
-        text = base64.b64decode(template.text("userData"), validate=True).decode(errors="replace")
-    except binascii.Error:
-        text = template.text("userData")
+    text = template.text("userData")
+    with suppress(binascii.Error):
+        text = base64.b64decode(text.encode(), validate=True).decode(errors="replace")
     return [taint for taints in _REGISTERED.findall(text) for taint in taints.split(",")]
 
 

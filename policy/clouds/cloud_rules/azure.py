@@ -1,6 +1,7 @@
 """AKS clusters and node pools.
 
-https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools).
+https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools). Azure
+accepts names of VM sizes and values of enumerations in any case.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def spot(self) -> bool:
-        return self.view.text("scaleSetPriority") == "Spot"
+        return self.view.text("scaleSetPriority").lower() == "spot"
 
     @property
     @override
@@ -53,7 +54,7 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def for_system(self) -> bool:
-        return self.view.text("mode") == "System"
+        return self.view.text("mode").lower() == "system"
 
     @property
     @override

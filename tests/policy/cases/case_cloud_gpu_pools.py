@@ -70,6 +70,11 @@ CASES: Final = (
             Break("karpenter: spec.template.spec.taints", GONE, _KARPENTER),
             Break("gke: nodeConfig.taints.0.effect", "PREFER_NO_SCHEDULE", _GKE),
             Break("aks: nodeTaints.0", "team=a:NoSchedule", _AKS),
+            Break(
+                "aks",
+                replace(POOLS["aks"], props={"vmSize": "standard_nc24ads_a100_v4"}),
+                _AKS,
+            ),
         ],
         unknown={
             "eks: taints": doubt("NodeGroup group", "taints"),
@@ -103,11 +108,13 @@ CASES: Final = (
         given={"self": _UNTAGGED, "template": SELF_TEMPLATE},
         also=[
             ("template: userData", "kubelet --register-with-taints 'nvidia.com/gpu=present:NoSchedule,a=b:NoExecute'"),
+            ("template: userData", "# für den Kubelet: --register-with-taints=nvidia.com/gpu=present:NoSchedule"),
             ("template: instanceType", "m7i.large"),
             ("self: tags.0.key", UNKNOWN),
         ],
         breaks=[
             Break("template: userData", GONE, _SELF),
+            Break("template: userData", "# ein Skript für alle Knoten", _SELF),
             Break("template: userData", "kubelet --register-with-taints=team=a:NoSchedule", _SELF),
         ],
         unknown={
