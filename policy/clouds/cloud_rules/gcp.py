@@ -184,6 +184,20 @@ class GkeCluster(Cluster):
         )
         return Endpoint(not private and by_address, networks, write)
 
+    @override
+    def other_access(self) -> Iterator[str]:
+        if self.view.flag("masterAuthorizedNetworksConfig", "gcpPublicCidrsAccessEnabled"):
+            yield (
+                "the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
+                " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
+            )
+        # Authorized networks do not restrict the DNS endpoint; only identities do.
+        if self.view.flag("controlPlaneEndpointsConfig", "dnsEndpointConfig", "allowExternalTraffic"):
+            yield (
+                "the DNS endpoint of the API server is reachable from the whole internet; set"
+                " controlPlaneEndpointsConfig.dnsEndpointConfig.allowExternalTraffic: false"
+            )
+
     @property
     @override
     def own_nodes(self) -> bool:

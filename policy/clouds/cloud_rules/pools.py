@@ -230,6 +230,10 @@ class Cluster(Part, ABC):
     def endpoint(self) -> Endpoint:
         """The endpoint of its API server."""
 
+    def other_access(self) -> Iterator[str]:
+        """Messages about access to its API server by other ways than the networks of the endpoint."""
+        yield from ()
+
     @property
     def own_nodes(self) -> bool:
         """Whether the cloud manages its nodes, so that it needs no pool without GPUs."""
