@@ -127,11 +127,13 @@ WORKLOAD_IDENTITY: Final = Rule(
     settings=Settings,
 )
 
-_ADDON: Final = "aws:eks/addon:Addon"
+_ADDONS: Final = ("aws:eks/addon:Addon", "aws-native:eks:Addon")
 _IDENTITY_TYPES: Final = (
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
+    "aws-native:iam:OidcProvider",
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
-    _ADDON,
+    "aws-native:eks:PodIdentityAssociation",
+    *_ADDONS,
 )
 _IDENTITIES: Final[Subject[Resource]] = Subject(
     "EKS pod identities", typed(*_IDENTITY_TYPES), lambda resource: [resource]
@@ -139,7 +141,7 @@ _IDENTITIES: Final[Subject[Resource]] = Subject(
 
 
 def _gives_identity(resource: Resource) -> bool:
-    return resource.type != _ADDON or resource.props.text("addonName") == "eks-pod-identity-agent"
+    return resource.type not in _ADDONS or resource.props.text("addonName") == "eks-pod-identity-agent"
 
 
 def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:

@@ -69,6 +69,28 @@ class Machines(Settings):
             return gpus[name.lower()]
         return None if any(matches(name, pattern) for pattern in patterns) else 0
 
+    def gpu_machines(self, cloud: str) -> list[str]:
+        """Names of all machine types of a cloud that have a known number of GPUs, in lower case.
+
+        Args:
+            cloud: `aws`, `azure` or `gcp`, by the form of their names.
+        """
+        gpus, _, _ = _table()
+        names = dict.fromkeys((*gpus, *(name.lower() for name in self.machines)))
+        return [name for name in names if _cloud_of(name) == cloud and self.gpus_of(name)]
+
+    def has_gpus(self, pattern: str) -> bool:
+        """Whether a machine type with GPUs matches a pattern (`p5*`), or can: the number may be unknown."""
+        gpus, _, _ = _table()
+        return self.gpus_of(pattern) != 0 or any(self.gpus_of(name) != 0 for name in gpus if matches(name, pattern))
+
+
+def _cloud_of(name: str) -> str:
+    """The cloud that has machine types with names of this form: `p5.48xlarge`, `standard_nc6s_v3`, `a2-highgpu-1g`."""
+    if name.startswith("standard_"):
+        return "azure"
+    return "aws" if "." in name else "gcp"
+
 
 class Prices(Machines):
     """Prices of machine types for an organisation."""

@@ -37,6 +37,10 @@ class Machine:
     name: str
     path: tuple[str, ...]
 
+    def gpus(self, known: Machines) -> int | None:
+        """GPUs of one machine; 0 without GPUs, None if it has an unknown number."""
+        return known.gpus_of(self.name)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -124,7 +128,7 @@ class NodePool(MachineSource):
 
     def gpus(self, known: Machines, stack: Stack) -> int | None:
         """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
-        return highest(known.gpus_of(machine.name) for machine in self.all_machines(stack))
+        return highest(machine.gpus(known) for machine in self.all_machines(stack))
 
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
         """Maximum number of GPUs; None if it is unlimited.

@@ -15,14 +15,21 @@ from cloud_rules.tokens import (
     KARPENTER_CLASS,
     KARPENTER_POOL,
     LAUNCH_TEMPLATE,
+    NATIVE_ASG,
+    NATIVE_EKS_CLUSTER,
+    NATIVE_EKS_POOL,
     token,
 )
 from rule_engine import Resource, View
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    ASG: ("tags",),
     EKS_CLUSTER: ("tags",),
     EKS_POOL: ("tags",),
     LAUNCH_TEMPLATE: ("tags",),
+    NATIVE_ASG: ("tags",),
+    NATIVE_EKS_CLUSTER: ("tags",),
+    NATIVE_EKS_POOL: ("tags",),
     GKE_CLUSTER: ("resourceLabels",),
     GKE_POOL: ("nodeConfig", "resourceLabels"),
     AKS_CLUSTER: ("tags",),
@@ -46,10 +53,13 @@ def where(resource: Resource) -> str:
 
 def tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
-    kind = token(resource.type)
-    if kind == ASG:
-        return {entry.text("key"): entry.at("value") for entry in resource.props.items("tags") if _known(entry)}
-    return resource.props.entries(*_WHERE[kind]) if kind in _WHERE else {}
+    path = _WHERE.get(token(resource.type))
+    if path is None:
+        return {}
+    view = resource.props.at(*path)
+    if isinstance(view.value, list):  # AWS has lists of key and value for some types
+        return {entry.text("key"): _value(entry) for entry in view.items() if _known(entry)}
+    return view.entries()
 
 
 def tag(resource: Resource, keys: list[str]) -> str:
@@ -77,6 +87,11 @@ def exemptions(resource: Resource) -> dict[str, str]:
 
 def _of(entries: Mapping[str, View], prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): view.text() for key, view in entries.items() if key.startswith(prefix)}
+
+
+def _value(entry: View) -> View:
+    """The value of a tag, which can be unknown."""
+    return entry.entries().get("value", View(None, (*entry.path, "value")))
 
 
 def _known(entry: View) -> bool:

@@ -8,7 +8,7 @@ from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt, manifest
 from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import gpu_pools
 
-_NONE: Final = "has GPUs and no taint that keeps other pods off; set "
+_NONE: Final = "its GPU nodes have no taint that keeps other pods off; set "
 _EKS: Final = f"NodeGroup group: {_NONE}taints: [{{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}}]"
 _KARPENTER: Final = (
     f"NodePool l4: {_NONE}spec.template.spec.taints: [{{key: nvidia.com/gpu, value: present, effect: NoSchedule}}]"
