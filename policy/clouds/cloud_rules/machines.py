@@ -79,6 +79,11 @@ class Machines(Settings):
         names = dict.fromkeys((*gpus, *(name.lower() for name in self.machines)))
         return [name for name in names if _cloud_of(name) == cloud and self.gpus_of(name)]
 
+    def cpu_machines(self, cloud: str) -> list[str]:
+        """Names of all machine types of a cloud without GPUs that have a price in the table, in lower case."""
+        _, prices, _ = _table()
+        return [name for name in prices if _cloud_of(name) == cloud and self.gpus_of(name) == 0]
+
     def has_gpus(self, pattern: str) -> bool:
         """Whether a machine type with GPUs matches a pattern (`p5*`), or can: the number may be unknown."""
         gpus, _, _ = _table()

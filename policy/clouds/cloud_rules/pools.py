@@ -130,6 +130,14 @@ class NodePool(MachineSource):
         """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
         return highest(machine.gpus(known) for machine in self.all_machines(stack))
 
+    def has_cpu_nodes(self, known: Machines, stack: Stack) -> bool:
+        """Whether it can have nodes without GPUs."""
+        return self.gpus(known, stack) == 0
+
+    def taint_fix(self, known: Machines, stack: Stack) -> str:  # noqa: ARG002 - others compare machines
+        """What to set so that pods without GPUs stay off its GPU nodes."""
+        return self.writes["taint"]
+
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
         """Maximum number of GPUs; None if it is unlimited.
 

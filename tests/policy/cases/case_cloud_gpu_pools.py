@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt, manifest
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
 
 from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import gpu_pools
@@ -23,8 +23,6 @@ _SELF: Final = (
     " user data, and the tag k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu: present:NoSchedule"
 )
 _REQUIREMENTS: Final = "karpenter: spec.template.spec.requirements"
-_COUNT: Final = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "In", "values": ["8"]}
-_FAMILY: Final = "karpenter.k8s.aws/instance-family"
 _SYSTEM: Final = "has GPUs and runs AKS system pods (mode System); set mode: User, and add a system pool without GPUs"
 _UNTAGGED: Final = replace(SELF_MANAGED, props={**SELF_MANAGED.props, "tags": SELF_MANAGED.props["tags"][:1]})
 _BY_TEMPLATE: Final = replace(
@@ -32,12 +30,6 @@ _BY_TEMPLATE: Final = replace(
     props={key: value for key, value in GROUP.props.items() if key != "instanceTypes"},
     needs={**dict.fromkeys(GROUP.props, ()), "launchTemplate": (SELF_TEMPLATE.urn,)},
 )
-_BARE_KARPENTER: Final = manifest("""
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: l4}
-spec: {template: {spec: {requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [m]}]}}}
-""")
 _N1: Final = replace(
     GKE_POOL,
     props={
@@ -132,23 +124,6 @@ CASES: Final = (
             "eks: amiType": doubt("NodeGroup group", "amiType"),
             "template: instanceType": doubt("NodeGroup group", "LaunchTemplate self-template: instanceType"),
         },
-    ),
-    Case(
-        name="what Karpenter may choose",
-        rule=gpu_pools.GPU_POOL_TAINTED,
-        given={"karpenter": _BARE_KARPENTER},
-        also=[
-            (_REQUIREMENTS, []),
-            (f"{_REQUIREMENTS}.0.values", ["c", "m", "r"]),
-            (_REQUIREMENTS, [{**_COUNT, "operator": "DoesNotExist", "values": []}]),
-        ],
-        breaks=[
-            Break(_REQUIREMENTS, [_COUNT], _KARPENTER),
-            Break(_REQUIREMENTS, [{**_COUNT, "operator": "Gt", "values": ["0"]}], _KARPENTER),
-            Break(f"{_REQUIREMENTS}.0.values", ["m", "g"], _KARPENTER),
-            Break(f"{_REQUIREMENTS}.0", {"key": _FAMILY, "operator": "In", "values": ["p5"]}, _KARPENTER),
-        ],
-        unknown={_REQUIREMENTS: doubt("NodePool l4", "spec.template.spec.requirements")},
     ),
     Case(
         name="GPUs that are attached, and machines that an organisation adds",
