@@ -125,6 +125,14 @@ def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
+def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": {"enabled": True}})
+    diagnostics = findings(buying.POOL_BUDGET, {"it": cluster}, {"monthly": 100})
+    why = "limits resources, not nodes, so the cost is unknown"
+    place = "Cluster gke, node auto-provisioning"
+    assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
+
+
 def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
     pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
     diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from cloud_rules.gcp_autoscaling import AutoProvisioning, auto_provisioning
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint, highest_price
 from cloud_rules.tokens import ignores
@@ -254,14 +255,15 @@ class GkeDefaults(Nodes):
             yield "shielded nodes are disabled, so any machine can register as a node; set enableShieldedNodes: true"
 
 
-def pools(resource: Resource) -> Iterator[GkePool]:
-    """The pools of a resource: a pool itself, or a cluster with inline pools or the default pool."""
+def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
+    """The pools of a resource: a pool itself, or a cluster's inline pools, default pool and node auto-provisioning."""
     props = resource.props
     if resource.kind == "NodePool":
         yield GkePool(resource, props)
         return
     if not props.value or props.flag("enableAutopilot"):
         return
+    yield from auto_provisioning(resource)
     inline = props.items("nodePools")
     for profile in inline:
         yield GkePool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")

@@ -87,11 +87,13 @@ class NodePool(MachineSource):
 
     __slots__ = ()
     cloud: ClassVar[Cloud]
+    counted: ClassVar[str] = "node count"
+    """What its minimum counts."""
 
     @property
     @abstractmethod
     def minimum(self) -> Decimal:
-        """Minimum number of nodes."""
+        """Minimum number of nodes, or of what it counts instead."""
 
     @property
     @abstractmethod
