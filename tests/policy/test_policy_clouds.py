@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 import pytest
@@ -11,10 +12,11 @@ import yaml
 from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, doubt, findings, messages
 
-from cloud_rules import PACK, buying, gpu_pools, machines, sizes
+from cloud_rules import PACK, buying, coverage, gpu_pools, machines, sizes
 from cloud_rules.machines import Machines, Prices
+from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
-from rule_engine.evaluator import Evaluator
+from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.stacks import Stack
 
 
@@ -210,6 +212,51 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [
         ("size-left-to-autoscaler", "exempted")
     ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "props"),
+    [
+        ("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": {"exempt:RULE": "2027-01-31 a test"}}),
+        (
+            "aws-native:ec2:Instance",
+            {"instanceType": "p5.48xlarge", "tags": [{"key": "exempt:RULE", "value": "2027-01-31 a test"}]},
+        ),
+        (
+            "gcp:compute/instance:Instance",
+            {"machineType": "a2-highgpu-1g", "tags": ["web"], "labels": {"exempt-RULE": "2027-01-31_a-test"}},
+        ),
+    ],
+)
+def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, props: dict[str, Any]) -> None:
+    name = coverage.GPU_MACHINES_EVALUATED.name
+    named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
+    diagnostics = _judged(Sample(type_, named))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
+
+
+def test_tags_that_a_preview_does_not_know_matter_only_where_another_rule_reads_them() -> None:
+    assert _judged(Sample("aws:s3/bucket:Bucket", {"tags": UNKNOWN})) == []
+    diagnostics = _judged(Sample("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": UNKNOWN}))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("gpu-machines-evaluated", "broken")]
+
+
+def _judged(sample: Sample) -> list[Finding]:
+    evaluator = Evaluator(PACK, TODAY)
+    resource = sample.resource()
+    return [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
+
+
+def test_every_block_of_what_is_not_evaluated_says_its_source_and_its_day() -> None:
+    facts = coverage.table()
+    for block in [*facts["clusters"], *facts["resources"], facts["properties"]]:
+        assert block["source"], block
+        assert date(2026, 1, 1) <= block["date"] <= TODAY + timedelta(days=1)
+
+
+def test_no_type_that_rules_evaluate_is_listed_as_not_evaluated() -> None:
+    listed = [pattern for row in coverage.table()["clusters"] for pattern in row["types"]]
+    assert [type_ for type_ in EVALUATED for pattern in listed if fnmatchcase(type_, pattern)] == []
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ VERDICTS: Final[dict[str, tuple[Sequence[Sample], set[Verdict]]]] = {
             ("owner-tags", "broken", "NodePool nodes"),
             ("owner-tags", "broken", "NodePool gpu"),
             ("owner-tags", "broken", "Cluster autopilot"),
+            ("gpu-machines-evaluated", "broken", "Cluster autopilot"),
         },
     ),
     "AKS": (

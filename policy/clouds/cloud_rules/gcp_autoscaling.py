@@ -54,7 +54,7 @@ class AutoProvisioning(NodePool, Nodes):
     @property
     @override
     def taints(self) -> list[Taint]:
-        # https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.3.0/cluster-autoscaler/cloudprovider/gke/gke_cloud_provider.go
+        # GKE adds it: kubernetes/autoscaler, cluster-autoscaler/cloudprovider/gke/gke_cloud_provider.go.
         return [Taint("nvidia.com/gpu", "NoSchedule")]
 
     @override

@@ -57,6 +57,8 @@ _CLUSTERS: Final = {
     AKS_CLUSTER: azure.AksCluster,
 }
 _WHOLE: Final = (*_CLUSTERS, EKS_POOL, NATIVE_EKS_POOL, GKE_POOL, AKS_POOL)
+EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
+"""Types that rules evaluate."""
 _PROTECTABLE: Final = (*_WHOLE, *ASGS)
 _TAGGED: Final = (*_WHOLE, KARPENTER_CLASS)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from cloud_rules.tokens import (
@@ -20,7 +21,7 @@ from cloud_rules.tokens import (
     NATIVE_EKS_POOL,
     token,
 )
-from rule_engine import Resource, View
+from rule_engine import Resource, UnknownValueError, View
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     ASG: ("tags",),
@@ -54,12 +55,24 @@ def where(resource: Resource) -> str:
 def tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
     path = _WHERE.get(token(resource.type))
-    if path is None:
-        return {}
-    view = resource.props.at(*path)
+    return {} if path is None else _tags_of(resource.props.at(*path))
+
+
+def _tags_of(view: View) -> dict[str, View]:
     if isinstance(view.value, list):  # AWS has lists of key and value for some types
         return {entry.text("key"): _value(entry) for entry in view.items() if _known(entry)}
     return view.entries()
+
+
+def _other_tags(resource: Resource) -> dict[str, View]:
+    """Tags or labels of a resource whose type no other rule evaluates; empty if they are unknown."""
+    if resource.group or token(resource.type) in _WHERE:
+        return {}
+    found: dict[str, View] = {}
+    for key in ("tags", "labels", "resourceLabels"):
+        with suppress(UnknownValueError):
+            found |= _tags_of(resource.props.at(key))
+    return found
 
 
 def tag(resource: Resource, keys: list[str]) -> str:
@@ -78,7 +91,7 @@ def exemptions(resource: Resource) -> dict[str, str]:
     by_rule: dict[str, str] = {}
     if resource.group:
         by_rule |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)
-    for key, view in tags(resource).items():
+    for key, view in (tags(resource) | _other_tags(resource)).items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
                 by_rule[key.removeprefix(prefix)] = view.text()
