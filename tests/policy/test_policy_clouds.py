@@ -12,7 +12,7 @@ import yaml
 from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, doubt, findings, messages
 
-from cloud_rules import PACK, buying, coverage, gpu_pools, machines, sizes
+from cloud_rules import PACK, access, buying, coverage, gpu_pools, machines, sizes
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
@@ -119,6 +119,19 @@ def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
     assert broken.startswith(
         "NodeGroup cpu: all node pools cost up to 147 USD a month, which exceeds the cap of 100 USD;"
     )
+
+
+def test_a_network_that_is_unknown_hides_none_that_is_open() -> None:
+    config = {
+        "cidrBlocks": [{"cidrBlock": UNKNOWN}, {"cidrBlock": "0.0.0.0/0"}],
+        "gcpPublicCidrsAccessEnabled": UNKNOWN,
+    }
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "masterAuthorizedNetworksConfig": config})
+    diagnostics = findings(access.PRIVATE_ENDPOINT, {"it": cluster})
+    (broken,) = messages(diagnostics, "broken")
+    assert broken.startswith("Cluster gke: the API server accepts 0.0.0.0/0, which is too wide for an allow-list;")
+    path = "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
+    assert messages(diagnostics, "unknown") == (doubt("Cluster gke", path),)
 
 
 def test_what_nothing_bounds_costs_nobody_knows_what() -> None:

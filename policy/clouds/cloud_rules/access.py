@@ -48,7 +48,17 @@ class EndpointSettings(Settings):
 
 
 def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    yield from cluster.other_access()
+    doubts: list[UnknownValueError] = []
+    for messages in (cluster.other_access(), _open_networks(cluster, settings)):
+        try:
+            yield from messages
+        except UnknownValueError as error:
+            doubts.append(error)
+    if doubts:
+        raise doubts[0]
+
+
+def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
     endpoint = cluster.endpoint
     if not endpoint.public:
         return
@@ -56,14 +66,21 @@ def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
         yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
     narrow: list[IPv4Network | IPv6Network] = []
+    doubts: list[UnknownValueError] = []
     for view in endpoint.networks:
-        network = _network(view)
+        try:
+            network = _network(view)
+        except UnknownValueError as error:
+            doubts.append(error)
+            continue
         if network.prefixlen < _prefix(settings.prefix, network.version):
             yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
         else:
             narrow.append(network)
     for sum_ in _sums(narrow, min(settings.prefix, settings.together)):
         yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
+    if doubts:
+        raise doubts[0]
 
 
 def _network(view: View) -> IPv4Network | IPv6Network:

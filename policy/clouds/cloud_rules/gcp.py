@@ -176,9 +176,7 @@ class GkeCluster(Cluster):
         by_address = self.view.flag("controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled", default=True)
         networks = None
         if self.view.has("masterAuthorizedNetworksConfig"):
-            networks = [
-                block.at("cidrBlock") for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
-            ]
+            networks = [_network(block) for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")]
         write = (
             "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
             " masterAuthorizedNetworksConfig.cidrBlocks"
@@ -225,6 +223,11 @@ class GkeCluster(Cluster):
             )
         if self.view.flag("enableLegacyAbac"):
             yield "attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false"
+
+
+def _network(block: View) -> View:
+    """The network of a block, which can be unknown."""
+    return block.entries().get("cidrBlock", View(None, (*block.path, "cidrBlock")))
 
 
 class GkeDefaults(Nodes):

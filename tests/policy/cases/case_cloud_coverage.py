@@ -107,6 +107,12 @@ CASES: Final = (
                 _BATCH,
                 computeResources={"instanceTypes": ["p4d", "c7i"], "maxVcpus": 960},
             ),
+            # A machine that is unknown hides none that is known.
+            _found(
+                "p5.48xlarge",
+                _FLEET,
+                launchTemplateConfigs=[_override(instanceType=name) for name in (UNKNOWN, "p5.48xlarge")],
+            ),
             _found("p5.48xlarge", "aws:sagemaker/notebookInstance:NotebookInstance", instanceType="ml.p5.48xlarge"),
             _found("g5.xlarge", "aws:emr/cluster:Cluster", coreInstanceGroup={"instanceType": "g5.xlarge"}),
         ],
@@ -194,6 +200,11 @@ CASES: Final = (
                 "Standard_NC6s_v3",
                 "azure-native:azurefleet:Fleet",
                 vmSizesProfile=[{"name": "Standard_NC6s_v3"}, {"name": "Standard_D8s_v5"}],
+            ),
+            _found(
+                "V100",
+                "azure-native:containerinstance:ContainerGroup",
+                containers=[{"resources": {"requests": {"cpu": 4, "gpu": {"count": 1, "sku": "V100"}}}}],
             ),
             _unread(
                 "azure:containerservice/kubernetesCluster:KubernetesCluster",
