@@ -44,6 +44,7 @@ from rule_engine.stacks import Stack
         ("p5.*", None),
         ("a9-ultragpu-8g", None),
         ("g4-standard-6", None),
+        ("g2-custom-8-32768", None),
         ("Standard_NV6ads_A10_v5", None),
         # No GPUs, however alike the names are.
         ("m7i.large", 0),
@@ -236,6 +237,10 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
             {"instanceType": "p5.48xlarge", "tags": [{"key": "exempt:RULE", "value": "2027-01-31 a test"}]},
         ),
         (
+            "azure-native:compute:VirtualMachine",
+            {"hardwareProfile": {"vmSize": "Standard_NC6s_v3"}, "tags": {"exempt:RULE": "2027-01-31 a test"}},
+        ),
+        (
             "gcp:compute/instance:Instance",
             {"machineType": "a2-highgpu-1g", "tags": ["web"], "labels": {"exempt-RULE": "2027-01-31_a-test"}},
         ),
@@ -246,6 +251,15 @@ def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, p
     named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
     diagnostics = _judged(Sample(type_, named))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
+
+
+def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() -> None:
+    tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
+    own = [{"resourceType": "launch-template", "tags": [tag]}]
+    data: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props["launchTemplateData"], "metadataOptions": {}}
+    props: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props, "launchTemplateData": data, "tagSpecifications": own}
+    diagnostics = _judged(replace(clouds.NATIVE_TEMPLATE, props=props))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
 
 
 def test_tags_that_a_preview_does_not_know_matter_only_where_another_rule_reads_them() -> None:

@@ -29,8 +29,9 @@ def not_evaluated() -> Iterator[str]:
     for row in facts["resources"]:
         yield f"{row['title']}: reported if they can have GPUs ({_types(row)})"
     names = dict.fromkeys(name for kind in NAMING for name in facts["properties"][kind])
-    yield f"Properties of these that are read: {', '.join(f'`{name}`' for name in names)}"
+    yield f"Properties that are read there: {', '.join(f'`{name}`' for name in names)}"
     yield "GKE Autopilot: always reported, because it creates GPU nodes for the pods that request them"
+    yield "Providers and API groups that are not in this list: not reported"
 
 
 def _types(row: dict[str, Any]) -> str:
@@ -65,7 +66,8 @@ class Unevaluated:
         """Machines with GPUs of the launch templates that it refers to, by dependency, id or name."""
         references = [value.view for value in values if "templates" in value.kinds]
         references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]
-        templates = list(self._needed_templates(stack)) if references else []
+        refers = references or any("texts" in value.kinds for value in values)
+        templates = list(self._needed_templates(stack)) if refers else []
         sets_machine = any(
             value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
         )

@@ -84,10 +84,11 @@ class GkePool(NodePool, Nodes):
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        machine = self.machines()[0].name
-        if not _TAKES_GPUS.match(machine):
-            return known.gpus_of(machine)
-        return sum(int(accelerator.number("count") or 1) for accelerator in self._config.items("guestAccelerators"))
+        of_machine = known.gpus_of(self.machines()[0].name)
+        if of_machine != 0:
+            return of_machine
+        counts = [accelerator.number("count") for accelerator in self._config.items("guestAccelerators")]
+        return sum(1 if count is None else int(count) for count in counts)
 
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:

@@ -3,6 +3,7 @@
 The tables are in coverage.yaml.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,12 +17,13 @@ from cloud_rules import aws_attributes
 from cloud_rules.machines import Machines
 from rule_engine import Unknown, UnknownValueError, View
 
-NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "templates")
+NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts", "templates")
 """Kinds of properties that name machines or GPUs, as in coverage.yaml."""
 _WHOLE: Final = frozenset({"attributes", "gpus", "ignored"})
 """Kinds of properties whose parts are not read as properties."""
 _SAGEMAKER: Final = "ml."
 """Prefix of EC2's machine types in SageMaker."""
+_WORDS: Final = re.compile(r"[\w.-]+")
 _GPU_MAKER: Final = "nvidia"
 """Part of the names of GPUs; other accelerators have none."""
 
@@ -55,8 +57,10 @@ class Named:
             return [machine.name for machine in machines if machine.gpus(known) != 0]
         if "gpus" in self.kinds:
             return list(_gpus(self.view))
-        if isinstance(self.view.value, Unknown) and "machines" in self.kinds:
+        if isinstance(self.view.value, Unknown) and not self.kinds.isdisjoint({"machines", "texts"}):
             raise UnknownValueError(self.view.path, self.view.value.why)
+        if isinstance(self.view.value, str) and "texts" in self.kinds:
+            return [word for word in _WORDS.findall(self.view.value) if known.gpus_of(word)]
         return self._machine(self.view.value, known) if isinstance(self.view.value, str) else []
 
     def _machine(self, text: str, known: Machines) -> list[str]:

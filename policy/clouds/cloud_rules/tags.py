@@ -65,13 +65,17 @@ def _tags_of(view: View) -> dict[str, View]:
 
 
 def _other_tags(resource: Resource) -> dict[str, View]:
-    """Tags or labels of a resource whose type no other rule evaluates; empty if they are unknown."""
+    """Tags or labels of a resource of any other type; empty if they are unknown."""
     if resource.group or token(resource.type) in _WHERE:
         return {}
     found: dict[str, View] = {}
     for key in ("tags", "labels", "resourceLabels"):
         with suppress(UnknownValueError):
             found |= _tags_of(resource.props.at(key))
+    with suppress(UnknownValueError):  # launch templates of AWS Cloud Control
+        for specification in resource.props.items("tagSpecifications"):
+            if specification.text("resourceType") == "launch-template":
+                found |= _tags_of(specification.at("tags"))
     return found
 
 

@@ -12,6 +12,7 @@ _FIX: Final = "use a node pool, or exempt the resource"
 _GROUP_FIX: Final = "add the tag kubernetes.io/cluster/<name> if they are nodes, or exempt the resource"
 _INSTANCE: Final = "aws:ec2/instance:Instance"
 _FLEET: Final = "aws:ec2/fleet:Fleet"
+_STACK: Final = "aws:cloudformation/stack:Stack"
 _BATCH: Final = "aws:batch/computeEnvironment:ComputeEnvironment"
 _SCALE_SET: Final = "azure-native:compute:VirtualMachineScaleSet"
 _GCE: Final = "gcp:compute/instance:Instance"
@@ -159,6 +160,35 @@ CASES: Final = (
         },
         breaks=[Break("template", SELF_TEMPLATE, _gpus("Instance it", "g6.12xlarge", _INSTANCE))],
         unknown={},
+    ),
+    Case(
+        name="machines in templates of stacks",
+        rule=coverage.GPU_MACHINES_EVALUATED,
+        given={"it": _resource(_STACK, templateBody="{InstanceType: m7i.large, Image: p5.example.com}")},
+        also=[("it", _resource(_STACK, templateUrl="https://example.com/p5.48xlarge.yaml"))],
+        breaks=[
+            _found("p5.48xlarge", _STACK, templateBody="Resources: {Fleet: {InstanceType: p5.48xlarge}}"),
+            _found(
+                "Standard_NC6s_v3",
+                "azure-native:resources:Deployment",
+                properties={
+                    "template": {"resources": [{"properties": {"hardwareProfile": {"vmSize": "Standard_NC6s_v3"}}}]}
+                },
+            ),
+        ],
+        unknown={"it: templateBody": doubt("Stack it", "templateBody")},
+    ),
+    Case(
+        name="a launch template in the template of a stack, found by the dependency",
+        rule=coverage.GPU_MACHINES_EVALUATED,
+        given={
+            "it": replace(
+                _resource(_STACK, templateBody="Resources: {}"), needs={"templateBody": (SELF_TEMPLATE.urn,)}
+            ),
+            "template": _CPU_TEMPLATE,
+        },
+        breaks=[Break("template", SELF_TEMPLATE, _gpus("Stack it", "g6.12xlarge", _STACK))],
+        unknown={"it: templateBody": doubt("Stack it", "templateBody")},
     ),
     Case(
         name="machines of Azure outside clusters",

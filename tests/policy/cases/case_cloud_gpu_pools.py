@@ -135,6 +135,24 @@ CASES: Final = (
         unknown={"gke: nodeConfig.guestAccelerators": doubt("NodePool gke-pool", "nodeConfig.guestAccelerators")},
     ),
     Case(
+        name="accelerators of which there are none",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={
+            "gke": replace(
+                GKE_POOL,
+                props={
+                    "nodeConfig": {
+                        "machineType": "n1-standard-8",
+                        "guestAccelerators": [{"type": "nvidia-l4", "count": 0}],
+                    }
+                },
+            )
+        },
+        also=[("gke: nodeConfig.machineType", "n2-standard-8")],
+        breaks=[Break("gke: nodeConfig.guestAccelerators.0.count", 1, _GKE)],
+        unknown={},
+    ),
+    Case(
         name="pools of AKS for the cluster's own pods",
         rule=gpu_pools.SYSTEM_OFF_GPU_POOLS,
         given={"aks": POOLS["aks"], "cluster": AKS, "eks": GROUP},
