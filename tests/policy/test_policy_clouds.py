@@ -16,6 +16,7 @@ from cloud_rules import PACK, access, buying, coverage, gpu_pools, machines, siz
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
+from document import read_set
 from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.stacks import Stack
 
@@ -139,6 +140,23 @@ def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
     diagnostics = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod"])
+def test_gpus_without_a_number_of_nodes_are_limited_by_the_sets_too(environment: str) -> None:
+    limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
+    autoscaling = {"enabled": True, "resourceLimits": limits}
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": autoscaling})
+    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"nvidia.com/gpu": 1000}}})
+    caps = read_set("clouds", environment)["pool-maximum"]
+    settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
+    broken = messages(findings(sizes.POOL_MAXIMUM, {"gke": cluster, "karpenter": pool}, settings), "broken")
+    assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
+    assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
+
+
+def _place_of(message: str) -> str:
+    return message.split(": ", 1)[0]
 
 
 def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
