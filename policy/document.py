@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,6 +16,8 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "policies.md"
 PACKS: Final[Mapping[str, Pack]] = {"workloads": workload_rules.PACK, "clouds": cloud_rules.PACK}
 """Packs by the name of their folder."""
+NOT_EVALUATED: Final[Mapping[str, Callable[[], Iterator[str]]]] = {"clouds": cloud_rules.not_evaluated}
+"""What a pack reports as not evaluated, by the name of its folder: items of a list."""
 SETS: Final = ("dev", "prod")
 _MANY: Final = 4
 """Minimum number of rules for a shared setting to be described once, at the top of its pack."""
@@ -69,6 +71,10 @@ def _pack(folder: str, pack: Pack, rules: Iterable[AnyRule], sets: Mapping[str, 
         yield "| setting | description | default |\n|---|---|---|"
         for name, schema in common.items():
             yield f"| `{name}` | {_cell(schema.get('description', ''))} | {_value(schema.get('default'))} |"
+    if folder in NOT_EVALUATED:
+        yield f'\n<a id="{folder}-not-evaluated"></a>'
+        yield "Not evaluated by this pack, and reported by `gpu-machines-evaluated`:\n"
+        yield from (f"- {item}." for item in NOT_EVALUATED[folder]())
     for rule in listed:
         yield from _rule(folder, rule, common, sets)
 

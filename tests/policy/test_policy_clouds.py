@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 import pytest
@@ -11,10 +12,12 @@ import yaml
 from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, doubt, findings, messages
 
-from cloud_rules import PACK, buying, gpu_pools, machines, sizes
+from cloud_rules import PACK, access, buying, coverage, gpu_pools, machines, sizes
 from cloud_rules.machines import Machines, Prices
+from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
-from rule_engine.evaluator import Evaluator
+from document import read_set
+from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.stacks import Stack
 
 
@@ -32,12 +35,17 @@ from rule_engine.stacks import Stack
         ("Standard_ND96isr_H100_v5", 8),
         ("Standard_NC64as_T4_v3", 4),
         ("Standard_NC80adis_H100_v5", 2),
+        # The clouds' own names, in any case: Azure accepts all of them.
+        ("standard_nc24ads_a100_v4", 1),
+        ("STANDARD_ND96ISR_H100_V5", 8),
+        ("standard_nv6ads_a10_v5", None),
         # Parts of one, new sizes of families that have them, and families of Karpenter: nobody knows how many.
         ("g6f.xlarge", None),
         ("p9.metal", None),
         ("p5.*", None),
         ("a9-ultragpu-8g", None),
         ("g4-standard-6", None),
+        ("g2-custom-8-32768", None),
         ("Standard_NV6ads_A10_v5", None),
         # No GPUs, however alike the names are.
         ("m7i.large", 0),
@@ -46,6 +54,7 @@ from rule_engine.stacks import Stack
         ("c3-standard-8", 0),
         ("Standard_NP10s", 0),
         ("Standard_D8s_v5", 0),
+        ("standard_d8s_v5", 0),
         ("", 0),
     ],
 )
@@ -60,6 +69,10 @@ def test_an_organisation_says_gpus_and_prices_before_the_table_does() -> None:
     assert prices.price_of("p5.48xlarge") == Decimal("30.5")
     assert prices.price_of("rack-7") == 1
     assert prices.price_of("p4d.24xlarge") == Decimal("21.957642")
+    assert prices.gpus_of("standard_x1") == 2
+    assert (
+        prices.price_of("standard_nc24ads_a100_v4") == prices.price_of("Standard_NC24ads_A100_v4") == Decimal("3.673")
+    )
 
 
 def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has_no_price() -> None:
@@ -110,10 +123,48 @@ def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
     )
 
 
+def test_a_network_that_is_unknown_hides_none_that_is_open() -> None:
+    config = {
+        "cidrBlocks": [{"cidrBlock": UNKNOWN}, {"cidrBlock": "0.0.0.0/0"}],
+        "gcpPublicCidrsAccessEnabled": UNKNOWN,
+    }
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "masterAuthorizedNetworksConfig": config})
+    diagnostics = findings(access.PRIVATE_ENDPOINT, {"it": cluster})
+    (broken,) = messages(diagnostics, "broken")
+    assert broken.startswith("Cluster gke: the API server accepts 0.0.0.0/0, which is too wide for an allow-list;")
+    path = "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
+    assert messages(diagnostics, "unknown") == (doubt("Cluster gke", path),)
+
+
 def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
     diagnostics = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod"])
+def test_gpus_without_a_number_of_nodes_are_limited_by_the_sets_too(environment: str) -> None:
+    limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
+    autoscaling = {"enabled": True, "resourceLimits": limits}
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": autoscaling})
+    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"nvidia.com/gpu": 1000}}})
+    caps = read_set("clouds", environment)["pool-maximum"]
+    settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
+    broken = messages(findings(sizes.POOL_MAXIMUM, {"gke": cluster, "karpenter": pool}, settings), "broken")
+    assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
+    assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
+
+
+def _place_of(message: str) -> str:
+    return message.split(": ", 1)[0]
+
+
+def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
+    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": {"enabled": True}})
+    diagnostics = findings(buying.POOL_BUDGET, {"it": cluster}, {"monthly": 100})
+    why = "limits resources, not nodes, so the cost is unknown"
+    place = "Cluster gke, node auto-provisioning"
+    assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
 
 
 def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
@@ -196,6 +247,64 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("type_", "props"),
+    [
+        ("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": {"exempt:RULE": "2027-01-31 a test"}}),
+        (
+            "aws-native:ec2:Instance",
+            {"instanceType": "p5.48xlarge", "tags": [{"key": "exempt:RULE", "value": "2027-01-31 a test"}]},
+        ),
+        (
+            "azure-native:compute:VirtualMachine",
+            {"hardwareProfile": {"vmSize": "Standard_NC6s_v3"}, "tags": {"exempt:RULE": "2027-01-31 a test"}},
+        ),
+        (
+            "gcp:compute/instance:Instance",
+            {"machineType": "a2-highgpu-1g", "tags": ["web"], "labels": {"exempt-RULE": "2027-01-31_a-test"}},
+        ),
+    ],
+)
+def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, props: dict[str, Any]) -> None:
+    name = coverage.GPU_MACHINES_EVALUATED.name
+    named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
+    diagnostics = _judged(Sample(type_, named))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
+
+
+def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() -> None:
+    tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
+    own = [{"resourceType": "launch-template", "tags": [tag]}]
+    data: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props["launchTemplateData"], "metadataOptions": {}}
+    props: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props, "launchTemplateData": data, "tagSpecifications": own}
+    diagnostics = _judged(replace(clouds.NATIVE_TEMPLATE, props=props))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
+
+
+def test_tags_that_a_preview_does_not_know_matter_only_where_another_rule_reads_them() -> None:
+    assert _judged(Sample("aws:s3/bucket:Bucket", {"tags": UNKNOWN})) == []
+    diagnostics = _judged(Sample("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": UNKNOWN}))
+    assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("gpu-machines-evaluated", "broken")]
+
+
+def _judged(sample: Sample) -> list[Finding]:
+    evaluator = Evaluator(PACK, TODAY)
+    resource = sample.resource()
+    return [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
+
+
+def test_every_block_of_what_is_not_evaluated_says_its_source_and_its_day() -> None:
+    facts = coverage.table()
+    for block in [*facts["clusters"], *facts["resources"], facts["properties"]]:
+        assert block["source"], block
+        assert date(2026, 1, 1) <= block["date"] <= TODAY + timedelta(days=1)
+
+
+def test_no_type_that_rules_evaluate_is_listed_as_not_evaluated() -> None:
+    listed = [pattern for row in coverage.table()["clusters"] for pattern in row["types"]]
+    assert [type_ for type_ in EVALUATED for pattern in listed if fnmatchcase(type_, pattern)] == []
+
+
+@pytest.mark.parametrize(
     ("type_", "plain"),
     [
         ("azure-native:containerservice/v20250501:AgentPool", "azure-native:containerservice:AgentPool"),
@@ -227,7 +336,7 @@ def test_what_keeps_every_rule_is_passed_in_silence_by_the_pack() -> None:
 
 WRONG: Final[list[Any]] = [
     UNKNOWN,
-    *yaml.safe_load("[null, text, '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
+    *yaml.safe_load("[null, text, 'großer Text', '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
 ]
 """What does not belong where it is put."""
 EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isinstance(resource, Sample)}
@@ -257,7 +366,7 @@ def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> Non
         resource = replace(EVERYTHING[name], props=props).resource()
         stack = Stack([resource, *(resource.resource() for resource in others)])
         diagnostics = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(stack)]
-        assert [finding.message for finding in diagnostics if finding.outcome == "mistake"] == [], props
+        assert [finding.message for finding in diagnostics if finding.outcome == "error"] == [], props
         judged += 1
     assert judged > 2 * len(WRONG)
 

@@ -14,6 +14,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from repository import ROOT
 
 import document
+from cloud_rules import coverage
 from gpu_tenancy.console.policies.choosing import choose, config_set
 from gpu_tenancy.console.policies.configuration import read_config, reconciled
 from gpu_tenancy.console.policies.schemas import violations
@@ -88,6 +89,13 @@ def test_a_stack_has_the_set_of_its_environment(environment: str, name: str) -> 
     assert config_set(environment) == name
     assert choose("clouds", environment, ROOT).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
     assert choose("clouds=own.json", environment, ROOT).config == Path("own.json")
+
+
+def test_the_page_lists_what_the_pack_of_clouds_does_not_evaluate(page: str) -> None:
+    facts = coverage.table()
+    for row in [*facts["clusters"], *facts["resources"]]:
+        assert f"\n- {row['title']}: " in page
+        assert all(f"`{pattern}`" in page for pattern in row["types"])
 
 
 def test_a_pack_that_is_asked_twice_says_the_same_of_itself() -> None:

@@ -2,14 +2,25 @@
 
 from typing import Final
 
-from cloud_rules import access, buying, gpu_pools, hardening, keeping, sizes
+from cloud_rules import access, buying, coverage, gpu_pools, hardening, keeping, sizes
+from cloud_rules.coverage import not_evaluated
 from cloud_rules.tags import exemptions
 from rule_engine import Pack
+
+__all__ = ["PACK", "not_evaluated"]
 
 PACK: Final = Pack(
     name="gpu-clouds",
     version="0.1.0",
     description="Rules for clusters and GPU node pools on AWS, GCP and Azure.",
-    rules=(*gpu_pools.RULES, *sizes.RULES, *buying.RULES, *hardening.RULES, *access.RULES, *keeping.RULES),
+    rules=(
+        *coverage.RULES,
+        *gpu_pools.RULES,
+        *sizes.RULES,
+        *buying.RULES,
+        *hardening.RULES,
+        *access.RULES,
+        *keeping.RULES,
+    ),
     exemptions=exemptions,
 )

@@ -1,7 +1,7 @@
 """Rules for access to API servers, and for cloud identities of pods."""
 
 from collections.abc import Iterator
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Final
 
 from pydantic import Field
@@ -22,6 +22,10 @@ from rule_engine import (
     typed,
 )
 
+_ADDRESS_BITS: Final = {4: 32, 6: 128}
+_WIDER_IN_IPV6: Final = 4
+"""A prefix of 8 in IPv4 corresponds to 32 in IPv6: 128 bits instead of 32."""
+
 
 class EndpointSettings(Settings):
     """Maximum size of networks in an allow-list."""
@@ -32,26 +36,78 @@ class EndpointSettings(Settings):
         le=32,
         description=("Shortest allowed prefix of an IPv4 network in an allow-list; for IPv6, four times this value."),
     )
+    together: int = Field(
+        6,
+        ge=1,
+        le=32,
+        description=(
+            "Maximum number of addresses of an allow-list, as the prefix of one IPv4 network with as many (`6`: as many"
+            " as four `/8` networks); for IPv6, four times this value. A shorter `prefix` counts instead."
+        ),
+    )
 
 
 def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
+    doubts: list[UnknownValueError] = []
+    for messages in (cluster.other_access(), _open_networks(cluster, settings)):
+        try:
+            yield from messages
+        except UnknownValueError as error:
+            doubts.append(error)
+    if doubts:
+        raise doubts[0]
+
+
+def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
     endpoint = cluster.endpoint
     if not endpoint.public:
         return
     if endpoint.networks is None:
         yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
-    for network in endpoint.networks:
-        if _is_wide(network, settings.prefix):
-            yield f"the API server accepts {network.text()}, which is too wide for an allow-list; set {endpoint.write}"
+    narrow: list[IPv4Network | IPv6Network] = []
+    doubts: list[UnknownValueError] = []
+    for view in endpoint.networks:
+        try:
+            network = _network(view)
+        except UnknownValueError as error:
+            doubts.append(error)
+            continue
+        if network.prefixlen < _prefix(settings.prefix, network.version):
+            yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
+        else:
+            narrow.append(network)
+    for sum_ in _sums(narrow, min(settings.prefix, settings.together)):
+        yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
+    if doubts:
+        raise doubts[0]
 
 
-def _is_wide(view: View, prefix: int) -> bool:
+def _network(view: View) -> IPv4Network | IPv6Network:
     try:
-        network = ip_network(view.text(), strict=False)
+        return ip_network(view.text(), strict=False)
     except ValueError as error:
         raise UnknownValueError(view.path, "is not a network") from error
-    return network.prefixlen < prefix * (1 if network.version == 4 else 4)  # noqa: PLR2004 - as in IPv4
+
+
+def _prefix(prefix: int, version: int) -> int:
+    return prefix if version == 4 else prefix * _WIDER_IN_IPV6  # noqa: PLR2004 - as in IPv4
+
+
+def _sums(networks: list[IPv4Network | IPv6Network], prefix: int) -> Iterator[str]:
+    """The networks of each IP version that have more addresses together than one network with this prefix.
+
+    Addresses of networks that overlap count once.
+    """
+    versions: tuple[Iterator[IPv4Network] | Iterator[IPv6Network], ...] = (
+        collapse_addresses(network for network in networks if isinstance(network, IPv4Network)),
+        collapse_addresses(network for network in networks if isinstance(network, IPv6Network)),
+    )
+    for version, collapsed in zip(_ADDRESS_BITS, versions, strict=True):
+        count = sum(1 for network in networks if network.version == version)
+        addresses = sum(network.num_addresses for network in collapsed)
+        if addresses > 2 ** (_ADDRESS_BITS[version] - _prefix(prefix, version)):
+            yield f"{count} networks with {addresses:,} IPv{version} addresses together"
 
 
 PRIVATE_ENDPOINT: Final = Rule(
@@ -88,11 +144,13 @@ WORKLOAD_IDENTITY: Final = Rule(
     settings=Settings,
 )
 
-_ADDON: Final = "aws:eks/addon:Addon"
+_ADDONS: Final = ("aws:eks/addon:Addon", "aws-native:eks:Addon")
 _IDENTITY_TYPES: Final = (
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
+    "aws-native:iam:OidcProvider",
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
-    _ADDON,
+    "aws-native:eks:PodIdentityAssociation",
+    *_ADDONS,
 )
 _IDENTITIES: Final[Subject[Resource]] = Subject(
     "EKS pod identities", typed(*_IDENTITY_TYPES), lambda resource: [resource]
@@ -100,7 +158,7 @@ _IDENTITIES: Final[Subject[Resource]] = Subject(
 
 
 def _gives_identity(resource: Resource) -> bool:
-    return resource.type != _ADDON or resource.props.text("addonName") == "eks-pod-identity-agent"
+    return resource.type not in _ADDONS or resource.props.text("addonName") == "eks-pod-identity-agent"
 
 
 def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:

@@ -7,17 +7,21 @@ https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html.
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules.aws_nodes import TEMPLATES, LaunchTemplate
+from cloud_rules import aws_attributes
+from cloud_rules.aws_attributes import most_gpus
+from cloud_rules.aws_nodes import LaunchTemplate
+from cloud_rules.aws_templates import NO_MACHINE, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, highest
+from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint
 from cloud_rules.tags import tags
-from cloud_rules.tokens import ignores
+from cloud_rules.tokens import EKS_POOLS, ignores, token
 from rule_engine import Resource, Stack, UnknownValueError, View, elsewhere
 
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -26,8 +30,7 @@ _TAG_OF_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag of node groups whose program sends the number of nodes that it read from the cloud: `live`. EKS takes new bounds
 only with a number."""
 _TAGS_OF_POOLS: Final = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "eks:cluster-name", "aws:eks:")
-_ELSEWHERE: Final = "is not in this stack or sets no instance type, and the group sets none"
-_DEFAULT_MACHINE: Final = "t3.medium"
+_DEFAULT_MACHINE: Final = Machine("t3.medium", ("instanceTypes",))
 """The default machine type of a managed node group."""
 _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
@@ -81,24 +84,29 @@ class NodeGroup(NodePool):
     @override
     def machines(self) -> list[Machine]:
         if self.view.has("instanceTypes") or self.view.has("launchTemplate"):
-            return _machines(self.view.items("instanceTypes"))
-        return [Machine(_DEFAULT_MACHINE, ("instanceTypes",))]
+            return [Machine(view.text(), view.path) for view in self.view.items("instanceTypes")]
+        return [_DEFAULT_MACHINE]
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
         if machines := self.machines():
             return machines
-        return _machines_of(template_of(self.resource, self.view, "launchTemplate", stack))
+        return machines_of(self._template(stack)) or [_DEFAULT_MACHINE]
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        image = self.view.text("amiType", default="CUSTOM")
-        if self.machines() or image == "CUSTOM":
+        if self.machines() or not self._image_with_gpus():
             return NodePool.gpus(self, known, stack)
-        if not image.endswith(_IMAGES_WITH_GPUS):
-            return 0
-        template = _template_by_dependency(self.resource, "launchTemplate", stack)
-        return highest(known.gpus_of(machine.name) for machine in _machines_of(template)) if template else None
+        template = self._template(stack)
+        machines = machines_of(template) if template else []
+        return most_gpus(machines, known) if machines else None
+
+    def _image_with_gpus(self) -> bool:
+        image = self.view.text("amiType")
+        return any(part in image for part in _IMAGES_WITH_GPUS)
+
+    def _template(self, stack: Stack) -> LaunchTemplate | None:
+        return template_of(self.resource, self.view, "launchTemplate", stack)
 
 
 class AutoScalingGroup(NodePool):
@@ -162,14 +170,26 @@ class AutoScalingGroup(NodePool):
 
     @override
     def machines(self) -> list[Machine]:
-        overrides = self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
-        return _machines(entry.at("instanceType") for entry in overrides if entry.has("instanceType"))
+        return [machine for entry in self._overrides() for machine in aws_attributes.machines(entry)]
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
-        if machines := self.machines():
+        """The machines of overrides and of their own templates, else those of the group's template."""
+        own = [entry for entry in self._overrides() if entry.has("launchTemplateSpecification")]
+        of_own_templates = [
+            machine
+            for entry in own
+            if not aws_attributes.machines(entry)
+            for machine in machines_of(template_named(entry.at("launchTemplateSpecification"), stack))
+        ]
+        if machines := [*self.machines(), *of_own_templates]:
             return machines
-        return _machines_of(self._template(stack))
+        if machines := machines_of(self._template(stack)):
+            return machines
+        raise UnknownValueError(("launchTemplate",), NO_MACHINE)
+
+    def _overrides(self) -> list[View]:
+        return self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
 
     def _template(self, stack: Stack) -> LaunchTemplate | None:
         mixed = ("mixedInstancesPolicy", "launchTemplate", "launchTemplateSpecification")
@@ -183,13 +203,18 @@ class EksCluster(Cluster):
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
+    network: ClassVar = "vpcConfig"
+    """The property with its networks."""
 
     @property
     @override
     def endpoint(self) -> Endpoint:
-        public = self.view.flag("vpcConfig", "endpointPublicAccess", default=True)
-        networks = self.view.items("vpcConfig", "publicAccessCidrs") if public else []
-        write = "vpcConfig.endpointPublicAccess: false, or list the required networks under vpcConfig.publicAccessCidrs"
+        network = self.network
+        public = self.view.flag(network, "endpointPublicAccess", default=True)
+        networks = self.view.items(network, "publicAccessCidrs") if public else []
+        write = (
+            f"{network}.endpointPublicAccess: false, or list the required networks under {network}.publicAccessCidrs"
+        )
         return Endpoint(public, networks or None, write)
 
     @property
@@ -215,9 +240,16 @@ class EksCluster(Cluster):
             )
 
 
+class NativeEksCluster(EksCluster):
+    """An EKS cluster of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/api-docs/eks/cluster/."""
+
+    __slots__ = ()
+    network: ClassVar = "resourcesVpcConfig"
+
+
 def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:
     """The pool of a resource; an Auto Scaling group is one only if its tags name a cluster."""
-    if resource.kind == "NodeGroup":
+    if token(resource.type) in EKS_POOLS:
         yield NodeGroup(resource, resource.props)
     elif _belongs_to_a_cluster(resource):
         yield AutoScalingGroup(resource, resource.props)
@@ -230,59 +262,11 @@ def _belongs_to_a_cluster(resource: Resource) -> bool:
     return has_unknown_key or any(key.startswith(_TAGS_OF_POOLS) for key in read_tags)
 
 
-def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template of a group, if the stack creates it.
-
-    It is looked up by the dependency of the property, which a preview knows too, else by id or name.
-    """
-    keys = path.split(".")
-    if not view.has(*keys):
-        return None
-    if template := _template_by_dependency(resource, keys[0], stack):
-        return template
-    named = view.at(*keys).entries()
-    for key in ("id", "launchTemplateId", "name", "launchTemplateName"):
-        if key in named:
-            wanted, field = named[key].text(), "id" if key.lower().endswith("id") else "name"
-            known_templates = stack.known_values(TEMPLATES, lambda template, field=field: template.view.text(field))
-            return next((template for template, value in known_templates if value == wanted), None)
-    return None
-
-
-def _template_by_dependency(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template that a property depends on; None if there is not exactly one."""
-    needed = resource.needs.get(key, ())
-    templates = [
-        template
-        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn)
-        if urn in needed
-    ]
-    return templates[0] if len(templates) == 1 else None
-
-
-def _machines_of(template: LaunchTemplate | None) -> list[Machine]:
-    """The machine of a launch template.
-
-    Raises:
-        UnknownValueError: there is no template, or it sets no instance type.
-    """
-    if template is not None:
-        with elsewhere(template):
-            if machines := template.machines():
-                return machines
-    raise UnknownValueError(("launchTemplate",), _ELSEWHERE)
-
-
-def _machines(views: Iterator[View] | Sequence[View]) -> list[Machine]:
-    return [Machine(view.text(), view.path) for view in views]
-
-
 def _registered_taints(template: View) -> list[str]:
     """Taints in the kubelet arguments of user data, plain or in base64: `key=value:effect`."""
-    try:
-        text = base64.b64decode(template.text("userData"), validate=True).decode(errors="replace")
-    except binascii.Error:
-        text = template.text("userData")
+    text = template.text("userData")
+    with suppress(binascii.Error):
+        text = base64.b64decode(text.encode(), validate=True).decode(errors="replace")
     return [taint for taints in _REGISTERED.findall(text) for taint in taints.split(",")]
 
 

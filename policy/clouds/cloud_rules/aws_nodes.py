@@ -4,13 +4,14 @@ https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplate
 https://karpenter.sh/docs/concepts/nodeclasses/.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from cloud_rules import aws_attributes
 from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
-from cloud_rules.tokens import EKS_POOL, KARPENTER_CLASS, LAUNCH_TEMPLATE, tokens
+from cloud_rules.tokens import EKS_POOLS, KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, token, tokens
 from rule_engine import Resource, Subject, View
 
 _WRITE: Final = "metadataOptions: {{httpTokens: required, httpPutResponseHopLimit: {hops}}}"
@@ -21,6 +22,16 @@ class LaunchTemplate(MachineSource, Nodes):
 
     __slots__ = ()
     writes: ClassVar = {"machines": "instanceType", "spot": "no instanceMarketOptions.marketType: spot"}
+    keys: ClassVar[Mapping[str, str]] = {"id": "id", "name": "name"}
+    """Properties by which groups refer to it."""
+
+    def identifier(self, key: str) -> str:
+        """Its id or name in the cloud.
+
+        Args:
+            key: `id` or `name`.
+        """
+        return self.resource.props.text(self.keys[key])
 
     @property
     @override
@@ -29,8 +40,7 @@ class LaunchTemplate(MachineSource, Nodes):
 
     @override
     def machines(self) -> list[Machine]:
-        instance_type = self.view.at("instanceType")
-        return [Machine(instance_type.text(), instance_type.path)] if instance_type.value is not None else []
+        return aws_attributes.machines(self.view, self)
 
     @override
     def metadata(self, hops: int) -> Iterator[str]:
@@ -49,6 +59,17 @@ class LaunchTemplate(MachineSource, Nodes):
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:
         yield from ()
+
+
+class NativeLaunchTemplate(LaunchTemplate):
+    """An EC2 launch template of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/."""
+
+    __slots__ = ()
+    writes: ClassVar = {
+        "machines": "launchTemplateData.instanceType",
+        "spot": "no launchTemplateData.instanceMarketOptions.marketType: spot",
+    }
+    keys: ClassVar = {"id": "launchTemplateId", "name": "launchTemplateName"}
 
 
 class GroupWithoutTemplate(Nodes):
@@ -130,19 +151,22 @@ def _disks(view: View, required: DiskRequirements, key: str, kms: str, *, others
 
 
 def _templates(resource: Resource) -> Iterator[LaunchTemplate]:
-    yield LaunchTemplate(resource, resource.props)
-
-
-def nodes(resource: Resource) -> Iterator[Nodes]:
-    """The node configurations of an AWS resource."""
-    if resource.kind == "NodeGroup":
-        if not resource.props.has("launchTemplate"):
-            yield GroupWithoutTemplate(resource, resource.props)
-    elif resource.kind == "EC2NodeClass":
-        yield NodeClass(resource, resource.props.at("spec"))
+    if token(resource.type) == NATIVE_LAUNCH_TEMPLATE:
+        yield NativeLaunchTemplate(resource, resource.props.at("launchTemplateData"))
     else:
         yield LaunchTemplate(resource, resource.props)
 
 
-TEMPLATES: Final = Subject("launch templates", tokens(LAUNCH_TEMPLATE), _templates)
-TYPES: Final = (LAUNCH_TEMPLATE, EKS_POOL, KARPENTER_CLASS)
+def nodes(resource: Resource) -> Iterator[Nodes]:
+    """The node configurations of an AWS resource."""
+    kind = token(resource.type)
+    if kind == KARPENTER_CLASS:
+        yield NodeClass(resource, resource.props.at("spec"))
+    elif kind in LAUNCH_TEMPLATES:
+        yield from TEMPLATES.find(resource)
+    elif not resource.props.has("launchTemplate"):
+        yield GroupWithoutTemplate(resource, resource.props)
+
+
+TEMPLATES: Final = Subject("launch templates", tokens(*LAUNCH_TEMPLATES), _templates)
+TYPES: Final = (*LAUNCH_TEMPLATES, *EKS_POOLS, KARPENTER_CLASS)

@@ -1,6 +1,7 @@
 """AKS clusters and node pools.
 
-https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools).
+https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools). Azure
+accepts names of VM sizes and values of enumerations in any case.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing_extensions import override
 
 from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint
 from cloud_rules.tokens import ignores
-from rule_engine import Resource
+from rule_engine import Resource, View
 
 
 class AksPool(NodePool, Nodes):
@@ -42,7 +43,7 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def spot(self) -> bool:
-        return self.view.text("scaleSetPriority") == "Spot"
+        return self.view.text("scaleSetPriority").lower() == "spot"
 
     @property
     @override
@@ -53,7 +54,7 @@ class AksPool(NodePool, Nodes):
     @property
     @override
     def for_system(self) -> bool:
-        return self.view.text("mode") == "System"
+        return self.view.text("mode").lower() == "system"
 
     @property
     @override
@@ -132,10 +133,66 @@ class AksCluster(Cluster):
             yield "local accounts are enabled, whose certificates identify no user; set disableLocalAccounts: true"
 
 
+class AksPoolOfSizes(AksPool):
+    """An AKS node pool of the type VirtualMachines, which has machines of several sizes.
+
+    https://learn.microsoft.com/azure/aks/virtual-machines-node-pools.
+    """
+
+    __slots__ = ()
+    writes: ClassVar = {
+        **AksPool.writes,
+        "maximum": "virtualMachinesProfile.scale",
+        "minimum": "virtualMachinesProfile.scale",
+        "machines": "virtualMachinesProfile.scale",
+    }
+
+    @property
+    @override
+    def minimum(self) -> Decimal:
+        return sum((_count(profile, "minCount") for profile in self._profiles()), Decimal(0))
+
+    @property
+    @override
+    def maximum(self) -> Decimal | None:
+        return sum((_count(profile, "maxCount") for profile in self._profiles()), Decimal(0))
+
+    @property
+    @override
+    def fixed_size(self) -> str:
+        return ""  # a profile has either a number of nodes or an autoscaler
+
+    @override
+    def machines(self) -> list[Machine]:
+        sizes = [
+            size for profile in self._profiles() for size in (profile.at("size"), *profile.items("sizes")) if size.has()
+        ]
+        return [Machine(size.text(), size.path) for size in sizes]
+
+    def _profiles(self) -> list[View]:
+        """Profiles with a number of nodes or an autoscaler, which some API versions have once, others as a list."""
+        scale = self.view.at("virtualMachinesProfile", "scale")
+        profiles: list[View] = []
+        for key in ("manual", "autoscale"):
+            profile = scale.at(key)
+            profiles += profile.items() if isinstance(profile.value, list) else [profile] if profile.has() else []
+        return profiles
+
+
+def _count(profile: View, bound: str) -> Decimal:
+    """The number of nodes of a profile, or a bound of its autoscaler."""
+    number = profile.number("count")
+    return (profile.number(bound) if number is None else number) or Decimal(0)
+
+
+def _pool(resource: Resource, view: View, label: str = "") -> AksPool:
+    return (AksPoolOfSizes if view.has("virtualMachinesProfile") else AksPool)(resource, view, label)
+
+
 def pools(resource: Resource) -> Iterator[AksPool]:
     """The pools of a resource: a pool itself, or a cluster with inline pools."""
     if resource.kind == "AgentPool":
-        yield AksPool(resource, resource.props)
+        yield _pool(resource, resource.props)
         return
     for profile in resource.props.items("agentPoolProfiles"):
-        yield AksPool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")
+        yield _pool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")

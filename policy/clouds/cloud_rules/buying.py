@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from pydantic import Field
 
-from cloud_rules.machines import HOURS, Prices
+from cloud_rules.machines import HOURS, Prices, matches
 from cloud_rules.pools import MachineSource, NodePool
 from cloud_rules.subjects import MACHINE_SOURCES, POOLS
 from cloud_rules.tags import tag
@@ -25,7 +24,7 @@ def _allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
     if "*" in settings.allowed:
         return
     for machine in part.machines():
-        if not any(fnmatchcase(machine.name, pattern) for pattern in settings.allowed):
+        if not any(matches(machine.name, pattern) for pattern in settings.allowed):
             yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
 
 

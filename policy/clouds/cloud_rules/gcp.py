@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from cloud_rules.gcp_autoscaling import AutoProvisioning, auto_provisioning
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint, highest_price
 from cloud_rules.tokens import ignores
@@ -83,10 +84,11 @@ class GkePool(NodePool, Nodes):
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        machine = self.machines()[0].name
-        if not _TAKES_GPUS.match(machine):
-            return known.gpus_of(machine)
-        return sum(int(accelerator.number("count") or 1) for accelerator in self._config.items("guestAccelerators"))
+        of_machine = known.gpus_of(self.machines()[0].name)
+        if of_machine != 0:
+            return of_machine
+        counts = [accelerator.number("count") for accelerator in self._config.items("guestAccelerators")]
+        return sum(1 if count is None else int(count) for count in counts)
 
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
@@ -175,14 +177,26 @@ class GkeCluster(Cluster):
         by_address = self.view.flag("controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled", default=True)
         networks = None
         if self.view.has("masterAuthorizedNetworksConfig"):
-            networks = [
-                block.at("cidrBlock") for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")
-            ]
+            networks = [_network(block) for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")]
         write = (
             "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
             " masterAuthorizedNetworksConfig.cidrBlocks"
         )
         return Endpoint(not private and by_address, networks, write)
+
+    @override
+    def other_access(self) -> Iterator[str]:
+        if self.view.flag("masterAuthorizedNetworksConfig", "gcpPublicCidrsAccessEnabled"):
+            yield (
+                "the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
+                " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
+            )
+        # Authorized networks do not restrict the DNS endpoint; only identities do.
+        if self.view.flag("controlPlaneEndpointsConfig", "dnsEndpointConfig", "allowExternalTraffic"):
+            yield (
+                "the DNS endpoint of the API server is reachable from the whole internet; set"
+                " controlPlaneEndpointsConfig.dnsEndpointConfig.allowExternalTraffic: false"
+            )
 
     @property
     @override
@@ -210,6 +224,11 @@ class GkeCluster(Cluster):
             )
         if self.view.flag("enableLegacyAbac"):
             yield "attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false"
+
+
+def _network(block: View) -> View:
+    """The network of a block, which can be unknown."""
+    return block.entries().get("cidrBlock", View(None, (*block.path, "cidrBlock")))
 
 
 class GkeDefaults(Nodes):
@@ -240,14 +259,15 @@ class GkeDefaults(Nodes):
             yield "shielded nodes are disabled, so any machine can register as a node; set enableShieldedNodes: true"
 
 
-def pools(resource: Resource) -> Iterator[GkePool]:
-    """The pools of a resource: a pool itself, or a cluster with inline pools or the default pool."""
+def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
+    """The pools of a resource: a pool itself, or a cluster's inline pools, default pool and node auto-provisioning."""
     props = resource.props
     if resource.kind == "NodePool":
         yield GkePool(resource, props)
         return
     if not props.value or props.flag("enableAutopilot"):
         return
+    yield from auto_provisioning(resource)
     inline = props.items("nodePools")
     for profile in inline:
         yield GkePool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")

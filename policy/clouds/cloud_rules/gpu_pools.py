@@ -29,7 +29,7 @@ def _tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator[str]:
         return
     keys = [taint.key for taint in pool.all_taints(stack) if taint.effect in REPELLING_EFFECTS]
     if not any(fnmatchcase(key, pattern) for key in keys for pattern in settings.taints):
-        yield f"has GPUs and no taint that keeps other pods off; set {pool.writes['taint']}"
+        yield f"its GPU nodes have no taint that keeps other pods off; set {pool.taint_fix(settings, stack)}"
 
 
 GPU_POOL_TAINTED: Final = Rule(
@@ -67,7 +67,9 @@ SYSTEM_OFF_GPU_POOLS: Final = Rule(
 )
 
 _FARGATE: Final = Subject(
-    "Fargate profiles", typed("aws:eks/fargateProfile:FargateProfile"), lambda resource: [resource]
+    "Fargate profiles",
+    typed("aws:eks/fargateProfile:FargateProfile", "aws-native:eks:FargateProfile"),
+    lambda resource: [resource],
 )
 
 
@@ -77,7 +79,7 @@ def _has_cpu_pool(cluster: Cluster, settings: Machines, stack: Stack) -> Iterato
     pools = [pool for pool in stack.all(POOLS) if pool.cloud == cluster.cloud]
     if not pools:
         return  # they are created outside this stack
-    if stack.first(POOLS, lambda pool: pool.cloud == cluster.cloud and pool.gpus(settings, stack) == 0) is None:
+    if stack.first(POOLS, lambda pool: pool.cloud == cluster.cloud and pool.has_cpu_nodes(settings, stack)) is None:
         yield "all node pools have GPUs; add one without GPUs for the cluster's system pods"
 
 

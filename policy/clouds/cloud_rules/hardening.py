@@ -1,11 +1,11 @@
 """Rules for node configurations: metadata service, disks, public addresses, secure boot."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from pydantic import Field
 
+from cloud_rules.machines import matches
 from cloud_rules.pools import DiskRequirements, MachineSource, Nodes
 from cloud_rules.subjects import NODES
 from rule_engine import ADVICE, AnyRule, Rule, Settings, Severity
@@ -115,7 +115,7 @@ class Integrity(Settings):
 
 def _integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
     names = [machine.name for machine in nodes.machines()] if settings.boot and isinstance(nodes, MachineSource) else []
-    unsupported = any(fnmatchcase(name, pattern) for name in names for pattern in settings.without)
+    unsupported = any(matches(name, pattern) for name in names for pattern in settings.without)
     yield from nodes.integrity(boot=settings.boot and not unsupported)
 
 

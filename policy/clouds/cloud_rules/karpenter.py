@@ -6,25 +6,13 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from cloud_rules.karpenter_requirements import CAPACITY_TYPE, FAMILIES, INSTANCE_TYPE, TYPES, Requirements
 from cloud_rules.machines import HOURS, Machines, Prices
 from cloud_rules.pools import Cloud, Machine, NodePool, Taint, highest, highest_price
-from rule_engine import Resource, Stack, UnknownValueError, View
+from rule_engine import Resource, Stack, UnknownValueError
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-_TYPE: Final = "node.kubernetes.io/instance-type"
-_FAMILIES: Final = frozenset({"karpenter.k8s.aws/instance-family"})
-_CATEGORIES: Final = frozenset({"karpenter.k8s.aws/instance-category"})
-_COUNTS: Final = frozenset({"karpenter.k8s.aws/instance-gpu-count", "karpenter.azure.com/sku-gpu-count"})
-_GPU_KEYS: Final = frozenset(
-    {
-        "karpenter.k8s.aws/instance-gpu-name",
-        "karpenter.k8s.aws/instance-gpu-manufacturer",
-        "karpenter.k8s.aws/instance-gpu-memory",
-        "karpenter.azure.com/sku-gpu-name",
-        "karpenter.azure.com/sku-gpu-manufacturer",
-    }
-)
-_SOME: Final = frozenset({"In", "Exists", "Gt", "Gte"})
+_BY_REQUIREMENTS: Final = "a machine by requirements"
 
 
 class KarpenterPool(NodePool):
@@ -35,7 +23,7 @@ class KarpenterPool(NodePool):
     writes: ClassVar = {
         "maximum": "spec.limits.nodes (or a limit of nvidia.com/gpu)",
         "minimum": "spec.replicas",
-        "machines": f"a requirement of {_TYPE}",
+        "machines": f"a requirement of {INSTANCE_TYPE}",
         "spot": "the requirement {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}",
         "taint": "spec.template.spec.taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]",
     }
@@ -59,11 +47,8 @@ class KarpenterPool(NodePool):
     @property
     @override
     def spot(self) -> bool:
-        for requirement in self._requirements():
-            if requirement.text("key") == "karpenter.sh/capacity-type":
-                includes_spot = "spot" in requirement.texts("values")
-                return includes_spot if requirement.text("operator") == "In" else not includes_spot
-        return True  # without a requirement, Karpenter prefers reserved, then spot
+        # Without a requirement, Karpenter prefers reserved, then spot.
+        return self._requirements.admit(CAPACITY_TYPE, "spot")
 
     @property
     @override
@@ -73,27 +58,35 @@ class KarpenterPool(NodePool):
 
     @override
     def machines(self) -> list[Machine]:
-        machines: list[Machine] = []
-        for requirement in self._requirements():
-            if requirement.text("operator") == "In" and requirement.text("key") in {_TYPE, *_FAMILIES}:
-                suffix = "" if requirement.text("key") == _TYPE else ".*"
-                machines += [Machine(f"{value.text()}{suffix}", value.path) for value in requirement.items("values")]
-        exact = [machine for machine in machines if "*" not in machine.name]
-        return exact or machines
+        requirements = self.view.at("spec", "template", "spec", "requirements")
+        return self._named_machines() or [Machine(_BY_REQUIREMENTS, requirements.path)]
+
+    @override
+    def all_machines(self, stack: Stack) -> list[Machine]:
+        return self._named_machines()
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        if machines := self.machines():
-            return highest(known.gpus_of(machine.name) for machine in machines)
-        for requirement in self._requirements():
-            key, operator = requirement.text("key"), requirement.text("operator")
-            if key in _COUNTS and operator == "In":
-                return max((int(value) for value in requirement.texts("values") if value.isdecimal()), default=0)
-            if key in _COUNTS | _GPU_KEYS and operator in _SOME:
-                return None
-            if key in _CATEGORIES and operator == "In":
-                return highest(known.gpus_of(f"{value}9.*") for value in requirement.texts("values"))
-        return 0
+        requirements = self._requirements
+        gpu_machines = requirements.gpu_machines(known)
+        if not gpu_machines:
+            return 0
+        if requirements.listed(TYPES):
+            return highest(known.gpus_of(name) for name in gpu_machines)
+        most = requirements.most_gpus()
+        return None if most is None else int(most)
+
+    @override
+    def has_cpu_nodes(self, known: Machines, stack: Stack) -> bool:
+        return bool(self._requirements.cpu_machines(known))
+
+    @override
+    def taint_fix(self, known: Machines, stack: Stack) -> str:
+        add = self.writes["taint"]
+        if not self.has_cpu_nodes(known, stack):
+            return add
+        key = f"{self._requirements.prefix}gpu-count"
+        return f"{add}; or exclude GPU machines with the requirement {{key: {key}, operator: DoesNotExist}}"
 
     @override
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
@@ -110,7 +103,7 @@ class KarpenterPool(NodePool):
         if limit is None:
             raise UnknownValueError(("spec", "limits"), "limit neither nodes nor GPUs")
         costs: list[Decimal] = []
-        for machine in self.machines():
+        for machine in self._named_machines():
             gpus = prices.gpus_of(machine.name)
             if not gpus:
                 raise UnknownValueError(machine.path, f"is {machine.name}, which has no known number of GPUs")
@@ -125,8 +118,17 @@ class KarpenterPool(NodePool):
         gpu_limits = [limit.number() or Decimal(0) for key, limit in limits.items() if key in _GPUS]
         return sum(gpu_limits, Decimal(0)) if gpu_limits else None
 
-    def _requirements(self) -> list[View]:
-        return self.view.items("spec", "template", "spec", "requirements")
+    def _named_machines(self) -> list[Machine]:
+        """The machine types that it lists, else the families."""
+        types = self._requirements.listed(TYPES)
+        if types:
+            return [Machine(value.text(), value.path) for value in types]
+        return [Machine(f"{value.text()}.*", value.path) for value in self._requirements.listed(FAMILIES)]
+
+    @property
+    def _requirements(self) -> Requirements:
+        template = self.view.at("spec", "template", "spec")
+        return Requirements(template.items("requirements"), template.text("nodeClassRef", "group"))
 
 
 def pools(resource: Resource) -> Iterator[KarpenterPool]:

@@ -25,10 +25,10 @@ def table() -> dict[str, Any]:
 
 @cache
 def _table() -> tuple[dict[str, int], dict[str, Decimal], tuple[str, ...]]:
-    """GPUs by machine, USD an hour by machine, patterns of machines with GPUs."""
+    """GPUs by machine, USD an hour by machine, patterns of machines with GPUs; names in lower case."""
     facts = table()
-    gpus = {name: int(count) for name, count in _flat(facts["gpus"])}
-    prices = {name: Decimal(str(price)) for name, price in _flat(facts["prices"])}
+    gpus = {name.lower(): int(count) for name, count in _flat(facts["gpus"])}
+    prices = {name.lower(): Decimal(str(price)) for name, price in _flat(facts["prices"])}
     return gpus, prices, tuple(facts["patterns"]["machines"])
 
 
@@ -40,7 +40,12 @@ def _flat(blocks: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Any]]:
 
 
 def _configured(by_pattern: Mapping[str, T], name: str) -> T | None:
-    return next((value for pattern, value in by_pattern.items() if fnmatchcase(name, pattern)), None)
+    return next((value for pattern, value in by_pattern.items() if matches(name, pattern)), None)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a machine type matches a pattern (`Standard_N*`), in any case: Azure accepts `standard_nc6s_v3` too."""
+    return fnmatchcase(name.lower(), pattern.lower())
 
 
 class Machines(Settings):
@@ -60,9 +65,36 @@ class Machines(Settings):
         if configured is not None:
             return configured
         gpus, _, patterns = _table()
-        if name in gpus:
-            return gpus[name]
-        return None if any(fnmatchcase(name, pattern) for pattern in patterns) else 0
+        if name.lower() in gpus:
+            return gpus[name.lower()]
+        return None if any(matches(name, pattern) for pattern in patterns) else 0
+
+    def gpu_machines(self, cloud: str) -> list[str]:
+        """Names of all machine types of a cloud that have a known number of GPUs, in lower case.
+
+        Args:
+            cloud: `aws`, `azure` or `gcp`, by the form of their names.
+        """
+        gpus, _, _ = _table()
+        names = dict.fromkeys((*gpus, *(name.lower() for name in self.machines)))
+        return [name for name in names if _cloud_of(name) == cloud and self.gpus_of(name)]
+
+    def cpu_machines(self, cloud: str) -> list[str]:
+        """Names of all machine types of a cloud without GPUs that have a price in the table, in lower case."""
+        _, prices, _ = _table()
+        return [name for name in prices if _cloud_of(name) == cloud and self.gpus_of(name) == 0]
+
+    def has_gpus(self, pattern: str) -> bool:
+        """Whether a machine type with GPUs matches a pattern (`p5*`), or can: the number may be unknown."""
+        gpus, _, _ = _table()
+        return self.gpus_of(pattern) != 0 or any(self.gpus_of(name) != 0 for name in gpus if matches(name, pattern))
+
+
+def _cloud_of(name: str) -> str:
+    """The cloud that has machine types with names of this form: `p5.48xlarge`, `standard_nc6s_v3`, `a2-highgpu-1g`."""
+    if name.startswith("standard_"):
+        return "azure"
+    return "aws" if "." in name else "gcp"
 
 
 class Prices(Machines):
@@ -83,5 +115,5 @@ class Prices(Machines):
             return Decimal(str(configured))
         _, prices, _ = _table()
         if "*" in name:
-            return max((price for machine, price in prices.items() if fnmatchcase(machine, name)), default=None)
-        return prices.get(name)
+            return max((price for machine, price in prices.items() if matches(machine, name)), default=None)
+        return prices.get(name.lower())

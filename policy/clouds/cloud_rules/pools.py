@@ -37,6 +37,10 @@ class Machine:
     name: str
     path: tuple[str, ...]
 
+    def gpus(self, known: Machines) -> int | None:
+        """GPUs of one machine; 0 without GPUs, None if it has an unknown number."""
+        return known.gpus_of(self.name)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -83,11 +87,13 @@ class NodePool(MachineSource):
 
     __slots__ = ()
     cloud: ClassVar[Cloud]
+    counted: ClassVar[str] = "node count"
+    """What its minimum counts."""
 
     @property
     @abstractmethod
     def minimum(self) -> Decimal:
-        """Minimum number of nodes."""
+        """Minimum number of nodes, or of what it counts instead."""
 
     @property
     @abstractmethod
@@ -124,7 +130,15 @@ class NodePool(MachineSource):
 
     def gpus(self, known: Machines, stack: Stack) -> int | None:
         """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
-        return highest(known.gpus_of(machine.name) for machine in self.all_machines(stack))
+        return highest(machine.gpus(known) for machine in self.all_machines(stack))
+
+    def has_cpu_nodes(self, known: Machines, stack: Stack) -> bool:
+        """Whether it can have nodes without GPUs."""
+        return self.gpus(known, stack) == 0
+
+    def taint_fix(self, known: Machines, stack: Stack) -> str:  # noqa: ARG002 - others compare machines
+        """What to set so that pods without GPUs stay off its GPU nodes."""
+        return self.writes["taint"]
 
     def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
         """Maximum number of GPUs; None if it is unlimited.
@@ -229,6 +243,10 @@ class Cluster(Part, ABC):
     @abstractmethod
     def endpoint(self) -> Endpoint:
         """The endpoint of its API server."""
+
+    def other_access(self) -> Iterator[str]:
+        """Messages about access to its API server by other ways than the networks of the endpoint."""
+        yield from ()
 
     @property
     def own_nodes(self) -> bool:

@@ -70,7 +70,7 @@ def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterato
     if minimum := pool.minimum:
         field = pool.writes["minimum"]
         count = format_number(minimum)
-        yield f"minimum node count is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
+        yield f"minimum {pool.counted} is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
 
 
 POOL_MINIMUM_ZERO: Final = Rule(

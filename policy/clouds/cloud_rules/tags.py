@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from cloud_rules.tokens import (
@@ -15,14 +16,21 @@ from cloud_rules.tokens import (
     KARPENTER_CLASS,
     KARPENTER_POOL,
     LAUNCH_TEMPLATE,
+    NATIVE_ASG,
+    NATIVE_EKS_CLUSTER,
+    NATIVE_EKS_POOL,
     token,
 )
-from rule_engine import Resource, View
+from rule_engine import Resource, UnknownValueError, View
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    ASG: ("tags",),
     EKS_CLUSTER: ("tags",),
     EKS_POOL: ("tags",),
     LAUNCH_TEMPLATE: ("tags",),
+    NATIVE_ASG: ("tags",),
+    NATIVE_EKS_CLUSTER: ("tags",),
+    NATIVE_EKS_POOL: ("tags",),
     GKE_CLUSTER: ("resourceLabels",),
     GKE_POOL: ("nodeConfig", "resourceLabels"),
     AKS_CLUSTER: ("tags",),
@@ -46,10 +54,29 @@ def where(resource: Resource) -> str:
 
 def tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
-    kind = token(resource.type)
-    if kind == ASG:
-        return {entry.text("key"): entry.at("value") for entry in resource.props.items("tags") if _known(entry)}
-    return resource.props.entries(*_WHERE[kind]) if kind in _WHERE else {}
+    path = _WHERE.get(token(resource.type))
+    return {} if path is None else _tags_of(resource.props.at(*path))
+
+
+def _tags_of(view: View) -> dict[str, View]:
+    if isinstance(view.value, list):  # AWS has lists of key and value for some types
+        return {entry.text("key"): _value(entry) for entry in view.items() if _known(entry)}
+    return view.entries()
+
+
+def _other_tags(resource: Resource) -> dict[str, View]:
+    """Tags or labels of a resource of any other type; empty if they are unknown."""
+    if resource.group or token(resource.type) in _WHERE:
+        return {}
+    found: dict[str, View] = {}
+    for key in ("tags", "labels", "resourceLabels"):
+        with suppress(UnknownValueError):
+            found |= _tags_of(resource.props.at(key))
+    with suppress(UnknownValueError):  # launch templates of AWS Cloud Control
+        for specification in resource.props.items("tagSpecifications"):
+            if specification.text("resourceType") == "launch-template":
+                found |= _tags_of(specification.at("tags"))
+    return found
 
 
 def tag(resource: Resource, keys: list[str]) -> str:
@@ -68,7 +95,7 @@ def exemptions(resource: Resource) -> dict[str, str]:
     by_rule: dict[str, str] = {}
     if resource.group:
         by_rule |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)
-    for key, view in tags(resource).items():
+    for key, view in (tags(resource) | _other_tags(resource)).items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
                 by_rule[key.removeprefix(prefix)] = view.text()
@@ -77,6 +104,11 @@ def exemptions(resource: Resource) -> dict[str, str]:
 
 def _of(entries: Mapping[str, View], prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): view.text() for key, view in entries.items() if key.startswith(prefix)}
+
+
+def _value(entry: View) -> View:
+    """The value of a tag, which can be unknown."""
+    return entry.entries().get("value", View(None, (*entry.path, "value")))
 
 
 def _known(entry: View) -> bool:

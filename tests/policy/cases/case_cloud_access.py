@@ -20,6 +20,15 @@ _AKS: Final = (
     "apiServerAccessProfile.enablePrivateCluster: true, or list the required networks under"
     " apiServerAccessProfile.authorizedIPRanges"
 )
+_TOGETHER: Final = "the API server accepts {}, which is too wide for an allow-list; set {}"
+_GOOGLE: Final = (
+    "Cluster gke: the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
+    " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
+)
+_DNS: Final = (
+    "Cluster gke: the DNS endpoint of the API server is reachable from the whole internet; set"
+    " controlPlaneEndpointsConfig.dnsEndpointConfig.allowExternalTraffic: false"
+)
 _OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
 _BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
 _ADDON: Final = Sample("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
@@ -48,6 +57,10 @@ CASES: Final = (
             ("gke: masterAuthorizedNetworksConfig", {}),
             ("gke", replace(GKE, props={"privateClusterConfig": {"enablePrivateEndpoint": True}})),
             ("gke", replace(GKE, props={"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}}})),
+            ("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", False),
+            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"allowExternalTraffic": False}}),
+            # Networks that overlap count once.
+            ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"] * 9}),
             ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["203.0.113.7"]}),
             ("aks", replace(AKS, props={"publicNetworkAccess": "Disabled"})),
             ("aks", replace(AKS, props={})),
@@ -59,10 +72,31 @@ CASES: Final = (
             Break(_BLOCK, "128.0.0.0/1", f"Cluster gke: {_SOME.format('128.0.0.0/1', _GKE)}"),
             Break(_BLOCK, "::/0", f"Cluster gke: {_SOME.format('::/0', _GKE)}"),
             Break("aks: apiServerAccessProfile", GONE, f"ManagedCluster aks: {_ALL}{_AKS}"),
+            Break(
+                "aks: apiServerAccessProfile",
+                {"authorizedIPRanges": [f"{first}.0.0.0/8" for first in range(1, 255)]},
+                "ManagedCluster aks: "
+                + _TOGETHER.format("254 networks with 4,261,412,864 IPv4 addresses together", _AKS),
+            ),
+            Break(
+                "eks: vpcConfig",
+                {"publicAccessCidrs": ["203.0.113.0/24", *(f"{first}::/32" for first in range(2000, 2300))]},
+                "Cluster eks: " + _TOGETHER.format(f"300 networks with {300 * 2**96:,} IPv6 addresses together", _EKS),
+            ),
+            Break("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", to=True, says=_GOOGLE),
+            Break(
+                "gke: controlPlaneEndpointsConfig",
+                {"dnsEndpointConfig": {"allowExternalTraffic": True}, "ipEndpointsConfig": {"enabled": False}},
+                _DNS,
+            ),
         ],
         unknown={
             "eks: vpcConfig": doubt("Cluster eks", "vpcConfig"),
             _BLOCK: doubt("Cluster gke", "masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"),
+            "gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled": doubt(
+                "Cluster gke", "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
+            ),
+            "gke: controlPlaneEndpointsConfig": doubt("Cluster gke", "controlPlaneEndpointsConfig"),
             "aks: apiServerAccessProfile.enablePrivateCluster": doubt(
                 "ManagedCluster aks", "apiServerAccessProfile.enablePrivateCluster"
             ),
@@ -74,6 +108,29 @@ CASES: Final = (
         given={"gke": GKE},
         settings={"prefix": 24},
         breaks=[Break(_BLOCK, "10.0.0.0/8", f"Cluster gke: {_SOME.format('10.0.0.0/8', _GKE)}")],
+        unknown={},
+    ),
+    Case(
+        name="halves of the internet",
+        rule=access.PRIVATE_ENDPOINT,
+        given={"eks": EKS},
+        settings={"prefix": 1, "together": 4},
+        also=[
+            ("eks: vpcConfig", {"publicAccessCidrs": ["128.0.0.0/1"]}),
+            ("eks: vpcConfig", {"publicAccessCidrs": ["8000::/4", "128.0.0.0/1"]}),
+        ],
+        breaks=[
+            Break(
+                "eks: vpcConfig",
+                {"publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]},
+                "Cluster eks: " + _TOGETHER.format("2 networks with 4,294,967,296 IPv4 addresses together", _EKS),
+            ),
+            Break(
+                "eks: vpcConfig",
+                {"publicAccessCidrs": ["::/4", "8000::/4"]},
+                "Cluster eks: " + _TOGETHER.format(f"2 networks with {2**125:,} IPv6 addresses together", _EKS),
+            ),
+        ],
         unknown={},
     ),
     Case(

@@ -43,6 +43,7 @@ CASES: Final = (
         settings={"allowed": ["p5.48xlarge", "g6.*", "a2-*", "Standard_*"]},
         also=[
             (f"{_REQUIREMENTS}.0", {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["g6"]}),
+            ("aks: vmSize", "standard_nd96isr_h100_v5"),
             ("eks: taints", UNKNOWN),
             ("template: userData", UNKNOWN),
         ],
@@ -88,6 +89,7 @@ CASES: Final = (
                 to=True,
                 says=f"NodePool gke-pool: {_SPOT.format('neither nodeConfig.spot nor nodeConfig.preemptible')}",
             ),
+            Break("aks: scaleSetPriority", "spot", f"AgentPool aks-pool: {_SPOT.format('scaleSetPriority: Regular')}"),
             Break("aks: scaleSetPriority", "Spot", f"AgentPool aks-pool: {_SPOT.format('scaleSetPriority: Regular')}"),
             Break(
                 "self: mixedInstancesPolicy",

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt, manifest
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
 
 from cases.clouds import AKS, CPU_GROUP, EKS, GKE, GKE_POOL, GROUP, POOLS, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import gpu_pools
 
-_NONE: Final = "has GPUs and no taint that keeps other pods off; set "
+_NONE: Final = "its GPU nodes have no taint that keeps other pods off; set "
 _EKS: Final = f"NodeGroup group: {_NONE}taints: [{{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}}]"
 _KARPENTER: Final = (
     f"NodePool l4: {_NONE}spec.template.spec.taints: [{{key: nvidia.com/gpu, value: present, effect: NoSchedule}}]"
@@ -23,8 +23,6 @@ _SELF: Final = (
     " user data, and the tag k8s.io/cluster-autoscaler/node-template/taint/nvidia.com/gpu: present:NoSchedule"
 )
 _REQUIREMENTS: Final = "karpenter: spec.template.spec.requirements"
-_COUNT: Final = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "In", "values": ["8"]}
-_FAMILY: Final = "karpenter.k8s.aws/instance-family"
 _SYSTEM: Final = "has GPUs and runs AKS system pods (mode System); set mode: User, and add a system pool without GPUs"
 _UNTAGGED: Final = replace(SELF_MANAGED, props={**SELF_MANAGED.props, "tags": SELF_MANAGED.props["tags"][:1]})
 _BY_TEMPLATE: Final = replace(
@@ -32,12 +30,6 @@ _BY_TEMPLATE: Final = replace(
     props={key: value for key, value in GROUP.props.items() if key != "instanceTypes"},
     needs={**dict.fromkeys(GROUP.props, ()), "launchTemplate": (SELF_TEMPLATE.urn,)},
 )
-_BARE_KARPENTER: Final = manifest("""
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: l4}
-spec: {template: {spec: {requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [m]}]}}}
-""")
 _N1: Final = replace(
     GKE_POOL,
     props={
@@ -70,6 +62,11 @@ CASES: Final = (
             Break("karpenter: spec.template.spec.taints", GONE, _KARPENTER),
             Break("gke: nodeConfig.taints.0.effect", "PREFER_NO_SCHEDULE", _GKE),
             Break("aks: nodeTaints.0", "team=a:NoSchedule", _AKS),
+            Break(
+                "aks",
+                replace(POOLS["aks"], props={"vmSize": "standard_nc24ads_a100_v4"}),
+                _AKS,
+            ),
         ],
         unknown={
             "eks: taints": doubt("NodeGroup group", "taints"),
@@ -103,11 +100,13 @@ CASES: Final = (
         given={"self": _UNTAGGED, "template": SELF_TEMPLATE},
         also=[
             ("template: userData", "kubelet --register-with-taints 'nvidia.com/gpu=present:NoSchedule,a=b:NoExecute'"),
+            ("template: userData", "# für den Kubelet: --register-with-taints=nvidia.com/gpu=present:NoSchedule"),
             ("template: instanceType", "m7i.large"),
             ("self: tags.0.key", UNKNOWN),
         ],
         breaks=[
             Break("template: userData", GONE, _SELF),
+            Break("template: userData", "# ein Skript für alle Knoten", _SELF),
             Break("template: userData", "kubelet --register-with-taints=team=a:NoSchedule", _SELF),
         ],
         unknown={
@@ -127,23 +126,6 @@ CASES: Final = (
         },
     ),
     Case(
-        name="what Karpenter may choose",
-        rule=gpu_pools.GPU_POOL_TAINTED,
-        given={"karpenter": _BARE_KARPENTER},
-        also=[
-            (_REQUIREMENTS, []),
-            (f"{_REQUIREMENTS}.0.values", ["c", "m", "r"]),
-            (_REQUIREMENTS, [{**_COUNT, "operator": "DoesNotExist", "values": []}]),
-        ],
-        breaks=[
-            Break(_REQUIREMENTS, [_COUNT], _KARPENTER),
-            Break(_REQUIREMENTS, [{**_COUNT, "operator": "Gt", "values": ["0"]}], _KARPENTER),
-            Break(f"{_REQUIREMENTS}.0.values", ["m", "g"], _KARPENTER),
-            Break(f"{_REQUIREMENTS}.0", {"key": _FAMILY, "operator": "In", "values": ["p5"]}, _KARPENTER),
-        ],
-        unknown={_REQUIREMENTS: doubt("NodePool l4", "spec.template.spec.requirements")},
-    ),
-    Case(
         name="GPUs that are attached, and machines that an organisation adds",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"gke": _N1, "aks": POOLS["aks"]},
@@ -151,6 +133,24 @@ CASES: Final = (
         also=[("gke: nodeConfig.guestAccelerators", []), ("aks: vmSize", "Standard_D8s_v5")],
         breaks=[Break("gke: nodeConfig.taints", [], _GKE)],
         unknown={"gke: nodeConfig.guestAccelerators": doubt("NodePool gke-pool", "nodeConfig.guestAccelerators")},
+    ),
+    Case(
+        name="accelerators of which there are none",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={
+            "gke": replace(
+                GKE_POOL,
+                props={
+                    "nodeConfig": {
+                        "machineType": "n1-standard-8",
+                        "guestAccelerators": [{"type": "nvidia-l4", "count": 0}],
+                    }
+                },
+            )
+        },
+        also=[("gke: nodeConfig.machineType", "n2-standard-8")],
+        breaks=[Break("gke: nodeConfig.guestAccelerators.0.count", 1, _GKE)],
+        unknown={},
     ),
     Case(
         name="pools of AKS for the cluster's own pods",

@@ -211,7 +211,11 @@ CASES: Final = (
         rule=hardening.NODE_INTEGRITY,
         given=NODES,
         settings={"boot": True},
-        also=[("aks: securityProfile", UNKNOWN), ("gcp: enableShieldedNodes", True)],
+        also=[
+            ("aks: securityProfile", UNKNOWN),
+            ("aks", replace(POOLS["aks"], props={"vmSize": "standard_nd96isr_h100_v5"})),
+            ("gcp: enableShieldedNodes", True),
+        ],
         breaks=[
             Break(
                 "gke: nodeConfig.shieldedInstanceConfig",

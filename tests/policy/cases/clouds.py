@@ -80,6 +80,49 @@ SELF_TEMPLATE: Final = Sample(
     },
     "self-template",
 )
+NATIVE_EKS: Final = Sample(
+    "aws-native:eks:Cluster",
+    {
+        "name": "ml",
+        "accessConfig": {"authenticationMode": "API"},
+        "resourcesVpcConfig": {"endpointPublicAccess": False, "subnetIds": ["subnet-1"]},
+        "tags": [{"key": key, "value": value} for key, value in TAGS.items()],
+    },
+    "native",
+    protect=True,
+)
+NATIVE_TEMPLATE: Final = Sample(
+    "aws-native:ec2:LaunchTemplate",
+    {
+        "launchTemplateName": "h100",
+        "launchTemplateData": {
+            "instanceType": "p5.48xlarge",
+            **{key: value for key, value in TEMPLATE.props.items() if key != "name"},
+        },
+    },
+    "native-template",
+)
+NATIVE_GROUP: Final = Sample(
+    "aws-native:eks:Nodegroup",
+    {
+        **{key: value for key, value in GROUP.props.items() if key != "instanceTypes"},
+        "amiType": "AL2023_x86_64_STANDARD",
+    },
+    "native-group",
+    protect=True,
+    ignored=("scalingConfig.desiredSize",),
+)
+NATIVE_SELF_MANAGED: Final = Sample(
+    "aws-native:autoscaling:AutoScalingGroup",
+    {
+        **SELF_MANAGED.props,
+        "launchTemplate": {"launchTemplateName": "h100", "version": "1"},
+        "minSize": "0",
+        "maxSize": "2",
+    },
+    "native-self",
+    protect=True,
+)
 KARPENTER: Final = manifest("""
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -178,5 +221,12 @@ AKS_POOL: Final = Sample(
     "aks-pool",
     protect=True,
 )
+NATIVE: Final = {
+    "native": NATIVE_EKS,
+    "native-template": NATIVE_TEMPLATE,
+    "native-group": NATIVE_GROUP,
+    "native-self": NATIVE_SELF_MANAGED,
+}
+"""A cluster with its nodes in AWS Cloud Control's provider."""
 POOLS: Final = {"eks": GROUP, "karpenter": KARPENTER, "gke": GKE_POOL, "aks": AKS_POOL, "cluster": AKS}
 """A pool of each cloud, and a cluster that has one inline."""

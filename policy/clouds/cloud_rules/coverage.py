@@ -1,0 +1,152 @@
+"""What no rule of this pack evaluates: other clusters, and other resources that create machines with GPUs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from typing import Any, Final
+
+from cloud_rules import aws
+from cloud_rules.aws_nodes import TEMPLATES, LaunchTemplate
+from cloud_rules.aws_templates import NO_MACHINE, machines_of, template_named
+from cloud_rules.machines import Machines
+from cloud_rules.other_machines import NAMING, Named, named_values, table
+from cloud_rules.subjects import EVALUATED
+from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
+from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, Unknown, UnknownValueError, View
+
+
+@cache
+def _patterns(block: str) -> tuple[str, ...]:
+    return tuple(pattern for row in table()[block] for pattern in row["types"])
+
+
+def not_evaluated() -> Iterator[str]:
+    """What no rule evaluates, as items of a list for documentation."""
+    facts = table()
+    for row in facts["clusters"]:
+        yield f"{row['title']}: always reported ({_types(row)})"
+    for row in facts["resources"]:
+        yield f"{row['title']}: reported if they can have GPUs ({_types(row)})"
+    names = dict.fromkeys(name for kind in NAMING for name in facts["properties"][kind])
+    yield f"Properties that are read there: {', '.join(f'`{name}`' for name in names)}"
+    yield "GKE Autopilot: always reported, because it creates GPU nodes for the pods that request them"
+    yield "Providers and API groups that are not in this list: not reported"
+
+
+def _types(row: dict[str, Any]) -> str:
+    return ", ".join(f"`{pattern}`" for pattern in row["types"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unevaluated:
+    """A resource that no rule evaluates, and that can create machines."""
+
+    resource: Resource
+
+    @property
+    def place(self) -> str:
+        """The resource."""
+        return self.resource.place
+
+    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], list[UnknownValueError]]:
+        """Machines with GPUs, and GPUs, that its properties or launch templates name; and what is unknown."""
+        values = list(named_values(self.resource.props))
+        readers = [partial(value.gpus, known) for value in values]
+        names: dict[str, None] = {}
+        doubts: list[UnknownValueError] = []
+        for read in (*readers, partial(self._of_templates, values, known, stack)):
+            try:
+                names |= dict.fromkeys(read())
+            except UnknownValueError as error:
+                doubts.append(error)
+        return list(names), doubts
+
+    def _of_templates(self, values: list[Named], known: Machines, stack: Stack) -> list[str]:
+        """Machines with GPUs of the launch templates that it refers to, by dependency, id or name."""
+        references = [value.view for value in values if "templates" in value.kinds]
+        references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]
+        refers = references or any("texts" in value.kinds for value in values)
+        templates = list(self._needed_templates(stack)) if refers else []
+        sets_machine = any(
+            value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
+        )
+        if not templates and not sets_machine:
+            templates = [_template_of(reference, stack) for reference in references]
+        return [machine.name for template in templates for machine in machines_of(template) if machine.gpus(known) != 0]
+
+    def _needed_templates(self, stack: Stack) -> Iterator[LaunchTemplate]:
+        needed = {urn for urns in self.resource.needs.values() for urn in urns}
+        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn):
+            if urn in needed:
+                yield template
+
+
+def _template_of(reference: View, stack: Stack) -> LaunchTemplate:
+    template = template_named(reference, stack)
+    if template is None:
+        raise UnknownValueError(reference.path, NO_MACHINE)
+    return template
+
+
+def _matches(resource: Resource, block: str) -> bool:
+    return any(fnmatchcase(token(resource.type), pattern) for pattern in _patterns(block))
+
+
+def _selects(resource: Resource) -> bool:
+    kind = token(resource.type)
+    if kind in EVALUATED:
+        return kind in ASGS or kind == GKE_CLUSTER
+    return _matches(resource, "clusters") or _matches(resource, "resources")
+
+
+def _find(resource: Resource) -> Iterator[Unevaluated]:
+    kind = token(resource.type)
+    if not resource.props.value or (kind in ASGS and any(aws.groups(resource))):
+        return
+    if kind != GKE_CLUSTER or resource.props.flag("enableAutopilot"):
+        yield Unevaluated(resource)
+
+
+UNEVALUATED: Final = Subject("resources that no rule evaluates", _selects, _find)
+
+
+def _evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[str]:
+    kind = token(part.resource.type)
+    if kind == GKE_CLUSTER:
+        yield (
+            "Autopilot creates GPU nodes for the pods that request them, and no rule of this pack limits their number;"
+            " limit the GPUs of each namespace with a ResourceQuota, and exempt the cluster"
+        )
+    elif _matches(part.resource, "clusters"):
+        yield f"{kind} is not evaluated by any rule of this pack; use {_instead(kind)}, or exempt the resource"
+    else:
+        names, doubts = part.gpu_machines(settings, stack)
+        fix = "add the tag kubernetes.io/cluster/<name> if they are nodes" if kind in ASGS else "use a node pool"
+        if names:
+            listed = ", ".join(names)
+            yield f"{listed}: GPUs that no rule of this pack evaluates in {kind}; {fix}, or exempt the resource"
+        elif doubts:
+            raise doubts[0]
+
+
+def _instead(kind: str) -> str:
+    rows = table()["clusters"]
+    return next(row["instead"] for row in rows if any(fnmatchcase(kind, pattern) for pattern in row["types"]))
+
+
+GPU_MACHINES_EVALUATED: Final = Rule(
+    name="gpu-machines-evaluated",
+    title="Resources that can create GPU machines must be of types that this pack evaluates.",
+    rationale="No other rule limits the number, the cost or the access of what this pack cannot read.",
+    fix="Use node pools of the types that this pack evaluates, or exempt the resource with a reason.",
+    link="https://www.pulumi.com/docs/insights/policy/",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=UNEVALUATED,
+    check=_evaluated,
+    settings=Machines,
+    whole=True,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (GPU_MACHINES_EVALUATED,)

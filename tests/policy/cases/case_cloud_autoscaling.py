@@ -1,0 +1,224 @@
+"""Cases for node auto-provisioning of GKE, and for AKS pools with machines of several sizes."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from policy_builders import GONE, Break, Case, doubt
+
+from cases.clouds import AKS_POOL, GKE, GKE_POOL
+from cloud_rules import buying, gpu_pools, hardening, sizes
+
+_PLACE: Final = "Cluster gke, node auto-provisioning: "
+_LIMITS: Final = "clusterAutoscaling.resourceLimits"
+_AT: Final = f"gke: {_LIMITS}"
+_CPU: Final = [
+    {"resourceType": "cpu", "minimum": 0, "maximum": 1000},
+    {"resourceType": "memory", "minimum": 0, "maximum": 8000},
+]
+_OF_CPUS: Final = replace(
+    GKE,
+    props={
+        **GKE.props,
+        "clusterAutoscaling": {
+            "enabled": True,
+            "autoProvisioningDefaults": {
+                "bootDiskKmsKey": "projects/ml/key",
+                "shieldedInstanceConfig": {"enableSecureBoot": True, "enableIntegrityMonitoring": True},
+            },
+            "resourceLimits": _CPU,
+        },
+    },
+)
+_VM_SIZES: Final = replace(
+    AKS_POOL,
+    props={
+        "type": "VirtualMachines",
+        "mode": "User",
+        "virtualMachinesProfile": {
+            "scale": {"manual": [{"size": "Standard_D8s_v5", "count": 1}, {"size": "Standard_D4s_v5", "count": 1}]}
+        },
+    },
+)
+_MANUAL: Final = "aks: virtualMachinesProfile.scale.manual"
+_TAINT: Final = (
+    "AgentPool aks-pool: its GPU nodes have no taint that keeps other pods off; set nodeTaints:"
+    " ['nvidia.com/gpu=present:NoSchedule']"
+)
+
+
+def _with_gpus(*limits: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*_CPU, *limits]
+
+
+def _limit(gpu: str, maximum: int, minimum: int = 0) -> dict[str, Any]:
+    return {"resourceType": gpu, "minimum": minimum, "maximum": maximum}
+
+
+CASES: Final = (
+    Case(
+        name="limits of node auto-provisioning",
+        rule=sizes.POOL_MAXIMUM,
+        given={"gke": _OF_CPUS},
+        settings={"nodes": 8, "gpus": 64},
+        also=[
+            (_AT, _with_gpus(_limit("nvidia-h100-80gb", 32), _limit("nvidia-l4", 32))),
+            (_AT, _with_gpus(_limit("tpu-v5-lite-podslice", 1000))),
+            ("gke: clusterAutoscaling", {"enabled": False, "resourceLimits": _with_gpus(_limit("nvidia-l4", 1000))}),
+            ("gke: clusterAutoscaling", {"autoscalingProfile": "OPTIMIZE_UTILIZATION"}),
+        ],
+        breaks=[
+            Break(
+                _AT,
+                _with_gpus(_limit("nvidia-h100-80gb", 1000)),
+                f"{_PLACE}maximum of 1000 GPUs exceeds the limit of 64 GPUs for a pool in this environment; lower"
+                f" {_LIMITS}",
+            ),
+            Break(
+                _AT,
+                _with_gpus(_limit("nvidia-h100-80gb", 64), _limit("NVIDIA-L4", 1)),
+                f"{_PLACE}maximum of 65 GPUs exceeds the limit of 64 GPUs for a pool in this environment; lower"
+                f" {_LIMITS}",
+            ),
+            Break(_AT, GONE, f"{_PLACE}has no maximum number of nodes; set {_LIMITS}"),
+        ],
+        unknown={
+            _AT: doubt("Cluster gke, node auto-provisioning", _LIMITS),
+            f"{_AT}.0.resourceType": doubt("Cluster gke, node auto-provisioning", f"{_LIMITS}.0.resourceType"),
+            "gke: clusterAutoscaling": doubt("Cluster gke", "clusterAutoscaling"),
+            "gke: clusterAutoscaling.enabled": doubt("Cluster gke", "clusterAutoscaling.enabled"),
+        },
+    ),
+    Case(
+        name="idle GPUs of node auto-provisioning",
+        rule=sizes.POOL_MINIMUM_ZERO,
+        given={"gke": _OF_CPUS},
+        settings={"asked": True},
+        also=[(_AT, _with_gpus(_limit("nvidia-l4", 8))), (_AT, [_limit("cpu", 8, 4), _limit("memory", 8, 4)])],
+        breaks=[
+            Break(
+                _AT,
+                _with_gpus(_limit("nvidia-l4", 8, 4)),
+                f"{_PLACE}minimum GPU count is 4, so idle nodes are kept; set minimum in {_LIMITS}: 0, with an"
+                " autoscaler",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="taints of node auto-provisioning, which GKE sets",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"gke": _OF_CPUS},
+        also=[(_AT, _with_gpus(_limit("nvidia-l4", 8)))],
+        breaks=[],
+        unknown={_AT: doubt("Cluster gke, node auto-provisioning", _LIMITS)},
+    ),
+    Case(
+        name="nodes without GPUs of node auto-provisioning",
+        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        given={"gke": _OF_CPUS, "pool": GKE_POOL},
+        also=[(_AT, _with_gpus(_limit("nvidia-l4", 8)))],
+        breaks=[
+            Break(
+                "gke: clusterAutoscaling",
+                GONE,
+                "Cluster gke: all node pools have GPUs; add one without GPUs for the cluster's system pods",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="a list of machines, and node auto-provisioning",
+        rule=buying.MACHINE_ALLOWED,
+        given={"gke": GKE},
+        settings={"allowed": ["a2-*"]},
+        breaks=[
+            Break(
+                "gke",
+                _OF_CPUS,
+                f"{_PLACE}a machine by resourceLimits is not an allowed machine type; use one of a2-*",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="the month of node auto-provisioning",
+        rule=buying.POOL_BUDGET,
+        given={"gke": GKE},
+        settings={"monthly": 1},
+        breaks=[],
+        unknown={"gke: clusterAutoscaling": doubt("Cluster gke", "clusterAutoscaling")},
+    ),
+    Case(
+        name="disks of node auto-provisioning",
+        rule=hardening.DISKS_ENCRYPTED,
+        given={"gke": _OF_CPUS},
+        settings={"keys": "own"},
+        breaks=[
+            Break(
+                "gke: clusterAutoscaling.autoProvisioningDefaults.bootDiskKmsKey",
+                GONE,
+                f"{_PLACE}the boot disk is not encrypted with a customer-managed key; set"
+                " clusterAutoscaling.autoProvisioningDefaults.bootDiskKmsKey",
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="verified machines of node auto-provisioning",
+        rule=hardening.NODE_INTEGRITY,
+        given={"gke": _OF_CPUS},
+        settings={"boot": True},
+        breaks=[
+            Break(
+                "gke: clusterAutoscaling.autoProvisioningDefaults.shieldedInstanceConfig",
+                {"enableIntegrityMonitoring": False},
+                tuple(
+                    f"{_PLACE}{key} is disabled; set"
+                    f" clusterAutoscaling.autoProvisioningDefaults.shieldedInstanceConfig.{key}: true"
+                    for key in ("enableSecureBoot", "enableIntegrityMonitoring")
+                ),
+            )
+        ],
+        unknown={},
+    ),
+    Case(
+        name="AKS pools with machines of several sizes",
+        rule=gpu_pools.GPU_POOL_TAINTED,
+        given={"aks": _VM_SIZES},
+        breaks=[
+            Break(f"{_MANUAL}.1.size", "Standard_NC24ads_A100_v4", _TAINT),
+            Break(f"{_MANUAL}.1", {"sizes": ["Standard_D4s_v5", "Standard_NC24ads_A100_v4"], "count": 1}, _TAINT),
+            Break(
+                "aks: virtualMachinesProfile.scale",
+                {"autoscale": {"size": "standard_nc24ads_a100_v4", "maxCount": 2}},
+                _TAINT,
+            ),
+        ],
+        unknown={
+            "aks: virtualMachinesProfile": doubt("AgentPool aks-pool", "virtualMachinesProfile"),
+            f"{_MANUAL}.0.size": doubt("AgentPool aks-pool", "virtualMachinesProfile.scale.manual.0.size"),
+        },
+    ),
+    Case(
+        name="bounds of AKS pools with machines of several sizes",
+        rule=sizes.POOL_MAXIMUM,
+        given={"aks": _VM_SIZES},
+        settings={"nodes": 4},
+        also=[(f"{_MANUAL}.0.count", 3)],
+        breaks=[
+            Break(
+                f"{_MANUAL}.0.count",
+                4,
+                "AgentPool aks-pool: maximum of 5 nodes exceeds the limit of 4 nodes for a pool in this environment;"
+                " lower virtualMachinesProfile.scale",
+            ),
+            Break(
+                "aks: virtualMachinesProfile.scale.autoscale",
+                [{"size": "Standard_D8s_v5", "minCount": 0, "maxCount": 3}],
+                "AgentPool aks-pool: maximum of 5 nodes exceeds the limit of 4 nodes for a pool in this environment;"
+                " lower virtualMachinesProfile.scale",
+            ),
+        ],
+        unknown={},
+    ),
+)
