@@ -109,6 +109,14 @@ def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG
     raise ZeroDivisionError(resource.props.text("spec", "key"))
 
 
+def wrong(*_: object) -> list[str]:
+    return ["is wrong; fix it"]
+
+
+def divided(*_: object) -> list[str]:
+    return [str(1 / 0)]
+
+
 _FAILED = (
     "Deployment ml/api: rule divides: internal error (ZeroDivisionError); not evaluated. Report it to the pack owner,"
     " or exempt the resource from the rule"
@@ -161,7 +169,7 @@ def test_a_violation_of_a_part_with_an_unknown_name_is_a_violation_of_its_resour
         return [Nameless()]
 
     parts = Subject("nameless parts", kubernetes("apps:Deployment"), nameless)
-    always = rule("always", lambda *_: ["is wrong; fix it"], on=parts)
+    always = rule("always", wrong, on=parts)
     assert PackClient(always).analyze(deployment()) == [
         ("always", wire.MANDATORY, "Deployment ml/api: is wrong; fix it")
     ]
@@ -177,7 +185,7 @@ def test_a_rule_that_cannot_name_its_part_names_the_resource() -> None:
         return [Broken()]
 
     parts = Subject("broken parts", kubernetes("apps:Deployment"), broken)
-    client = PackClient(rule("divides", lambda *_: [1 / 0], on=parts))
+    client = PackClient(rule("divides", divided, on=parts))
     assert client.analyze(deployment()) == [("divides", wire.MANDATORY, _FAILED)]
 
 

@@ -16,9 +16,8 @@ from workload_rules.objects import (
     always,
     is_missing,
     name,
-    objects,
 )
-from workload_rules.pods import BATCH, PODS, PODS_IN, Gpus, Pod, TenantGpus, Tenants, namespace_of
+from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods, namespace_of
 
 _KUEUE: Final = "https://kueue.sigs.k8s.io/docs/concepts"
 
@@ -133,7 +132,7 @@ TREE: Final = Rule(
     whole=True,
 )
 
-QUEUED: Final = objects("workloads", *PODS_IN, *BATCH)
+QUEUED: Final = Subject("workloads", holds_pods, lambda resource: (resource,))
 
 
 def _queue_of(workload: Resource) -> str:
@@ -221,7 +220,7 @@ COVERED: Final = Rule(
     link=f"{_KUEUE}/cluster_queue/#resource-groups",
     severity=Severity.HIGH,
     level=MUST,
-    on=PODS,
+    on=POD_PARTS,
     check=_covered,
     settings=TenantGpus,
     whole=True,
