@@ -325,12 +325,15 @@ class Sharing(TenantGpus):
         description="Labels of nodes with time-sliced GPUs, each with its values as patterns.",
     )
 
+    def groups(self, namespace: str) -> frozenset[str]:
+        """The groups of a namespace."""
+        return frozenset(
+            name for name, group in self.trusting.items() if any(fnmatchcase(namespace, pattern) for pattern in group)
+        )
+
     def trust(self, namespace: str, other_namespace: str) -> bool:
         """Whether two namespaces trust one another."""
-        return namespace == other_namespace or any(
-            all(any(fnmatchcase(member, pattern) for pattern in group) for member in (namespace, other_namespace))
-            for group in self.trusting.values()
-        )
+        return namespace == other_namespace or not self.groups(namespace).isdisjoint(self.groups(other_namespace))
 
 
 def _time_sliced_resources(pod: Pod, settings: Sharing) -> set[str]:
@@ -358,7 +361,13 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
             and nodes.may_share_node(nodes.values(pod), nodes.values(other))
         )
 
-    other = stack.first(POD_PARTS, stranger)
+    # Pods with the same GPUs and nodes, of namespaces in the same groups, have the same stranger.
+    groups = settings.groups(pod.namespace) or pod.namespace
+    nodes_of_pod = frozenset(nodes.values(pod).items())
+    other = stack.once(
+        (_trust, id(settings), groups, frozenset(names), nodes_of_pod),
+        lambda: stack.first(POD_PARTS, stranger),
+    )
     if other is not None:
         yield (
             f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"

@@ -230,17 +230,30 @@ class SchedulerSettings(TenantGpus):
     )
 
 
+def _namespace(work: Work) -> str:
+    return work.namespace
+
+
+def _has_queue(work: Work) -> bool:
+    return bool(work.queue)
+
+
 def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
     pods = work.pods(settings)
     if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.both):
         return
 
-    def competes(other: Work) -> bool:
-        return (
-            other.namespace == work.namespace and bool(other.queue) and _same_gpus(pods, other.pods(settings), settings)
-        )
-
-    other = stack.first(_WORK, competes)
+    # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
+    demand = frozenset((frozenset(pod.gpus(settings)), frozenset(nodes.values(pod).items())) for pod in pods)
+    other = stack.once(
+        (_one_scheduler, id(settings), work.namespace, demand),
+        lambda: stack.first(
+            _WORK,
+            lambda other: _same_gpus(pods, other.pods(settings), settings),
+            (_namespace, work.namespace),
+            (_has_queue, True),
+        ),
+    )
     if other is not None:
         yield (
             f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"

@@ -209,12 +209,9 @@ def _is_default(priority_class: Resource) -> bool:
 def _one_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
     if not _is_default(priority_class):
         return
-    others = stack.matching(CLASSES, lambda other: other is not priority_class and _is_default(other))
-    if others:
-        yield (
-            f"is the global default, and so is {', '.join(sorted(other.place for other in others))}; set"
-            " globalDefault on only one of them"
-        )
+    other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
+    if other is not None:
+        yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
 
 
 ONE_DEFAULT: Final = Rule(

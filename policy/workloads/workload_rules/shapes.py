@@ -36,14 +36,14 @@ _POD_FIELDS: Final = frozenset(
         "topologySpreadConstraints",
     }
 )
-"""Fields of a pod spec in which there is no other pod."""
+"""Fields of a pod spec."""
 _PRIVILEGES: Final = frozenset({"allowPrivilegeEscalation", "capabilities", "privileged", "procMount"})
 """Fields of the security context of a container that a pod's does not have."""
 _CONTAINER_FIELDS: Final = frozenset(
     {"env", "envFrom", "lifecycle", "livenessProbe", "ports", "readinessProbe", "securityContext", "startupProbe"}
     | {"volumeDevices", "volumeMounts"}
 )
-"""Fields of a container in which there is no pod."""
+"""Fields of a container."""
 _FIELDS: Final = {"pod": _POD_FIELDS, "part": _POD_FIELDS, "container": _CONTAINER_FIELDS}
 _NOT_SEARCHED: Final = frozenset({"metadata", "status"})
 """Top-level fields of an object without pods that anybody starts."""
@@ -80,6 +80,8 @@ class _Node:
     label: tuple[str, ...]
     above: dict[str, Plain] | None
     is_container: bool = False
+    is_inside: bool = False
+    """Whether it is in a field of a pod spec or of a container, in which only whole pod specs are found."""
 
 
 def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterator[Found]:
@@ -108,19 +110,21 @@ def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterato
         if node.path in known:
             continue
         found = [] if node.path in around else [*_of(node)]
-        yield from found
-        pending += reversed([*_below(node, frozenset[str]().union(*(_FIELDS[one.form] for one in found)))])
+        yield from (pod for pod in found if pod.form == "pod" or not node.is_inside)
+        pending += reversed([*_below(node, frozenset[str]().union(*(_FIELDS[pod.form] for pod in found)))])
 
 
-def _below(node: _Node, excluded: frozenset[str]) -> Iterator[_Node]:
-    """The maps right below a map, or in lists below it."""
-    for key in sorted(node.value.keys() - excluded):
+def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
+    """The maps right below a map, or in lists below it; `fields` are those of a pod spec or of a container."""
+    for key in sorted(node.value):
+        is_inside = node.is_inside or key in fields
         values = [(node.value[key], (*node.path, key), (*node.label, key))]
         while values:
             value, path, label = values.pop()
             if isinstance(value, dict):
                 is_item = key in _MORE_LISTS and len(path) > len(node.path) + 1
-                yield _Node(value, path, label, node.value, is_container=is_item or path[-1] in _CONTAINER_MAPS)
+                is_container = is_item or path[-1] in _CONTAINER_MAPS
+                yield _Node(value, path, label, node.value, is_container, is_inside)
             elif isinstance(value, list):
                 values += [
                     (inner, (*path, str(index)), (*label, _name(inner) or str(index)))
