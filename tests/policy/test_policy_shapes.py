@@ -315,6 +315,52 @@ def test_an_organisation_lists_its_own_kinds_of_serving() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
+def test_a_patch_of_batch_work_needs_no_queue(kind: str) -> None:
+    """The label can be on the object that it patches."""
+    version, _, name = kind.partition(":")
+    spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
+    props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}
+    assert found(jobs.NAMES_QUEUE, Sample(f"kubernetes:{version}:{name}", props)) == set()
+
+
+# Values of other types beside a pod.
+
+_PRIVILEGED: Final = {"name": "b", "securityContext": {"privileged": True}, "resources": {"limits": {_GPU: 8}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        pytest.param(
+            "batch.volcano.sh/v1alpha1:Job",
+            {"tasks": [True, {"template": {"spec": {"containers": [_PRIVILEGED]}}}]},
+            id="an item of a path",
+        ),
+        pytest.param(
+            "kubeflow.org/v1:PyTorchJob",
+            {"pytorchReplicaSpecs": {"A": 1, "Worker": {"template": {"spec": {"containers": [_PRIVILEGED]}}}}},
+            id="an entry of a path",
+        ),
+        pytest.param("example.com/v1:App", {"containers": [True, _PRIVILEGED]}, id="an item of the containers"),
+        pytest.param(
+            "example.com/v1:App",
+            {"containers": [{"resources": [{"containers": [_PRIVILEGED]}]}]},
+            id="a pod in a map with names of a container",
+        ),
+        pytest.param(
+            "example.com/v1:App",
+            {"containers": [{"name": "a", "resources": {}, "volumes": [{"podSpec": {"containers": [_PRIVILEGED]}}]}]},
+            id="a pod in a container",
+        ),
+    ],
+)
+def test_a_value_of_another_type_hides_no_pod_beside_it(kind: str, spec: dict[str, Any]) -> None:
+    work = Sample(f"kubernetes:{kind}", {"metadata": {"name": "it", "namespace": "ml"}, "spec": spec})
+    assert "broken" in found(security.PRIVILEGED, work)
+    assert "broken" in found(jobs.NAMES_QUEUE, work)
+
+
 # Unknown values, sizes.
 
 

@@ -7,7 +7,19 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, View, format_number, kubernetes
+from rule_engine import (
+    ADVICE,
+    AnyRule,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    Subject,
+    UnknownValueError,
+    View,
+    format_number,
+    kubernetes,
+)
 from workload_rules import nodes
 from workload_rules.objects import QUEUE_NAME, matches_any
 from workload_rules.pods import (
@@ -19,6 +31,7 @@ from workload_rules.pods import (
     Pod,
     TenantGpus,
     holds_pods,
+    is_patch,
     is_searched,
     kind_of,
     namespace_of,
@@ -86,6 +99,8 @@ class Work:
 def _is_batch(resource: Resource) -> bool:
     """Whether an object is batch work: of a known kind, or of any kind of an operator that is not known to serve."""
     kind = kind_of(resource)
+    if is_patch(resource):
+        return False
     return kind in BATCH or (is_searched(resource) and kind not in SERVING and kind not in PODS_IN)
 
 
@@ -183,10 +198,29 @@ def _claims(pod: Pod, settings: QueueSettings) -> list[str]:
     return [claim.name for claim in pod.claims if not matches_any(claim.name, settings.claims)]
 
 
+def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
+    """The pods that request GPUs, or devices that can be GPUs.
+
+    Raises:
+        UnknownValueError: it is unknown for one of them, and no other does.
+    """
+    pods: list[Pod] = []
+    unknown: UnknownValueError | None = None
+    for pod in work.resource.parts(POD_PARTS):
+        try:
+            if pod.gpus(settings) or _claims(pod, settings):
+                pods.append(pod)
+        except UnknownValueError as error:
+            unknown = unknown or error
+    if unknown and not pods:
+        raise unknown
+    return pods
+
+
 def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     if matches_any(work.kind, settings.serving):
         return
-    pods = [pod for pod in work.resource.parts(POD_PARTS) if pod.gpus(settings) or _claims(pod, settings)]
+    pods = _with_gpus(work, settings)
     if not pods or _names_a_queue(work.meta, settings.names):
         return
     if work.resource.group in _VOLCANO and work.spec.text("queue"):

@@ -355,7 +355,7 @@ class Pod:
             Container(self, view, field)
             for field in CONTAINER_LISTS
             for view in self.spec.items(field)
-            if view.value is not None
+            if isinstance(view.value, (dict, Unknown))
         ]
 
     @property
@@ -451,6 +451,11 @@ def kind_of(resource: Resource) -> str:
     return f"{resource.group}:{resource.kind.removesuffix(_PATCH)}"
 
 
+def is_patch(resource: Resource) -> bool:
+    """Whether it is a patch of an object, of which the rest is unknown."""
+    return resource.kind.endswith(_PATCH)
+
+
 def is_searched(resource: Resource) -> bool:
     """Whether an object is searched for pods by shape: those of operators, and lists of objects with pods."""
     if resource.group in _KUBERNETES:
@@ -482,7 +487,7 @@ def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
 def _all_pods(resource: Resource) -> list[Pod]:
     """The pods of an object and parts of pods, by table and by shape; those of a patch are parts."""
     pods = [*resource.once("pods by table", lambda: list(_pods_by_table(resource))), *_pods_by_shape(resource)]
-    if not resource.kind.endswith(_PATCH):
+    if not is_patch(resource):
         return pods
     return [replace(pod, form="part") if pod.form == "pod" else pod for pod in pods]
 
@@ -505,11 +510,14 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
         yield from _at(view.at(keys[0]), keys[1:], names)
     elif isinstance(view.value, list):
         for item in view.items():
+            if not isinstance(item.value, (dict, Unknown)):
+                continue
             name = item.text("name") or item.text("groupName") or item.path[-1]
             yield from _at(item, keys[1:], (*names, name))
     else:
         for name, item in view.entries().items():
-            yield from _at(item, keys[1:], (*names, name))
+            if isinstance(item.value, (dict, Unknown)) or not keys[1:]:
+                yield from _at(item, keys[1:], (*names, name))
 
 
 def _pod_parts(resource: Resource) -> Iterator[Pod]:

@@ -44,6 +44,8 @@ _CONTAINER_FIELDS: Final = frozenset(
     | {"volumeDevices", "volumeMounts"}
 )
 """Fields of a container."""
+_TYPES: Final = {"env": list, "envFrom": list, "resources": dict, "securityContext": dict, "volumeMounts": list}
+"""Types of fields of a container."""
 _FIELDS: Final = {"pod": _POD_FIELDS, "part": _POD_FIELDS, "container": _CONTAINER_FIELDS}
 _NOT_SEARCHED: Final = frozenset({"metadata", "status"})
 """Top-level fields of an object without pods that anybody starts."""
@@ -154,7 +156,15 @@ def _of(node: _Node) -> Iterator[Found]:
 
 def _is_pod(value: dict[str, Plain]) -> bool:
     """Whether a map has a list of containers, or one that is not known yet."""
-    return _of_maps(value.get("containers")) or isinstance(value.get("containers"), Unknown)
+    items = value.get("containers")
+    return isinstance(items, Unknown) or (isinstance(items, list) and any(_can_be_container(item) for item in items))
+
+
+def _can_be_container(value: Plain) -> bool:
+    """Whether the fields of a map have the types that a container's have, where it has them."""
+    return isinstance(value, dict) and all(
+        isinstance(value.get(key), (type(None), Unknown, type_)) for key, type_ in _TYPES.items()
+    )
 
 
 def _is_part(value: dict[str, Plain]) -> bool:
