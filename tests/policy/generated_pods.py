@@ -79,7 +79,7 @@ def pods(draw: st.DrawFn) -> Json:
             tolerations=st.just([{"key": "spot", "operator": "Exists"}]),
         )
     )
-    return spec
+    return deepcopy(spec)  # tests change it, and strategies give the same objects again
 
 
 # Violations.

@@ -326,7 +326,11 @@ def test_a_patch_of_batch_work_needs_no_queue(kind: str) -> None:
 
 # Values of other types beside a pod.
 
-_PRIVILEGED: Final = {"name": "b", "securityContext": {"privileged": True}, "resources": {"limits": {_GPU: 8}}}
+_PRIVILEGED: Final[dict[str, Any]] = {
+    "name": "b",
+    "securityContext": {"privileged": True},
+    "resources": {"limits": {_GPU: 8}},
+}
 
 
 @pytest.mark.parametrize(
@@ -350,7 +354,15 @@ _PRIVILEGED: Final = {"name": "b", "securityContext": {"privileged": True}, "res
         ),
         pytest.param(
             "example.com/v1:App",
-            {"containers": [{"name": "a", "resources": {}, "volumes": [{"podSpec": {"containers": [_PRIVILEGED]}}]}]},
+            {
+                "containers": [
+                    {
+                        "name": "a",
+                        "resources": dict[str, Any](),
+                        "volumes": [{"podSpec": {"containers": [_PRIVILEGED]}}],
+                    }
+                ]
+            },
             id="a pod in a container",
         ),
     ],
