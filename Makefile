@@ -18,7 +18,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests lint style types bench docs schema policies scopes requirements simulate ready ready-clouds
+.PHONY: up down preview test tests attempts lint style types bench docs schema policies scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -39,6 +39,11 @@ test: ready-clouds style ## Run all checks: lint, types, import contracts, and t
 
 tests: ready-clouds
 	@$(RUN) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# Thousands of random programs take minutes, so `make test` has a few hundred, the same ones each time.
+attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,000 random objects each; ATTEMPTS=N for N
+	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(RUN) python -m pytest tests/policy/test_policy_attempts.py \
+	  tests/acceptance/test_acceptance_pod_security.py tests/acceptance/test_acceptance_guards_attempts.py
 
 lint: style types
 

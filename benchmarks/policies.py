@@ -1,7 +1,8 @@
 """A thousand resources through both policy packs at once, each a process of its own, on two cores.
 
-`python -m benchmarks.policies` prints what start-up and judging take, and what the same rules would take by Pulumi's
-own SDK (`pulumi_policy.PolicyPack`), which reads a resource anew for each rule; that is measured on fewer and scaled.
+`python -m benchmarks.policies` prints what start-up and judging take, how the time grows with the number of teams, and
+what the same rules would take by Pulumi's own SDK (`pulumi_policy.PolicyPack`), which reads a resource anew for each
+rule; that is measured on fewer and scaled.
 """
 
 import shutil
@@ -29,6 +30,9 @@ from gpu_tenancy.console.project import preview, project_folder
 from gpu_tenancy.model.source import Source, to_config
 
 RESOURCES: Final = 1000
+TEAMS: Final = 100
+GROWN: Final = 4
+"""How many times as many teams the larger program has."""
 CLOUDS: Final = 120
 """Of these, node pools, clusters and what goes with them."""
 FEWER: Final = 100
@@ -97,11 +101,35 @@ PolicyPack(PACK.name, [(whole if rule.whole else one)(rule) for rule in PACK.rul
 '''
 
 
+def objects_of(teams: int) -> list[Registration]:
+    """The Kubernetes objects of the platform of some teams."""
+    source = Source(stack(teams))
+    rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
+    return [one for one in rendered.registrations if one.custom and one.type.startswith("kubernetes:")]
+
+
+def growth(folder: Path, config: Path | None) -> str:
+    """The time of a pack for a program, and for one with four times as many teams, in one process.
+
+    Only their ratio can be compared between machines: it is that of the numbers of resources if rules are linear.
+    """
+    few, many = (asked(objects_of(teams)) for teams in (TEAMS, TEAMS * GROWN))
+    seconds: list[float] = []
+    with pack_process(folder) as client:
+        session = Session.of(client, read_config(config) if config else {})
+        session.judge(few)
+        for requests in (few, many):
+            began = time.perf_counter()
+            session.judge(requests)
+            seconds.append(time.perf_counter() - began)
+    resources = len(many.resources) / len(few.resources)
+    ratio = seconds[1] / seconds[0]
+    return f"{resources:.1f} x resources ({len(many.resources)}): {ratio:.1f} x time ({seconds[1]:.2f} s)"
+
+
 def program() -> list[Registration]:
     """A realistic mix: the platform of a hundred teams, and the clusters and pools of three clouds, several times."""
-    source = Source(stack(100))
-    rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
-    objects = [each for each in rendered.registrations if each.custom and each.type.startswith("kubernetes:")]
+    objects = objects_of(TEAMS)
     pools = [
         each
         for name in ("prod-aws", "prod-gcp", "prod-azure")
@@ -165,6 +193,7 @@ def main() -> None:
     count = len(all_of_them.resources)
     print(f"{count} resources, both packs at once: {ours:.2f} s ({min(rounds):.2f} to {max(rounds):.2f})")
     print(f"start-up of both, one after the other, with configuration: {start:.2f} s")
+    print(f"workloads, {growth(own[0], configs[0])}")
     with TemporaryDirectory() as folder:
         _, once = judging(by_the_sdk(Path(folder)), fewer, 1, [None, None])
     scaled = once * count / len(fewer.resources)

@@ -22,6 +22,7 @@ def stack(teams: int) -> dict[str, Any]:
     groups = {f"group-{n}": {"parent": "org"} for n in range((teams + 9) // 10)}
     return {
         "environment": "benchmark",
+        "cluster": {"cloud": "existing", "provides": ["networkPolicies", "resourceMetrics"]},
         "pools": {
             "cpu": {"machine": "m7i.8xlarge", "nodes": teams},
             "h100": {"machine": "p5.48xlarge", "nodes": 2 * teams},

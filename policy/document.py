@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import cloud_rules
 import workload_rules
+import workload_rules.pods
 from rule_engine import EnforcementLevel, Pack
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
@@ -45,7 +46,8 @@ def level(rule: AnyRule, config: Mapping[str, Any]) -> EnforcementLevel:
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD.read_text(encoding="utf-8")]
+    groups = "; ".join(f"{reason} ({_code(names)})" for reason, names in workload_rules.pods.UNSEARCHED.items())
+    parts = [_HEAD.read_text(encoding="utf-8").replace("UNSEARCHED", groups)]
     for folder, pack in PACKS.items():
         sets = {name: read_set(folder, name) for name in SETS}
         rules = Evaluator(pack).rules
@@ -124,6 +126,11 @@ def _common(rules: Iterable[AnyRule]) -> dict[str, dict[str, Any]]:
     count = Counter((name, json.dumps(schema, sort_keys=True)) for name, schema in schemas)
     often = {name: text for (name, text), times in count.most_common() if times >= _MANY}
     return {name: json.loads(text) for name, text in sorted(often.items())}
+
+
+def _code(names: Iterable[str]) -> str:
+    """Names as code, separated by commas."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _cell(text: str) -> str:

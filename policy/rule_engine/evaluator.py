@@ -11,13 +11,13 @@ from pulumi_policy import EnforcementLevel
 
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
 from rule_engine.reading import UnknownValueError
-from rule_engine.resources import Resource
+from rule_engine.resources import Placed, Resource
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
 from rule_engine.stacks import Stack
 
 
 class Outcome(StrEnum):
-    """What a finding is about; only `BROKEN` is enforced, all others are advisory."""
+    """What a finding is about; `BROKEN` and `ERROR` have the level of their rule, all others are advisory."""
 
     BROKEN = "broken"
     EXEMPTED = "exempted"
@@ -25,6 +25,9 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
+_ENFORCED: Final = frozenset({Outcome.BROKEN, Outcome.ERROR})
+_LONGEST: Final = 2000
+"""Maximum number of characters of a message."""
 _EMPTY: Final = Stack(())
 _LISTED: Final = 5
 """Maximum number of rule names in an error."""
@@ -39,7 +42,7 @@ class Finding:
     Attributes:
         rule: the rule that reports it.
         outcome: violation, exempted violation, unknown value, or internal error of the rule.
-        level: the enforcement level; advisory unless the outcome is `BROKEN`.
+        level: the enforcement level; advisory unless the outcome is `BROKEN` or `ERROR`.
         urn: of the resource.
         message: `PLACE: VALUE problem; fix`, with secrets hidden.
     """
@@ -73,7 +76,8 @@ class Evaluator:
     """Evaluates the configured rules of a pack.
 
     Rules are selected once per resource type, and a resource is read once for all rules. A failing rule does not stop
-    the others: unknown values and internal errors become advisory findings.
+    the others: unknown values become advisory findings, and internal errors findings at the level of their rule,
+    because a resource passes a mandatory rule only if the rule was evaluated.
 
     Args:
         pack: the rules.
@@ -144,36 +148,35 @@ class Evaluator:
             level = EnforcementLevel.MANDATORY
         exemption: Exemption | UnknownValueError | Literal["unread"] | None = "unread"
         for outcome, text in self._messages(rule, resource, stack):
-            broken = outcome is Outcome.BROKEN
-            if broken and exemption == "unread":
+            enforced = outcome in _ENFORCED
+            if enforced and exemption == "unread":
                 exemption = self.exemption(resource, rule)
-            message, reported, enforced = text, outcome, level if broken else EnforcementLevel.ADVISORY
-            if broken and isinstance(exemption, Exemption):
-                reported, enforced = Outcome.EXEMPTED, EnforcementLevel.ADVISORY
+            message, reported = text, outcome
+            if enforced and isinstance(exemption, Exemption):
+                reported, enforced = Outcome.EXEMPTED, False
                 message = f"exempted until {exemption.until} ({exemption.reason}): {text}"
-            elif broken and isinstance(exemption, UnknownValueError):
+            elif enforced and isinstance(exemption, UnknownValueError):
                 message = f"{text} (exemption not evaluated: {exemption})"
-            yield Finding(rule, reported, enforced, resource.urn, stack.hide(resource.secrets.hide(message)))
+            shown = _cut(stack.hide(resource.secrets.hide(message)))
+            yield Finding(rule, reported, level if enforced else EnforcementLevel.ADVISORY, resource.urn, shown)
 
     def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
         try:
             parts = resource.parts(rule.on)
         except UnknownValueError as error:
-            yield Outcome.UNKNOWN, _unknown(resource.place, error)
+            yield Outcome.UNKNOWN, _unknown(_place(resource, resource), error)
             return
-        except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
-            yield Outcome.ERROR, _internal_error(rule, resource.place, error)
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
+            yield Outcome.ERROR, _internal_error(rule, _place(resource, resource), error)
             return
         for part in parts:
-            place = resource.place
             try:
-                place = part.place
                 for text in rule.messages(part, self.configuration.of(rule), stack):
-                    yield Outcome.BROKEN, f"{place}: {text}"
+                    yield Outcome.BROKEN, f"{_place(part, resource)}: {text}"
             except UnknownValueError as error:
-                yield Outcome.UNKNOWN, _unknown(place, error)
+                yield Outcome.UNKNOWN, _unknown(_place(part, resource), error)
             except Exception as error:  # noqa: BLE001 - as above
-                yield Outcome.ERROR, _internal_error(rule, place, error)
+                yield Outcome.ERROR, _internal_error(rule, _place(part, resource), error)
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""
@@ -181,7 +184,7 @@ class Evaluator:
             text = self.pack.exemptions(resource).get(rule.name)
         except UnknownValueError as error:
             return error
-        except Exception:  # noqa: BLE001 - as above; the rule about exemptions reports the internal error
+        except Exception:  # noqa: BLE001 - as above; the rule about exemptions reports it, and there is no exemption
             return None
         if text is None or rule is self._exemptions:
             return None
@@ -194,6 +197,21 @@ class Evaluator:
         return self._today or date.today()  # noqa: DTZ011 - the local date of the evaluation
 
 
+def _place(part: Placed, resource: Resource) -> str:
+    """The place of a part; that of its resource if it is unknown, and the type if that fails too."""
+    for placed in (part, resource):
+        try:
+            return placed.place
+        except Exception:  # noqa: BLE001, S112 - an error message must not fail
+            continue
+    return f"{resource.kind} {resource.name}"
+
+
+def _cut(message: str) -> str:
+    """A message of a length that can be read, although a value in it has megabytes."""
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
+
+
 def _unknown(place: str, error: UnknownValueError) -> str:
     return f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
 
@@ -201,7 +219,7 @@ def _unknown(place: str, error: UnknownValueError) -> str:
 def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:
     return (
         f"{place}: rule {rule.name}: internal error ({type(error).__name__}); not evaluated. Report it to the pack"
-        " owner"
+        " owner, or exempt the resource from the rule"
     )
 
 

@@ -4,9 +4,11 @@ import re
 from decimal import Decimal
 from typing import Final
 
-_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?\d{1,2})?")
+_FORM: Final = re.compile(
+    r"([+-]?)(\d*)(?:\.(\d*))?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?0*\d{1,2})?", re.ASCII
+)
 _LONGEST: Final = 64
-"""Maximum number of characters: real quantities are shorter, and arithmetic with longer ones is slow."""
+"""Maximum number of digits between zeros at both ends: real quantities have fewer, and arithmetic with more is slow."""
 _UNITS: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -17,13 +19,19 @@ _UNITS: Final = {
 
 
 def quantity(text: str) -> Decimal | None:
-    """The number in its base unit (cores, bytes, pieces); None if the text is not a quantity."""
-    match = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if match is None:
+    """The number in its base unit (cores, bytes, pieces); None if the text is not a quantity.
+
+    Zeros at both ends do not count as length: the API server reads `0008.000` as 8, however many they are.
+    """
+    match = _FORM.fullmatch(text.strip())
+    if match is None or not (match[2] or match[3]):
         return None
-    number, unit = match[1], match[2] or ""
+    whole, fraction, unit = match[2].lstrip("0"), (match[3] or "").rstrip("0"), match[4] or ""
+    if len(whole) + len(fraction) > _LONGEST:
+        return None
+    number = f"{match[1]}{whole or 0}{'.' if fraction else ''}{fraction}"
     if unit[:1] in {"e", "E"} and unit not in _UNITS:
-        return Decimal(number + unit)
+        return Decimal(f"{number}e{int(unit[1:])}")
     return Decimal(number) * _UNITS[unit]
 
 

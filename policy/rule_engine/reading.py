@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
 from pulumi_policy import proxy
@@ -45,6 +45,10 @@ UNKNOWNS: Final = frozenset(
 )
 
 
+_Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"
+"""Structs and lists of the protocol, each with the map or list that it fills."""
+
+
 class UnknownValueError(Exception):
     """A rule needs a value that is not known yet, or that does not have the type that its API requires.
 
@@ -60,7 +64,7 @@ class UnknownValueError(Exception):
 
 
 class Reader:
-    """Converts a Struct to plain values in one pass, and collects its secrets.
+    """Converts a Struct to plain values, and collects its secrets.
 
     Args:
         secrets: collects the values that messages must not show.
@@ -70,37 +74,66 @@ class Reader:
         self._secrets = secrets
 
     def read(self, struct: Struct) -> dict[str, Plain]:
-        """Returns the properties; unknown values become `Unknown`, secrets their value."""
-        value = self._value
-        return {key: value(field) for key, field in struct.fields.items()}
+        """Returns the properties; unknown values become `Unknown`, secrets their value.
 
-    def _value(self, value: Value) -> Plain:
-        # Most frequent kinds first: a pack spends most of its time here.
-        kind = value.WhichOneof("kind")
-        if kind == "string_value":
-            text = value.string_value
-            return _UNKNOWN if text in UNKNOWNS else text
-        if kind == "struct_value":
-            return self._struct(value.struct_value)
-        if kind == "number_value":
-            return value.number_value
-        if kind == "list_value":
-            return [self._value(item) for item in value.list_value.values]
-        if kind == "bool_value":
-            return value.bool_value
-        return None
+        Without recursion, so that no depth of nesting ends the evaluation.
+        """
+        properties: dict[str, Plain] = {}
+        pending: _Pending = [(struct, properties)]
+        secret: list[Plain] = []
+        while pending:
+            message, plain = pending.pop()
+            if isinstance(plain, dict):
+                for key, value in message.fields.items():
+                    plain[key] = _plain(value, pending, secret)
+            else:
+                for value in message.values:
+                    plain.append(_plain(value, pending, secret))
+        for value in secret:
+            self._secrets.keep(value)
+        return properties
 
-    def _struct(self, struct: Struct) -> Plain:
+
+def _plain(value: Value, pending: "_Pending", secret: list[Plain]) -> Plain:
+    """A value; a map or a list is empty at first, and `pending` until it is filled."""
+    # Most frequent kinds first: a pack spends most of its time here.
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        text = value.string_value
+        return _UNKNOWN if text in UNKNOWNS else text
+    if kind == "struct_value":
+        return _map(value.struct_value, pending, secret)
+    if kind == "number_value":
+        return value.number_value
+    if kind == "list_value":
+        items: list[Plain] = []
+        pending.append((value.list_value, items))
+        return items
+    return value.bool_value if kind == "bool_value" else None
+
+
+def _map(struct: Struct, pending: "_Pending", secret: list[Plain]) -> Plain:
+    """A map, or what the protocol wraps in one: a secret, an output, a file."""
+    is_secret = False
+    while SIGNATURE in struct.fields:
         fields = struct.fields
-        if SIGNATURE not in fields:
-            return self.read(struct)
         signature = fields[SIGNATURE].string_value
-        if signature in {SECRET, _OUTPUT}:
-            inner = self._value(fields["value"]) if "value" in fields else _UNKNOWN
-            if signature == SECRET or ("secret" in fields and fields["secret"].bool_value):
-                self._secrets.keep(inner)
-            return inner
-        return _FILE
+        if signature not in {SECRET, _OUTPUT}:
+            return _FILE
+        is_secret = is_secret or signature == SECRET or ("secret" in fields and fields["secret"].bool_value)
+        if "value" not in fields:
+            return _UNKNOWN
+        if fields["value"].WhichOneof("kind") != "struct_value":
+            inner = _plain(fields["value"], pending, secret)
+            break
+        struct = fields["value"].struct_value
+    else:
+        properties: dict[str, Plain] = {}
+        pending.append((struct, properties))
+        inner = properties
+    if is_secret:
+        secret.append(inner)
+    return inner
 
 
 class View:

@@ -25,7 +25,7 @@ def apply_remedies(evaluator: Evaluator, request: wire.AnalyzeRequest) -> wire.R
         return response
     try:
         props: dict[str, Any] = json_format.MessageToDict(request.properties)
-    except ValueError:  # a number that JSON cannot represent (infinity): `Analyze` reports it
+    except (ValueError, RecursionError):  # JSON cannot represent it (infinity, deep nesting): `Analyze` reports it
         return response
     resource = read(request)
     for rule in rules:
@@ -37,8 +37,8 @@ def apply_remedies(evaluator: Evaluator, request: wire.AnalyzeRequest) -> wire.R
         if isinstance(evaluator.exemption(resource, rule), (Exemption, UnknownValueError)):
             response.not_applicable.add(policy_name=rule.name, reason="the resource is exempted from this rule")
             continue
-        candidate = deepcopy(props)
         try:
+            candidate = deepcopy(props)
             changed, diagnostic = rule.remedy(request.type, candidate, evaluator.configuration.of(rule)), ""
         except UnknownValueError as error:
             changed, diagnostic = False, str(error)
@@ -50,7 +50,8 @@ def apply_remedies(evaluator: Evaluator, request: wire.AnalyzeRequest) -> wire.R
                     " pack owner"
                 ),
             )
-        props = candidate if changed else props
+        else:
+            props = candidate if changed else props
         if changed or diagnostic:
             response.remediations.append(_remediation(evaluator, rule, props if changed else None, diagnostic))
     return response

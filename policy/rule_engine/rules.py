@@ -86,7 +86,10 @@ class Rule(Generic[S, C]):
         place = ".".join((self.name, *(str(part) for part in problem["loc"])))
         if problem["type"] == "extra_forbidden":
             return f"{place}: unknown setting; settings of this rule: {', '.join(self.settings.model_fields) or 'none'}"
-        return f"{place}: {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "value_error":  # of a setting's own check, which names the value
+            return f"{place}: {message}"
+        return f"{place}: {problem['input']!r}: {message[:1].lower()}{message[1:]}"
 
 
 AnyRule = Rule[Any, Any]

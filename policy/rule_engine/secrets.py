@@ -1,7 +1,7 @@
 """Values that messages must not show: those that a program marked as secret, and pieces of them."""
 
 import re
-from typing import Final
+from typing import Final, cast
 
 from rule_engine.quantities import format_float, format_number, quantity
 
@@ -32,21 +32,17 @@ class Secrets:
             whole: hide strings only as a whole, not their pieces.
         """
         self._pattern = None
-        match value:
-            case str():
-                self._keep(value, whole=whole)
-            case bool():
-                return
-            case float() | int():
-                self._texts.add(format_float(value))
-            case list():
-                for item in value:  # pyright: ignore[reportUnknownVariableType] - items of any type are checked
-                    self.keep(item, whole=whole)  # pyright: ignore[reportUnknownArgumentType] - as above
-            case dict():
-                for item in value.values():  # pyright: ignore[reportUnknownVariableType] - as above
-                    self.keep(item, whole=whole)  # pyright: ignore[reportUnknownArgumentType] - as above
-            case _:
-                return
+        pending: list[object] = [value]
+        while pending:
+            inner = pending.pop()
+            if isinstance(inner, str):
+                self._keep(inner, whole=whole)
+            elif isinstance(inner, list):
+                pending += cast("list[object]", inner)
+            elif isinstance(inner, dict):
+                pending += cast("dict[str, object]", inner).values()
+            elif isinstance(inner, (float, int)) and not isinstance(inner, bool):
+                self._texts.add(format_float(inner))
 
     def _keep(self, text: str, *, whole: bool) -> None:
         self._texts.add(text)

@@ -1,8 +1,8 @@
 """All resources of a stack, for rules that compare resources."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rule_engine.reading import UnknownValueError
 from rule_engine.resources import Placed, Resource, Subject
@@ -20,7 +20,7 @@ class Stack:
         self.resources = tuple(resources)
         self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
         self._known: dict[object, tuple[list[object], list[UnknownValueError]]] = {}
-        self._sorted: dict[object, tuple[dict[object, list[object]], list[UnknownValueError]]] = {}
+        self._sorted: dict[object, tuple[dict[object, list[Any]], list[UnknownValueError]]] = {}
         self._made: dict[object, object] = {}
 
     def hide(self, text: str) -> str:
@@ -40,7 +40,13 @@ class Stack:
             raise unknown[0]
         return known
 
-    def first(self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None" = None) -> S | None:
+    def first(
+        self,
+        subject: Subject[S],
+        predicate: Callable[[S], bool],
+        among: "Among[S] | None" = None,
+        *then: "Among[S]",
+    ) -> S | None:
         """The first part for which the predicate is true; None if there is none.
 
         Unknown parts matter only if no known part matches.
@@ -49,19 +55,27 @@ class Stack:
             subject: the kind of part.
             predicate: called for each part.
             among: an index key and the value to look up; in a large stack, the index is built once.
+            then: further keys within these, such as a name within a namespace. A part with an unknown key matters only
+                if its keys before match.
 
         Raises:
             UnknownValueError: no known part matches, and an unknown part may match.
         """
-        return next(iter(self._matching(subject, predicate, among, first=True)), None)
+        return next(iter(self._matching(subject, predicate, [among, *then], first=True)), None)
 
-    def matching(self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None" = None) -> list[S]:
+    def matching(
+        self,
+        subject: Subject[S],
+        predicate: Callable[[S], bool],
+        among: "Among[S] | None" = None,
+        *then: "Among[S]",
+    ) -> list[S]:
         """All parts for which the predicate is true; the arguments are those of `first`.
 
         Raises:
             UnknownValueError: it is unknown for one of them.
         """
-        return list(self._matching(subject, predicate, among, first=False))
+        return list(self._matching(subject, predicate, [among, *then], first=False))
 
     def once(self, name: object, make: Callable[[], T]) -> T:
         """A value that several parts of the stack share, computed once.
@@ -99,15 +113,20 @@ class Stack:
         return bool(known or unknown)
 
     def _matching(
-        self, subject: Subject[S], predicate: Callable[[S], bool], among: "Among[S] | None", *, first: bool
+        self,
+        subject: Subject[S],
+        predicate: Callable[[S], bool],
+        among: "Sequence[Among[S] | None]",
+        *,
+        first: bool,
     ) -> Iterator[S]:
-        known, unknown = self._parts(subject) if among is None else self._among(subject, among)
-        doubts = list(unknown)
+        known, unknown = self._among(subject, [key for key in among if key is not None])
+        doubts = unknown
         for part in known:
             try:
                 matches = predicate(part)
             except UnknownValueError as error:
-                doubts.append(_of(part, error))
+                doubts = doubts or [_of(part, error)]
                 continue
             if matches:
                 yield part
@@ -116,20 +135,18 @@ class Stack:
         if doubts:
             raise doubts[0]
 
-    def _among(self, subject: Subject[S], among: "Among[S]") -> tuple[list[S], list[UnknownValueError]]:
-        key, wanted = among
-        if (subject, key) not in self._sorted:
-            known, unknown = self._parts(subject)
-            groups: dict[object, list[object]] = {}
-            doubts = list(unknown)
-            for part in known:
-                try:
-                    groups.setdefault(key(part), []).append(part)
-                except UnknownValueError as error:
-                    doubts.append(_of(part, error))
-            self._sorted[subject, key] = (groups, doubts)
-        groups, doubts = self._sorted[subject, key]
-        return groups.get(wanted, []), doubts  # pyright: ignore[reportReturnType] - parts of this subject
+    def _among(self, subject: Subject[S], keys: "Sequence[Among[S]]") -> tuple[list[S], list[UnknownValueError]]:
+        """The parts with these keys, and the first unknown value of others that can have them."""
+        parts, unknown = self._parts(subject)
+        index: tuple[object, ...] = (subject,)
+        for key, wanted in keys:
+            index = (*index, key)
+            if index not in self._sorted:
+                self._sorted[index] = _sorted_by(key, parts)
+            groups, doubts = self._sorted[index]
+            parts, unknown = groups.get(wanted, []), unknown or doubts
+            index = (*index, wanted)
+        return parts, unknown  # pyright: ignore[reportReturnType] - parts of this subject
 
     def _parts(self, subject: Subject[S]) -> tuple[list[S], list[UnknownValueError]]:
         if subject not in self._known:
@@ -139,9 +156,21 @@ class Stack:
                 try:
                     known += resource.parts(subject)
                 except UnknownValueError as error:
-                    unknown.append(_of(resource, error))
+                    unknown = unknown or [_of(resource, error)]
             self._known[subject] = (known, unknown)
         return self._known[subject]  # pyright: ignore[reportReturnType] - what `parts` of this subject gave
+
+
+def _sorted_by(key: Callable[[S], object], parts: Iterable[S]) -> tuple[dict[object, list[S]], list[UnknownValueError]]:
+    """Parts by a key, and the first unknown key."""
+    groups: dict[object, list[S]] = {}
+    doubts: list[UnknownValueError] = []
+    for part in parts:
+        try:
+            groups.setdefault(key(part), []).append(part)
+        except UnknownValueError as error:
+            doubts = doubts or [_of(part, error)]
+    return groups, doubts
 
 
 @contextmanager

@@ -22,6 +22,7 @@ ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
 TRIED = settings(
     max_examples=ATTEMPTS,
     deadline=None,
+    derandomize="GPU_TENANCY_ATTEMPTS" not in os.environ,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"

@@ -3,23 +3,29 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit_builders import (
     FEW,
+    MANY,
     SHOWN,
     TOO_MANY,
     PackClient,
     deployment,
+    exempted,
+    pack,
     rule,
     secret,
 )
 from policy_builders import UNKNOWN, Sample, doubt
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from rule_engine import MUST, Resource, Settings, quantity
+from rule_engine import MUST, Pack, Resource, Settings, Subject, kubernetes, quantity
+from rule_engine.evaluator import Evaluator
 from rule_engine.reading import SIGNATURE, Reader, UnknownValueError, View
+from rule_engine.resources import read
+from rule_engine.secrets import Secrets
 
 # Secrets.
 
@@ -99,23 +105,134 @@ def test_what_is_broken_before_something_unknown_stays_broken() -> None:
     assert client.outcomes == ["broken", "unknown"]
 
 
-def test_a_rule_with_a_mistake_is_advice_and_others_judge_on() -> None:
-    def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
-        raise ZeroDivisionError(resource.props.text("spec", "key"))
+def fails(resource: Resource, settings: Settings) -> Iterator[str]:  # noqa: ARG001 - as rules are called
+    raise ZeroDivisionError(resource.props.text("spec", "key"))
 
+
+def wrong(*_: object) -> list[str]:
+    return ["is wrong; fix it"]
+
+
+def divided(*_: object) -> list[str]:
+    return [str(1 / 0)]
+
+
+_FAILED = (
+    "Deployment ml/api: rule divides: internal error (ZeroDivisionError); not evaluated. Report it to the pack owner,"
+    " or exempt the resource from the rule"
+)
+
+
+@pytest.mark.parametrize("level", [wire.ADVISORY, wire.MANDATORY])
+def test_an_internal_error_has_the_level_of_its_rule_and_the_other_rules_are_evaluated(level: int) -> None:
     client = PackClient(rule("divides", fails), FEW)
+    client.configure(divides=(level, {}))
     assert client.analyze(deployment(replicas=5, key="hunter2")) == [
-        (
-            "divides",
-            wire.ADVISORY,
-            (
-                "Deployment ml/api: rule divides: internal error (ZeroDivisionError); not evaluated. Report it to the"
-                " pack owner"
-            ),
-        ),
+        ("divides", level, _FAILED),
         ("few-replicas", wire.MANDATORY, TOO_MANY),
     ]
     assert client.outcomes == ["error", "broken"]
+
+
+def test_an_internal_error_of_a_rule_with_a_remedy_is_enforced() -> None:
+    client = PackClient(rule("divides", fails), FEW)
+    client.configure(divides=(wire.REMEDIATE, {}))
+    assert client.analyze(deployment(replicas=1)) == [("divides", wire.MANDATORY, _FAILED)]
+
+
+def test_an_exempted_resource_is_not_stopped_by_an_internal_error() -> None:
+    inputs = exempted(deployment(), "divides", "2026-12-31 waits for the fix of the rule")
+    client = PackClient(rule("divides", fails))
+    assert [(level, words) for _, level, words in client.analyze(inputs)] == [
+        (wire.ADVISORY, f"exempted until 2026-12-31 (waits for the fix of the rule): {_FAILED}")
+    ]
+
+
+def test_an_internal_error_while_exemptions_are_read_exempts_from_nothing_and_is_enforced() -> None:
+    def unreadable(resource: Resource) -> dict[str, str]:
+        raise RecursionError(resource.name)
+
+    evaluator = Evaluator(Pack("test", "1", "Exemptions fail.", (FEW,), unreadable))
+    assert [(finding.rule.name, finding.outcome, finding.level) for finding in evaluator.evaluate(MANY.resource())] == [
+        ("few-replicas", "broken", MUST),
+        ("exemptions-in-order", "error", MUST),
+    ]
+
+
+def test_a_violation_of_a_part_with_an_unknown_name_is_a_violation_of_its_resource() -> None:
+    class Nameless:
+        @property
+        def place(self) -> str:
+            raise UnknownValueError(("name",), "is unknown until deployment")
+
+    def nameless(_: Resource) -> list[Nameless]:
+        return [Nameless()]
+
+    parts = Subject("nameless parts", kubernetes("apps:Deployment"), nameless)
+    always = rule("always", wrong, on=parts)
+    assert PackClient(always).analyze(deployment()) == [
+        ("always", wire.MANDATORY, "Deployment ml/api: is wrong; fix it")
+    ]
+
+
+def test_a_rule_that_cannot_name_its_part_names_the_resource() -> None:
+    class Broken:
+        @property
+        def place(self) -> str:
+            raise KeyError("name")
+
+    def broken(_: Resource) -> list[Broken]:
+        return [Broken()]
+
+    parts = Subject("broken parts", kubernetes("apps:Deployment"), broken)
+    client = PackClient(rule("divides", divided, on=parts))
+    assert client.analyze(deployment()) == [("divides", wire.MANDATORY, _FAILED)]
+
+
+# Sizes and nesting.
+
+
+def nested(levels: int, innermost: dict[str, Any]) -> wire.AnalyzeRequest:
+    """A Deployment with a map in a map, and so on, as the protocol sends it."""
+    request = deployment(**innermost).request()
+    inner: Any = request.properties.get_or_create_struct("spec")
+    for _ in range(levels):
+        inner = inner.get_or_create_struct("a")
+    inner.update({"innermost": "x"})
+    return request
+
+
+@pytest.mark.parametrize("levels", [50, 250, 3000])
+def test_a_violation_beside_a_value_of_any_depth_is_reported(levels: int) -> None:
+    (finding,) = Evaluator(pack(FEW)).evaluate(read(nested(levels, {"replicas": 5})))
+    assert (finding.message, finding.level) == (TOO_MANY, MUST)
+
+
+def test_secrets_of_any_depth_are_hidden() -> None:
+    value: Any = "hunter2"
+    for _ in range(5000):
+        value = [value]
+    secrets = Secrets()
+    secrets.keep(value)
+    assert secrets.hide("hunter2 is the key") == "[secret] is the key"
+
+
+def test_a_value_of_any_depth_stops_no_remedy() -> None:
+    client = PackClient()
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    response = client.analyzer.Remediate(nested(3000, {"replicas": 5}), cast("Any", None))
+    assert response == wire.RemediateResponse()
+
+
+def test_a_message_about_a_value_of_megabytes_is_cut() -> None:
+    ((_, _, message),) = PackClient().analyze(deployment(shown={"a": "x" * 3_000_000}))
+    assert message == f"{'Deployment ml/api: a is ':x<2000}…"
+
+
+def test_a_secret_at_the_end_of_a_message_that_is_cut_is_hidden() -> None:
+    inputs = deployment(shown={"a": "x" * 1970 + "hunter2hunter2"}, key=secret("hunter2hunter2"))
+    ((_, _, message),) = PackClient().analyze(inputs)
+    assert message == f"Deployment ml/api: a is {'x' * 1970}[secre…"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +279,21 @@ def test_a_place_is_named_where_it_is_of_another_kind() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("500m", "0.5"), ("2Ti", "2199023255552"), ("1e3", "1000"), ("8", "8"), ("8GB", None), ("", None)],
+    [
+        ("500m", "0.5"),
+        ("2Ti", "2199023255552"),
+        ("1e3", "1000"),
+        ("1e0003", "1000"),
+        ("8", "8"),
+        ("8.", "8"),
+        (".5", "0.5"),
+        pytest.param("0" * 1000 + "8." + "0" * 1000, "8", id="8 between zeros"),
+        ("8GB", None),
+        (".", None),
+        ("m", None),
+        ("٨", None),
+        ("", None),
+    ],
 )
 def test_quantities_are_read_as_kubernetes_reads_them(text: str, number: str | None) -> None:
     assert quantity(text) == (None if number is None else Decimal(number))

@@ -1,12 +1,14 @@
 """Rules for the quota of serving workloads at their maximum replicas, and for their disruption budgets."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, format_number
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, elsewhere, format_number
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
 from workload_rules.pods import Pod, TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import class_of
@@ -114,6 +116,13 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
     return Decimal(-(-int(count) // 4)) if surge_pods is None else surge_pods
 
 
+def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> Decimal:
+    """GPUs of all serving workloads that a quota counts, at their maximum replicas."""
+    servers = _servers(namespace_of(quota), quota, resource, settings, stack)
+    needs = [_needs(server, resource, settings, stack) for server in servers]
+    return sum((count * gpus for count, gpus in needs), Decimal(0))
+
+
 def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     namespace = pod.namespace
     if not settings.tenant(namespace):
@@ -128,10 +137,8 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
                 hard = _gpu_lines(quota, settings).get(resource)
             if hard is None:
                 continue
-            others = _servers(namespace, quota, resource, settings, stack)
-            total = sum(
-                (count * gpus for count, gpus in (_needs(other, resource, settings, stack) for other in others)),
-                Decimal(0),
+            total = stack.once(
+                (_in_use, id(settings), id(quota), resource), partial(_in_use, quota, resource, settings, stack)
             )
             if total <= hard < total + surge * gpus_per_pod:
                 yield (
@@ -167,12 +174,61 @@ def _covers(budget: Resource, pod: Pod) -> bool:
     return selects(budget.props.at("spec", "selector"), pod.meta.string_map("labels"))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """A serving pod under one of its labels, by which budgets find it without a look at all pods of a namespace.
+
+    Attributes:
+        pod: the pod.
+        label: key and value; None for each pod once, for selectors without labels.
+    """
+
+    pod: Pod
+    label: tuple[str, str] | None
+
+    @property
+    def place(self) -> str:
+        """The pod's place."""
+        return self.pod.place
+
+
+def _labelled(resource: Resource) -> Iterator[Labelled]:
+    for pod in resource.parts(SERVERS):
+        yield Labelled(pod, None)
+        for label in pod.meta.string_map("labels").items():
+            yield Labelled(pod, label)
+
+
+_LABELLED: Final = Subject("pods of scalable workloads by label", SERVERS.selects, _labelled)
+
+
+def _namespace_of_labelled(labelled: Labelled) -> str:
+    return labelled.pod.namespace
+
+
+def _label(labelled: Labelled) -> tuple[str, str] | None:
+    return labelled.label
+
+
+def _selected_label(budget: Resource) -> tuple[str, str] | None:
+    """One of the labels that a budget's selector requires; None if it requires none."""
+    return min(budget.props.string_map("spec", "selector", "matchLabels").items(), default=None)
+
+
+def _has_budget(pod: Pod, stack: Stack) -> bool:
+    """Whether a PodDisruptionBudget selects a pod."""
+    labels = [None, *pod.meta.string_map("labels").items()]
+    return any(
+        stack.first(BUDGETS, partial(_covers, pod=pod), (namespace_of, pod.namespace), (_selected_label, label))
+        for label in labels
+    )
+
+
 def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
     if not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
     fewest, _ = pods_of(pod.resource, stack)
-    in_namespace = (namespace_of, pod.namespace)
-    if fewest >= settings.least and stack.first(BUDGETS, lambda budget: _covers(budget, pod), in_namespace) is None:
+    if fewest >= settings.least and not _has_budget(pod, stack):
         yield (
             f"has at least {format_number(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
             " maxUnavailable: 1"
@@ -208,7 +264,13 @@ def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator
     if min_available.endswith("%") and number_or_percentage(spec.at("minAvailable"), Decimal(100)) == Decimal(100):
         yield f"minAvailable is {min_available}, so no pod can be evicted; set maxUnavailable: 1 instead"
         return
-    for pod in stack.matching(SERVERS, lambda pod: _covers(budget, pod), (_pod_namespace, namespace_of(budget))):
+    selected = stack.matching(
+        _LABELLED,
+        lambda labelled: _covers(budget, labelled.pod),
+        (_namespace_of_labelled, namespace_of(budget)),
+        (_label, _selected_label(budget)),
+    )
+    for pod in (labelled.pod for labelled in selected):
         fewest, _ = pods_of(pod.resource, stack)
         required = number_or_percentage(spec.at("minAvailable"), fewest)
         if fewest and required is not None and required >= fewest:

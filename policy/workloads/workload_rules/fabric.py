@@ -10,7 +10,7 @@ from pydantic import Field
 from rule_engine import ADVICE, AnyRule, Rule, Severity, Subject, View, kubernetes
 from workload_rules import nodes
 from workload_rules.objects import matches_any
-from workload_rules.pods import BATCH, PODS_AND_TRAIN_JOBS, TRAIN_JOB, Pod, TenantGpus, views_at
+from workload_rules.pods import BATCH, POD_PARTS, TRAIN_JOB, Pod, TenantGpus, views_at
 
 _INTERFACES: Final = "networking.gke.io/interfaces"
 _PATCHED: Final = "spec.runtimePatches.*.trainingRuntimeSpec.template.spec.replicatedJobs.*.template.spec.template"
@@ -118,9 +118,7 @@ def _uses_no_fabric(pod: Pod, settings: FabricSettings) -> Iterator[str]:
         )
 
 
-_BATCH_PODS: Final = Subject(
-    "pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(PODS_AND_TRAIN_JOBS)
-)
+_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 FABRIC_REQUESTED: Final = Rule(
     name="gpu-fabric-requested",

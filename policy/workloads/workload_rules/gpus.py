@@ -1,23 +1,38 @@
 """Rules for GPU requests of pods, and for GPU sharing."""
 
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Rule, Severity, Stack, View, format_number, quantity
+from rule_engine import (
+    ADVICE,
+    MUST,
+    AnyRule,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    Subject,
+    View,
+    format_number,
+    quantity,
+)
 from workload_rules import nodes
 from workload_rules.pods import (
     CONTAINERS,
+    POD_PARTS,
     PODS,
-    PODS_AND_TRAIN_JOBS,
     Container,
     Gpus,
     Pod,
     TenantGpus,
     Tenants,
+    holds_pods,
+    kind_of,
     views_at,
 )
 
@@ -33,7 +48,7 @@ def _request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]
         limit = limits[name].number() if name in limits else None
         request = requests[name].number() if name in requests else limit
         if limit is None:
-            if request:
+            if request and container.pod.form != "part":
                 count = format_number(request)
                 yield f"requests {count} {name} without a limit; set limits.{name}: {count}"
         elif request != limit:
@@ -99,7 +114,7 @@ GPU_PER_NODE: Final = Rule(
     link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
     severity=Severity.HIGH,
     level=MUST,
-    on=PODS_AND_TRAIN_JOBS,
+    on=POD_PARTS,
     check=lambda pod, settings: settings.of_tenant(pod.resource, _per_node(pod, settings)),
     settings=LargestNode,
 )
@@ -119,20 +134,63 @@ class VisibleDevices(Tenants):
     )
 
 
-def _visible_devices(container: Container, settings: VisibleDevices) -> Iterator[str]:
+_NONE: Final = frozenset({"", "none", "void"})
+"""Values that select no GPU."""
+_SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
+
+
+def _visible_devices(part: Container | Resource, settings: VisibleDevices) -> Iterator[str]:
+    yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
+
+
+def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
+    for source in container.view.items("envFrom"):
+        prefix = source.text("prefix")
+        for name in settings.variables:
+            if prefix and name.startswith(prefix):
+                yield f"envFrom with prefix {prefix} can set {name}; use another prefix"
     for variable in container.view.items("env"):
         name = variable.text("name")
         if name not in settings.variables:
             continue
         if variable.has("valueFrom"):
             yield f"sets {name} from a reference; remove it (the device plugin sets it)"
-        elif variable.text("value") not in {"", "none", "void"}:
+        elif variable.text("value") not in _NONE:
             yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
+
+
+def _of_source(source: Resource, settings: VisibleDevices) -> Iterator[str]:
+    """A ConfigMap or a Secret, of which `envFrom` makes variables."""
+    for field in ("data", "stringData"):
+        entries = source.props.entries(field)
+        for name in settings.variables:
+            if name in entries and _value(source, field, entries[name]) not in _NONE:
+                yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
+
+
+def _value(source: Resource, field: str, entry: View) -> str:
+    if kind_of(source) != "core:Secret" or field == "stringData":
+        return entry.text()
+    try:
+        return b64decode(entry.text()).decode(errors="replace")
+    except ValueError:
+        return entry.text()
+
+
+def _find_variables(resource: Resource) -> Iterable[Container | Resource]:
+    return (resource,) if kind_of(resource) in _SOURCES else resource.parts(CONTAINERS)
+
+
+_VARIABLES: Final = Subject(
+    "containers, ConfigMaps and Secrets",
+    lambda resource: kind_of(resource) in _SOURCES or holds_pods(resource),
+    _find_variables,
+)
 
 
 VISIBLE_DEVICES: Final = Rule(
     name="gpu-visible-devices",
-    title="A container must not select GPUs by an environment variable.",
+    title="A container must not select GPUs by an environment variable, nor by a ConfigMap or Secret with one.",
     rationale=(
         "If the container runtime honors the variable, the container uses GPUs that are allocated to another team,"
         " or all GPUs of the node."
@@ -141,8 +199,10 @@ VISIBLE_DEVICES: Final = Rule(
     link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
     severity=Severity.CRITICAL,
     level=MUST,
-    on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _visible_devices(container, settings)),
+    on=_VARIABLES,
+    check=lambda part, settings: settings.of_tenant(
+        part.pod.resource if isinstance(part, Container) else part, _visible_devices(part, settings)
+    ),
     settings=VisibleDevices,
 )
 
@@ -265,12 +325,15 @@ class Sharing(TenantGpus):
         description="Labels of nodes with time-sliced GPUs, each with its values as patterns.",
     )
 
+    def groups(self, namespace: str) -> frozenset[str]:
+        """The groups of a namespace."""
+        return frozenset(
+            name for name, group in self.trusting.items() if any(fnmatchcase(namespace, pattern) for pattern in group)
+        )
+
     def trust(self, namespace: str, other_namespace: str) -> bool:
         """Whether two namespaces trust one another."""
-        return namespace == other_namespace or any(
-            all(any(fnmatchcase(member, pattern) for pattern in group) for member in (namespace, other_namespace))
-            for group in self.trusting.values()
-        )
+        return namespace == other_namespace or not self.groups(namespace).isdisjoint(self.groups(other_namespace))
 
 
 def _time_sliced_resources(pod: Pod, settings: Sharing) -> set[str]:
@@ -298,7 +361,13 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
             and nodes.may_share_node(nodes.values(pod), nodes.values(other))
         )
 
-    other = stack.first(PODS_AND_TRAIN_JOBS, stranger)
+    # Pods with the same GPUs and nodes, of namespaces in the same groups, have the same stranger.
+    groups = settings.groups(pod.namespace) or pod.namespace
+    nodes_of_pod = frozenset(nodes.values(pod).items())
+    other = stack.once(
+        (_trust, id(settings), groups, frozenset(names), nodes_of_pod),
+        lambda: stack.first(POD_PARTS, stranger),
+    )
     if other is not None:
         yield (
             f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"
@@ -314,7 +383,7 @@ SHARING: Final = Rule(
     link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     severity=Severity.HIGH,
     level=ADVICE,
-    on=PODS_AND_TRAIN_JOBS,
+    on=POD_PARTS,
     check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _trust(pod, settings, stack)),
     settings=Sharing,
     whole=True,

@@ -7,15 +7,19 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
+from rule_engine import MUST, AnyRule, Resource, Rule, Severity, Subject, View
 from workload_rules.objects import matches_any
-from workload_rules.pods import CONTAINERS, PODS, PODS_IN, TRAIN_JOB, Tenants
+from workload_rules.pods import CONTAINERS, POD_PARTS, Tenants, holds_pods
 
 _HUB: Final = "docker.io"
 _DIGEST: Final = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
 _TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _PATH: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
+
+
+_PARTS: Final = ("repository", "tag", "version")
+"""Fields beside `image` in objects of operators that compose the name of an image from several fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +79,16 @@ class Image:
 
 def _images(resource: Resource) -> Iterator[Image]:
     for container in resource.parts(CONTAINERS):
-        if container.view.has("image"):
+        if container.view.has("image") and not any(container.view.has(field) for field in _PARTS):
             # The name is read later, so that an unknown one does not hide the others.
             yield Image(resource, container.place, container.view)
-    for pod in resource.parts(PODS):
+    for pod in resource.parts(POD_PARTS):
         for volume in pod.spec.items("volumes"):
             if volume.has("image", "reference"):
                 yield Image(resource, f"{pod.place}, volume {volume.text('name')}", volume.at("image"))
 
 
-IMAGES: Final = Subject("images", kubernetes(*PODS_IN, TRAIN_JOB), _images)
+IMAGES: Final = Subject("images", holds_pods, _images)
 
 
 def _name(image: Image) -> str:

@@ -7,17 +7,33 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, View, format_number, kubernetes
+from rule_engine import (
+    ADVICE,
+    AnyRule,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    Subject,
+    UnknownValueError,
+    View,
+    format_number,
+    kubernetes,
+)
 from workload_rules import nodes
 from workload_rules.objects import QUEUE_NAME, matches_any
 from workload_rules.pods import (
     BATCH,
-    PODS_AND_TRAIN_JOBS,
+    POD_PARTS,
     PODS_IN,
-    TRAIN_JOB,
+    SERVING,
     Gpus,
     Pod,
     TenantGpus,
+    holds_pods,
+    is_patch,
+    is_searched,
+    kind_of,
     namespace_of,
     views_at,
 )
@@ -25,6 +41,7 @@ from workload_rules.pods import (
 _HOUR: Final = 3600
 _LONGEST: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 """Label with Kueue's maximum execution time: pkg/controller/constants in kubernetes-sigs/kueue."""
+_VOLCANO: Final = frozenset({"batch.volcano.sh", "flow.volcano.sh"})
 _KUBEFLOW: Final = "kubeflow.org"
 
 
@@ -63,7 +80,7 @@ class Work:
 
     def pods(self, settings: Gpus) -> list[Pod]:
         """Its pods that request GPUs."""
-        return [pod for pod in self.resource.parts(PODS_AND_TRAIN_JOBS) if pod.gpus(settings)]
+        return [pod for pod in self.resource.parts(POD_PARTS) if pod.gpus(settings)]
 
     @property
     def queue(self) -> str:
@@ -74,16 +91,22 @@ class Work:
         """Whether Volcano schedules it, and not Kueue."""
         if self.queue:
             return False
-        if self.resource.group == "batch.volcano.sh":
+        if self.resource.group in _VOLCANO:
             return self.spec.text("schedulerName", default="volcano") == "volcano"
         return any(pod.spec.text("schedulerName") == "volcano" for pod in pods)
 
 
-_BATCH: Final = Subject("batch work", kubernetes(*BATCH), lambda resource: (Work(resource),))
-_WORK: Final = Subject("work", kubernetes(*PODS_IN, TRAIN_JOB), lambda resource: (Work(resource),))
-_BATCH_PODS: Final = Subject(
-    "pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(PODS_AND_TRAIN_JOBS)
-)
+def _is_batch(resource: Resource) -> bool:
+    """Whether an object is batch work: of a known kind, or of any kind of an operator that is not known to serve."""
+    kind = kind_of(resource)
+    if is_patch(resource):
+        return False
+    return kind in BATCH or (is_searched(resource) and kind not in SERVING and kind not in PODS_IN)
+
+
+_BATCH: Final = Subject("batch work", _is_batch, lambda resource: (Work(resource),))
+_WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource),))
+_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 
 class LongestSettings(TenantGpus):
@@ -101,11 +124,13 @@ def _deadline(kind: str) -> str:
     group = kind.split(":", 1)[0]
     if kind == "batch:CronJob":
         return "spec.jobTemplate.spec"
+    if kind == "keda.sh:ScaledJob":
+        return "spec.jobTargetRef"
     if group == "jobset.x-k8s.io":
         return "spec.replicatedJobs.*.template.spec"
     if group == _KUBEFLOW:
         return "spec.runPolicy"
-    return "" if group == "batch.volcano.sh" else "spec"
+    return "" if group in _VOLCANO else "spec"
 
 
 def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
@@ -151,26 +176,65 @@ class QueueSettings(TenantGpus):
             " from its pods too."
         ),
     )
+    serving: list[str] = Field(
+        [],
+        description=(
+            "Further kinds of serving workloads, `group:Kind`, as patterns. Pods of operators' kinds are batch work,"
+            " except those of kinds that the pack knows to serve."
+        ),
+    )
+    claims: list[str] = Field(
+        [],
+        description="ResourceClaims and ResourceClaimTemplates without GPUs, as patterns: `compute-domain-*`.",
+    )
 
 
 def _names_a_queue(meta: View, names: list[str]) -> bool:
     return any(meta.text(field, name) for field in ("labels", "annotations") for name in names)
 
 
+def _claims(pod: Pod, settings: QueueSettings) -> list[str]:
+    """The claims of a pod that can have GPUs."""
+    return [claim.name for claim in pod.claims if not matches_any(claim.name, settings.claims)]
+
+
+def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
+    """The pods that request GPUs, or devices that can be GPUs.
+
+    Raises:
+        UnknownValueError: it is unknown for one of them, and no other does.
+    """
+    pods: list[Pod] = []
+    unknown: UnknownValueError | None = None
+    for pod in work.resource.parts(POD_PARTS):
+        try:
+            if pod.gpus(settings) or _claims(pod, settings):
+                pods.append(pod)
+        except UnknownValueError as error:
+            unknown = unknown or error
+    if unknown and not pods:
+        raise unknown
+    return pods
+
+
 def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
-    pods = work.pods(settings)
+    if matches_any(work.kind, settings.serving):
+        return
+    pods = _with_gpus(work, settings)
     if not pods or _names_a_queue(work.meta, settings.names):
         return
-    if work.resource.group == "batch.volcano.sh" and work.spec.text("queue"):
+    if work.resource.group in _VOLCANO and work.spec.text("queue"):
         return
     if work.resource.group == _KUBEFLOW and work.spec.text("runPolicy", "schedulingPolicy", "queue"):
         return
-    others = [name for name in settings.names if name != QUEUE_NAME]
-    metas = [work.spec if pod.kind == TRAIN_JOB else pod.meta for pod in pods]
+    # Kueue handles plain pods by their own label; those of known kinds have it on the object that they belong to.
+    others = [name for name in settings.names if name != QUEUE_NAME or work.kind not in BATCH]
+    metas = [work.spec if pod.form == "trainer" else pod.meta for pod in pods]
     if all(_names_a_queue(meta, others) for meta in metas):
         return
     gpus = sorted({name for pod in pods for name in pod.gpus(settings)})
-    write = "spec.queue" if work.resource.group == "batch.volcano.sh" else f"label {QUEUE_NAME}"
+    gpus += sorted({f"devices of {claim}" for pod in pods for claim in _claims(pod, settings)})
+    write = "spec.queue" if work.resource.group in _VOLCANO else f"label {QUEUE_NAME}"
     yield f"requests {', '.join(gpus)} and has no queue; set {write}"
 
 
@@ -200,17 +264,30 @@ class SchedulerSettings(TenantGpus):
     )
 
 
+def _namespace(work: Work) -> str:
+    return work.namespace
+
+
+def _has_queue(work: Work) -> bool:
+    return bool(work.queue)
+
+
 def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
     pods = work.pods(settings)
     if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.both):
         return
 
-    def competes(other: Work) -> bool:
-        return (
-            other.namespace == work.namespace and bool(other.queue) and _same_gpus(pods, other.pods(settings), settings)
-        )
-
-    other = stack.first(_WORK, competes)
+    # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
+    demand = frozenset((frozenset(pod.gpus(settings)), frozenset(nodes.values(pod).items())) for pod in pods)
+    other = stack.once(
+        (_one_scheduler, id(settings), work.namespace, demand),
+        lambda: stack.first(
+            _WORK,
+            lambda other: _same_gpus(pods, other.pods(settings), settings),
+            (_namespace, work.namespace),
+            (_has_queue, True),
+        ),
+    )
     if other is not None:
         yield (
             f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"

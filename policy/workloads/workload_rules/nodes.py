@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Final
 
 from rule_engine import View
-from workload_rules.pods import TRAIN_JOB, Pod, views_at
+from workload_rules.pods import Pod, views_at
 
 Values = Mapping[str, frozenset[str]]
 """Required node labels with their allowed values."""
@@ -69,7 +69,7 @@ def _labels(pod: Pod) -> dict[str, list[View]]:
 
 
 def _specs(pod: Pod) -> list[View]:
-    if pod.kind != TRAIN_JOB:
+    if pod.form != "trainer":
         return [pod.spec]
     return [view for path in _PATCHES for _, view in views_at(pod.resource.props, path)]
 

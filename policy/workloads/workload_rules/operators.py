@@ -20,7 +20,7 @@ from rule_engine import (
     elsewhere,
     typed,
 )
-from workload_rules.objects import matches_any
+from workload_rules.objects import always, matches_any
 
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _CHARTS: Final = (_RELEASE, "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
@@ -168,8 +168,9 @@ class OperatorSettings(Settings):
     chart: str = Field("gpu-operator", description="Last part of the chart's name or address.")
 
 
-def _is_operator(chart: Resource, settings: OperatorSettings) -> bool:
-    return _chart(chart).rsplit("/", 1)[-1].split(":")[0].removesuffix(".tgz") == settings.chart
+def _chart_name(chart: Resource) -> str:
+    """The last part of the name or address of a chart."""
+    return _chart(chart).rsplit("/", 1)[-1].split(":")[0].removesuffix(".tgz")
 
 
 def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
@@ -179,7 +180,7 @@ def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> It
     if mode.no_driver:
         yield f"has {mode.settings}, so no driver is installed; remove the label, or set INSTALLATION_DISABLED"
         return
-    for operator in stack.matching(CHARTS, lambda chart: _is_operator(chart, settings)):
+    for operator in stack.matching(CHARTS, always, (_chart_name, settings.chart)):
         for part, wanted in mode.parts.items():
             if not wanted and mode.labels.get(_NODE_LABELS[part]) == "false":
                 continue

@@ -9,7 +9,7 @@ from pydantic import Field
 from rule_engine import ADVICE, AnyRule, Rule, Severity
 from rule_engine.properties import resource_of, value_at
 from workload_rules import nodes
-from workload_rules.pods import PODS, Pod, TenantGpus, Tenants
+from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants
 
 _TAINTS: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
 _AFFINITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"
@@ -27,7 +27,11 @@ class TaintSettings(TenantGpus):
 
 
 def _taint_of(name: str, settings: TaintSettings) -> list[str]:
-    return settings.taints or [f"{name.split('/', 1)[0]}/gpu" if name.startswith("nvidia.com/") else name]
+    if settings.taints:
+        return settings.taints
+    if name.startswith(DEVICE_CLASS):  # the class `gpu.nvidia.com` has devices of nvidia.com
+        return [f"{'.'.join(name.removeprefix(DEVICE_CLASS).split('.')[-2:])}/gpu"]
+    return [f"{name.split('/', 1)[0]}/gpu" if name.startswith("nvidia.com/") else name]
 
 
 def _not_tolerated(pod: Pod, settings: TaintSettings) -> list[str]:
@@ -205,7 +209,7 @@ TOLERATION_KEY: Final = Rule(
     link=_TAINTS,
     severity=Severity.MEDIUM,
     level=ADVICE,
-    on=PODS,
+    on=POD_PARTS,
     check=lambda pod, settings: settings.of_tenant(pod.resource, _has_key(pod, settings)),
     settings=DaemonSettings,
 )

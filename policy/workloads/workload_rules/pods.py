@@ -1,28 +1,33 @@
 """Pods and containers in objects of Kubernetes and of operators."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rule_engine import Resource, Settings, Subject, Unknown, View, kubernetes
+from rule_engine import Resource, Settings, Subject, Unknown, View
+from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
 PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "core:Pod": ("",),
+    "core:PodTemplate": ("template",),
     "core:ReplicationController": ("spec.template",),
     "apps:Deployment": ("spec.template",),
     "apps:StatefulSet": ("spec.template",),
     "apps:DaemonSet": ("spec.template",),
     "apps:ReplicaSet": ("spec.template",),
+    "apps:ControllerRevision": ("data.spec.template",),
     "batch:Job": ("spec.template",),
     "batch:CronJob": ("spec.jobTemplate.spec.template",),
     "keda.sh:ScaledJob": ("spec.jobTargetRef.template",),
     "batch.volcano.sh:Job": ("spec.tasks.*.template",),
     "batch.volcano.sh:CronJob": ("spec.jobTemplate.spec.tasks.*.template",),
+    "flow.volcano.sh:JobTemplate": ("spec.tasks.*.template",),
     "jobset.x-k8s.io:JobSet": ("spec.replicatedJobs.*.template.spec.template",),
     "trainer.kubeflow.org:TrainingRuntime": ("spec.template.spec.replicatedJobs.*.template.spec.template",),
     "trainer.kubeflow.org:ClusterTrainingRuntime": ("spec.template.spec.replicatedJobs.*.template.spec.template",),
@@ -52,6 +57,8 @@ PODS_IN: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Paths of pod templates, by API group and kind; `*` matches each item of a list, or each entry of a map.
 
+All other pods in objects of operators are found by their shape (`shapes`). A table is more exact where it exists: its
+places are shorter, and other tables have the number of pods of each template.
 From the operators' own definitions: kubeflow/trainer, ray-project/kuberay, volcano-sh/volcano, kubernetes-sigs/jobset,
 kubernetes-sigs/lws, kedacore/keda, argoproj/argo-rollouts, knative/serving.
 """
@@ -62,8 +69,10 @@ BATCH: Final = frozenset(
     {
         "batch:Job",
         "batch:CronJob",
+        "keda.sh:ScaledJob",
         "batch.volcano.sh:Job",
         "batch.volcano.sh:CronJob",
+        "flow.volcano.sh:JobTemplate",
         "jobset.x-k8s.io:JobSet",
         TRAIN_JOB,
         "kubeflow.org:PyTorchJob",
@@ -84,25 +93,150 @@ SERVING: Final = frozenset(
         "leaderworkerset.x-k8s.io:LeaderWorkerSet",
         "ray.io:RayService",
         "serving.knative.dev:Service",
+        "serving.knative.dev:Configuration",
+        "serving.kserve.io:InferenceService",
+        "serving.kserve.io:LLMInferenceService",
+        "serving.kserve.io:ServingRuntime",
+        "serving.kserve.io:ClusterServingRuntime",
+        "apps.kruise.io:CloneSet",
+        "apps.kruise.io:StatefulSet",
+        "apps.nvidia.com:NIMService",
     }
 )
-"""Kinds of long-running serving workloads."""
+"""Kinds of long-running serving workloads. The last ones are from kserve/kserve, openkruise/kruise and
+NVIDIA/k8s-nim-operator."""
 
-SYSTEM: Final = [
-    "kube-*",
-    "*-system",
-    "gpu-operator",
-    "network-operator",
-    "dra-driver-nvidia-gpu",
-    "kube-amd-gpu",
-    "monitoring",
-    "keda",
-    "cert-manager",
-    "karpenter",
-    "gmp-*",
-    "gke-*",
+_KUBERNETES: Final = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "core",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+"""API groups of Kubernetes itself, whose kinds with pods are all in `PODS_IN`:
+https://kubernetes.io/docs/reference/kubernetes-api/."""
+UNSEARCHED: Final[Mapping[str, tuple[str, ...]]] = {
+    "components of Pulumi, whose objects are resources of their own": ("helm.sh", "kustomize", "yaml"),
+    "policies that describe pods": (
+        "constraints.gatekeeper.sh",
+        "kyverno.io",
+        "policies.kyverno.io",
+        "templates.gatekeeper.sh",
+    ),
+    "queues, whose objects describe workloads": ("kueue.x-k8s.io", "scheduling.volcano.sh"),
+    "node pools, whose limits and taints look like those of pods": (
+        "karpenter.azure.com",
+        "karpenter.k8s.aws",
+        "karpenter.sh",
+    ),
+}
+"""API groups of operators whose objects are not searched for pods by shape, by the reason."""
+_WITHOUT_PODS: Final = _KUBERNETES.union(*UNSEARCHED.values())
+_PATCH: Final = "Patch"
+"""Suffix of the types of Pulumi's patches, which have a part of an object: `DeploymentPatch`."""
+
+_NAMESPACES: Final[Mapping[str, tuple[str, ...]]] = {
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#initial-namespaces, 2026-11-22
+    "Kubernetes": ("kube-node-lease", "kube-public", "kube-system"),
+    # The namespaces of the operators that this project installs: gpu_tenancy/model/catalogue/releases.yaml, 2026-11-22
+    "operators": (
+        "cert-manager",
+        "dra-driver-nvidia-gpu",
+        "fluid-system",
+        "gpu-operator",
+        "inteldeviceplugins-system",
+        "keda",
+        "kube-amd-gpu",
+        "kubeflow-system",
+        "kueue-system",
+        "network-operator",
+        "volcano-system",
+    ),
+    # https://docs.aws.amazon.com/guardduty/latest/ug/eks-runtime-installation-guardduty.html,
+    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/install-CloudWatch-Observability-EKS-addon.html,
+    # 2026-11-22
+    "EKS": ("amazon-cloudwatch", "amazon-guardduty"),
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/kube-state-metrics,
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/configure-dpv2-observability,
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/dcgm-metrics (gke-managed-system),
+    # https://cloud.google.com/stackdriver/docs/managed-prometheus/setup-managed (gke-gmp-system on Autopilot),
+    # 2026-11-22
+    "GKE": (
+        "gke-gmp-system",
+        "gke-managed-cim",
+        "gke-managed-dpv2-observability",
+        "gke-managed-system",
+        "gmp-public",
+        "gmp-system",
+    ),
+    # https://learn.microsoft.com/azure/aks/access-private-cluster (aks-command),
+    # https://learn.microsoft.com/azure/aks/app-routing, https://learn.microsoft.com/azure/aks/istio-deploy-addon,
+    # https://learn.microsoft.com/azure/governance/policy/concepts/policy-for-kubernetes (gatekeeper-system),
+    # https://learn.microsoft.com/azure/aks/use-network-policies (Calico), 2026-11-22
+    "AKS": (
+        "aks-command",
+        "aks-istio-egress",
+        "aks-istio-ingress",
+        "aks-istio-system",
+        "app-routing-system",
+        "calico-system",
+        "gatekeeper-system",
+        "tigera-operator",
+    ),
+}
+"""Namespaces that do not belong to a tenant, by who creates them."""
+SYSTEM: Final = sorted(name for names in _NAMESPACES.values() for name in names)
+
+
+def _exact(names: list[str]) -> list[str]:
+    """Names of namespaces, each in full.
+
+    Raises:
+        ValueError: one is a pattern.
+    """
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            message = f"{name!r} is not the name of a namespace; list exact names, without patterns"
+            raise ValueError(message)
+    return names
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+Namespaces = Annotated[list[str], AfterValidator(_exact)]
+"""Exact names: a pattern such as `*-system` would exempt each namespace that a tenant names like it."""
+
+_CLAIMS: Final = {"ResourceClaimTemplate": "resourceClaimTemplateName", "ResourceClaim": "resourceClaimName"}
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the resource name that each DeviceClass has: https://github.com/kubernetes/enhancements/issues/5004."""
+GPUS: Final = [
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-*",
+    "amd.com/gpu",
+    "gpu.intel.com/*",
+    f"{DEVICE_CLASS}*gpu*",
+    f"{DEVICE_CLASS}mig.*",
 ]
-GPUS: Final = ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"]
 
 
 @lru_cache(maxsize=4096)
@@ -114,16 +248,18 @@ def _matches_any(text: str, patterns: tuple[str, ...]) -> bool:
 class Tenants(Settings):
     """Selects the namespaces of tenants."""
 
-    system: list[str] = Field(
+    system: Namespaces = Field(
         SYSTEM,
-        description=(
-            "Namespaces that do not belong to a tenant, as patterns (`*-system`); objects in them are not checked."
-        ),
+        description="Namespaces that do not belong to a tenant, by exact name; objects in them are not checked.",
+    )
+    platform: Namespaces = Field(
+        [],
+        description="Further namespaces that do not belong to a tenant, by exact name: those of your platform team.",
     )
 
     def tenant(self, namespace: str) -> bool:
         """Whether a namespace is a tenant's."""
-        return not _matches_any(namespace, tuple(self.system))
+        return namespace not in self.system and namespace not in self.platform
 
     def of_tenant(self, resource: Resource, messages: Iterable[str]) -> Iterator[str]:
         """The messages about an object, if it belongs to a tenant.
@@ -154,6 +290,21 @@ class TenantGpus(Tenants, Gpus):
     """Selects the namespaces of tenants and the resources that are GPUs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A reference of a pod to devices.
+
+    Attributes:
+        kind: `ResourceClaimTemplate`, from which each pod gets its own claim, or `ResourceClaim`.
+        name: the name of the object.
+        path: where the reference is.
+    """
+
+    kind: str
+    name: str
+    path: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
     """A pod or a pod template.
@@ -163,12 +314,19 @@ class Pod:
         meta: its metadata.
         spec: its spec.
         label: the name of the template in its object; empty if there is only one.
+        form: `pod` for a whole spec; `part` for some fields of one, such as overrides; `container` and `trainer` for a
+            container without the spec around it.
+        container: for `container` and `trainer`, the map of the container.
+        resources: for `container` and `trainer`, the field with its resources.
     """
 
     resource: Resource
     meta: View
     spec: View
     label: str = ""
+    form: Form | Literal["trainer"] = "pod"
+    container: View = field(default_factory=lambda: View(None))
+    resources: str = "resources"
 
     @property
     def place(self) -> str:
@@ -191,13 +349,27 @@ class Pod:
         return self.resource.once((self, "containers"), self._containers)
 
     def _containers(self) -> list["Container"]:
-        if self.kind == TRAIN_JOB:
-            return [Container(self, self.spec, "trainer")]
+        if self.form in {"container", "trainer"}:
+            return [Container(self, self.container, self.form, self.resources)]
         return [
             Container(self, view, field)
-            for field in ("containers", "initContainers")
+            for field in CONTAINER_LISTS
             for view in self.spec.items(field)
+            if isinstance(view.value, (dict, Unknown))
         ]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Its claims of devices.
+
+        https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+        """
+        claims: list[Claim] = []
+        for reference in self.spec.items("resourceClaims"):
+            for kind, key in _CLAIMS.items():
+                if reference.has(key):
+                    claims.append(Claim(kind, reference.text(key), (*reference.path, key)))
+        return claims
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
         """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher.
@@ -224,16 +396,26 @@ class Container:
     """A container of a pod.
 
     Attributes:
-        within: `containers` or `initContainers`; `trainer` for a TrainJob.
+        within: the list of the pod spec, such as `initContainers`; `trainer` for a TrainJob; `container` if it is in no
+            list.
+        field: the field with its resources.
     """
 
     pod: Pod
     view: View
     within: str = "containers"
+    field: str = "resources"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole container, of which fields can be missing; not a part that is merged with another."""
+        return self.pod.form == "pod"
 
     @property
     def place(self) -> str:
         """The pod's place, and the name of the container."""
+        if self.within == "container":
+            return self.pod.place
         return f"{self.pod.place}, container {self.view.text('name') or self.view.path[-1]}"
 
     @property
@@ -244,11 +426,13 @@ class Container:
     @property
     def resources(self) -> View:
         """Its requests and limits."""
-        return self.view.at("resourcesPerNode" if self.within == "trainer" else "resources")
+        return self.view.at(self.field)
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
         """Requested GPUs by resource name, from limits or, without these, from requests."""
         amounts = self.resources.entries("requests") | self.resources.entries("limits")
+        if self.within == "container" and self.view.has("gpu", "quantity"):  # of the Spark operator
+            amounts[self.view.text("gpu", "name")] = self.view.at("gpu", "quantity")
         return {name: view.number() or Decimal(0) for name, view in amounts.items() if settings.is_gpu(name)}
 
 
@@ -257,11 +441,61 @@ def namespace_of(resource: Resource) -> str:
     return resource.once("namespace", lambda: resource.props.text("metadata", "namespace", default="default"))
 
 
-def _pods(resource: Resource) -> Iterator[Pod]:
-    for path in PODS_IN[f"{resource.group}:{resource.kind}"]:
+def holds_pods(resource: Resource) -> bool:
+    """Whether an object can have pods: by the table, or by its shape."""
+    return kind_of(resource) in PODS_IN or is_searched(resource)
+
+
+def kind_of(resource: Resource) -> str:
+    """API group and kind of an object, also of a patch: `apps:Deployment`."""
+    return f"{resource.group}:{resource.kind.removesuffix(_PATCH)}"
+
+
+def is_patch(resource: Resource) -> bool:
+    """Whether it is a patch of an object, of which the rest is unknown."""
+    return resource.kind.endswith(_PATCH)
+
+
+def is_searched(resource: Resource) -> bool:
+    """Whether an object is searched for pods by shape: those of operators, and lists of objects with pods."""
+    if resource.group in _KUBERNETES:
+        return resource.kind.endswith("List") and kind_of(resource).removesuffix("List") in PODS_IN
+    return bool(resource.group) and resource.group not in _WITHOUT_PODS
+
+
+def _pods_by_table(resource: Resource) -> Iterator[Pod]:
+    for path in PODS_IN.get(kind_of(resource), ()):
         for names, view in views_at(resource.props, path):
             if view.has("spec"):
                 yield Pod(resource, view.at("metadata"), view.at("spec"), ".".join(names))
+
+
+def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
+    if not is_searched(resource):
+        return
+    known = {pod.spec.path for pod in resource.once("pods by table", lambda: list(_pods_by_table(resource)))}
+    if kind_of(resource) == TRAIN_JOB:
+        known.add(("spec", "trainer"))
+    for found in find_pods(resource.props, frozenset(known)):
+        # In a known kind, what its table does not have overrides what it has.
+        form = "part" if found.form == "pod" and known else found.form
+        alone = found.form == "container"
+        spec, container = (View(None, found.view.path), found.view) if alone else (found.view, View(None))
+        yield Pod(resource, found.meta, spec, found.label, form, container, found.resources)
+
+
+def _all_pods(resource: Resource) -> list[Pod]:
+    """The pods of an object and parts of pods, by table and by shape; those of a patch are parts."""
+    pods = [*resource.once("pods by table", lambda: list(_pods_by_table(resource))), *_pods_by_shape(resource)]
+    if not is_patch(resource):
+        return pods
+    return [replace(pod, form="part") if pod.form == "pod" else pod for pod in pods]
+
+
+def _pods(resource: Resource) -> Iterator[Pod]:
+    for pod in resource.once("pods and parts", lambda: _all_pods(resource)):
+        if pod.form == "pod":
+            yield pod
 
 
 def views_at(view: View, path: str) -> list[tuple[tuple[str, ...], View]]:
@@ -276,25 +510,31 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
         yield from _at(view.at(keys[0]), keys[1:], names)
     elif isinstance(view.value, list):
         for item in view.items():
+            if not isinstance(item.value, (dict, Unknown)):
+                continue
             name = item.text("name") or item.text("groupName") or item.path[-1]
             yield from _at(item, keys[1:], (*names, name))
     else:
         for name, item in view.entries().items():
-            yield from _at(item, keys[1:], (*names, name))
+            if isinstance(item.value, (dict, Unknown)) or not keys[1:]:
+                yield from _at(item, keys[1:], (*names, name))
 
 
-def _pods_and_train_jobs(resource: Resource) -> Iterator[Pod]:
-    yield from resource.parts(PODS)
-    if f"{resource.group}:{resource.kind}" == TRAIN_JOB and resource.props.has("spec", "trainer"):
-        yield Pod(resource, View(None), resource.props.at("spec", "trainer"))
+def _pod_parts(resource: Resource) -> Iterator[Pod]:
+    yield from resource.once("pods and parts", lambda: _all_pods(resource))
+    if kind_of(resource) == TRAIN_JOB and resource.props.has("spec", "trainer"):
+        trainer = resource.props.at("spec", "trainer")
+        yield Pod(resource, View(None), View(None, trainer.path), "", "trainer", trainer, "resourcesPerNode")
 
 
 def _containers(resource: Resource) -> Iterator[Container]:
-    for pod in resource.parts(PODS_AND_TRAIN_JOBS):
+    for pod in resource.parts(POD_PARTS):
         yield from pod.containers
 
 
-PODS: Final = Subject("pods", kubernetes(*PODS_IN), _pods)
-PODS_AND_TRAIN_JOBS: Final = Subject("pods and TrainJobs", kubernetes(*PODS_IN, TRAIN_JOB), _pods_and_train_jobs)
-"""Pods, and the known part of TrainJobs' pods: for rules about requests, not about required fields."""
-CONTAINERS: Final = Subject("containers", kubernetes(*PODS_IN, TRAIN_JOB), _containers)
+PODS: Final = Subject("pods", holds_pods, _pods)
+"""Whole pods: for rules about required fields."""
+POD_PARTS: Final = Subject("pods and parts of pods", holds_pods, _pod_parts)
+"""Pods, overrides and patches of pods, and the known part of TrainJobs' pods: for rules about requests and forbidden
+fields."""
+CONTAINERS: Final = Subject("containers", holds_pods, _containers)

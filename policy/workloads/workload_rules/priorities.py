@@ -18,15 +18,24 @@ from rule_engine import (
     Subject,
     elsewhere,
     format_number,
-    kubernetes,
 )
 from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
-from workload_rules.pods import BATCH, PODS, PODS_IN, SERVING, Gpus, Pod, TenantGpus, Tenants
+from workload_rules.pods import (
+    BATCH,
+    POD_PARTS,
+    PODS,
+    SERVING,
+    Gpus,
+    Pod,
+    TenantGpus,
+    Tenants,
+    holds_pods,
+)
 
 _PRIORITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"
 _SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
 _RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
-_VOLCANO: Final = frozenset({"batch.volcano.sh:Job", "batch.volcano.sh:CronJob"})
+_VOLCANO: Final = frozenset({"batch.volcano.sh:Job", "batch.volcano.sh:CronJob", "flow.volcano.sh:JobTemplate"})
 
 
 class ClassSettings(Tenants):
@@ -107,7 +116,7 @@ NOT_SYSTEM: Final = Rule(
     link=f"{_PRIORITY}#how-to-use-priority-and-preemption",
     severity=Severity.CRITICAL,
     level=MUST,
-    on=PODS,
+    on=POD_PARTS,
     check=_not_system,
     settings=SystemSettings,
 )
@@ -140,12 +149,11 @@ class Named:
 
 def _named(resource: Resource) -> Iterator[Named]:
     yield Named(resource, queue=True)
-    if f"{resource.group}:{resource.kind}" in PODS_IN:
-        for pod in resource.parts(PODS):
-            yield Named(pod, queue=False)
+    for pod in resource.parts(POD_PARTS):
+        yield Named(pod, queue=False)
 
 
-NAMED: Final = Subject("references to priority classes", kubernetes(*PODS_IN, *BATCH), _named)
+NAMED: Final = Subject("references to priority classes", holds_pods, _named)
 
 
 class ExistSettings(ClassSettings):
@@ -201,12 +209,9 @@ def _is_default(priority_class: Resource) -> bool:
 def _one_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
     if not _is_default(priority_class):
         return
-    others = stack.matching(CLASSES, lambda other: other is not priority_class and _is_default(other))
-    if others:
-        yield (
-            f"is the global default, and so is {', '.join(sorted(other.place for other in others))}; set"
-            " globalDefault on only one of them"
-        )
+    other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
+    if other is not None:
+        yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
 
 
 ONE_DEFAULT: Final = Rule(

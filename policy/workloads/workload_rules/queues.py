@@ -16,9 +16,8 @@ from workload_rules.objects import (
     always,
     is_missing,
     name,
-    objects,
 )
-from workload_rules.pods import BATCH, PODS, PODS_IN, Gpus, Pod, TenantGpus, Tenants, namespace_of
+from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods, namespace_of
 
 _KUEUE: Final = "https://kueue.sigs.k8s.io/docs/concepts"
 
@@ -105,18 +104,43 @@ NAMED: Final = Rule(
 )
 
 
+class _Visited:
+    """What is known of the Cohorts above a Cohort, so that each is visited once for all.
+
+    Attributes:
+        ended: names of Cohorts from which the way up ends at a root or leads into a cycle that they are not in.
+        cycles: for each Cohort in a cycle, all of the cycle from it on.
+    """
+
+    def __init__(self) -> None:
+        self.ended: set[str] = set()
+        self.cycles: dict[str, list[str]] = {}
+
+    def add(self, path: list[str], parent: str) -> None:
+        """Adds the way up from a Cohort, and the parent at which it ended."""
+        start = path.index(parent) if parent in path else len(path)
+        self.ended.update(path[:start])
+        cycle = path[start:]
+        for index, member in enumerate(cycle):
+            self.cycles[member] = cycle[index:] + cycle[:index]
+
+
 def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
-    path = [name(cohort)]
+    visited = stack.once(_Visited, _Visited)
+    own_name = name(cohort)
+    path = {own_name: None}
     parent = cohort_of(cohort)
-    while parent and parent not in path:
-        path.append(parent)
+    while parent and parent not in path and parent not in visited.ended and parent not in visited.cycles:
+        path[parent] = None
         parent_cohort = stack.first(COHORTS, always, (name, parent))
         if parent_cohort is None:
-            return
+            break
         with elsewhere(parent_cohort):
             parent = cohort_of(parent_cohort)
-    if parent and parent == path[0]:
-        yield f"cohort cycle: {' → '.join([*path, parent])}; remove one parentName"
+    if own_name not in visited.cycles:
+        visited.add(list(path), parent)
+    if own_name in visited.cycles:
+        yield f"cohort cycle: {' → '.join([*visited.cycles[own_name], own_name])}; remove one parentName"
 
 
 TREE: Final = Rule(
@@ -133,7 +157,7 @@ TREE: Final = Rule(
     whole=True,
 )
 
-QUEUED: Final = objects("workloads", *PODS_IN, *BATCH)
+QUEUED: Final = Subject("workloads", holds_pods, lambda resource: (resource,))
 
 
 def _queue_of(workload: Resource) -> str:
@@ -221,7 +245,7 @@ COVERED: Final = Rule(
     link=f"{_KUEUE}/cluster_queue/#resource-groups",
     severity=Severity.HIGH,
     level=MUST,
-    on=PODS,
+    on=POD_PARTS,
     check=_covered,
     settings=TenantGpus,
     whole=True,

@@ -88,12 +88,24 @@ def autoscalers_of(workload: Resource, stack: Stack) -> list[Autoscaler]:
         UnknownValueError: the target of one is unknown.
     """
     return stack.matching(
-        AUTOSCALERS, lambda autoscaler: autoscaler.scales(workload), (_autoscaler_namespace, namespace_of(workload))
+        AUTOSCALERS,
+        lambda autoscaler: autoscaler.scales(workload),
+        (_namespace, namespace_of(workload)),
+        (_kind, workload.kind),
+        (_target_name, name(workload)),
     )
 
 
-def _autoscaler_namespace(autoscaler: Autoscaler) -> str:
+def _namespace(autoscaler: Autoscaler) -> str:
     return autoscaler.namespace
+
+
+def _kind(autoscaler: Autoscaler) -> str:
+    return autoscaler.target[1]
+
+
+def _target_name(autoscaler: Autoscaler) -> str:
+    return autoscaler.target_name
 
 
 def pods_of(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
@@ -102,9 +114,12 @@ def pods_of(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
     Raises:
         UnknownValueError: they are unknown.
     """
-    namespace = namespace_of(workload)
     autoscaler = stack.first(
-        AUTOSCALERS, lambda candidate: candidate.scales(workload), (_autoscaler_namespace, namespace)
+        AUTOSCALERS,
+        lambda candidate: candidate.scales(workload),
+        (_namespace, namespace_of(workload)),
+        (_kind, workload.kind),
+        (_target_name, name(workload)),
     )
     if autoscaler is not None:
         with elsewhere(autoscaler):

@@ -1,13 +1,16 @@
 """Rules for privileges, host namespaces and host paths of pods."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Rule, Severity
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
 from workload_rules.objects import matches_any
-from workload_rules.pods import CONTAINERS, PODS, Container, Pod, Tenants
+from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, holds_pods, is_searched
+from workload_rules.shapes import strings
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
 
@@ -80,8 +83,8 @@ class EscalationSettings(Tenants):
 
 
 def _escalates(container: Container, settings: EscalationSettings) -> Iterator[str]:
-    allowed = container.view.flag("securityContext", "allowPrivilegeEscalation", default=settings.said)
-    if allowed and container.within != "trainer":
+    required = settings.said and container.is_whole
+    if container.view.flag("securityContext", "allowPrivilegeEscalation", default=required):
         yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 
 
@@ -109,11 +112,14 @@ def _host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
     for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
         if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
             yield f"sets {host_namespace}; remove it"
+    for context in ("securityContext", "podSecurityContext"):  # the second one is the Spark operator's
+        if pod.spec.flag(context, "windowsOptions", "hostProcess"):
+            yield f"sets {context}.windowsOptions.hostProcess, so that its containers run on the host; remove it"
 
 
 HOST_NAMESPACES: Final = Rule(
     name="no-host-namespaces",
-    title="Pods must not use the process, IPC or network namespaces of the host.",
+    title="Pods must not run on the host, or use its process, IPC or network namespaces.",
     rationale="Such a pod can observe pods of other teams on the node, and NetworkPolicies do not apply to it.",
     fix=(
         "Remove `hostPID`, `hostIPC` and `hostNetwork`; if a GPU fabric has its own network, allow hostNetwork in"
@@ -122,7 +128,7 @@ HOST_NAMESPACES: Final = Rule(
     link=_STANDARDS,
     severity=Severity.HIGH,
     level=MUST,
-    on=PODS,
+    on=POD_PARTS,
     check=lambda pod, settings: settings.of_tenant(pod.resource, _host_namespaces(pod, settings)),
     settings=HostNamespaces,
 )
@@ -139,22 +145,56 @@ class HostPaths(Tenants):
         ),
     )
 
+    def allows(self, path: str) -> bool:
+        """Whether pods may mount a path."""
+        return ".." not in path.split("/") and matches_any(path, self.allowed)
 
-def _host_paths(pod: Pod, settings: HostPaths) -> Iterator[str]:
-    for volume in pod.spec.items("volumes"):
-        if not volume.has("hostPath"):
-            continue
-        path = volume.text("hostPath", "path")
-        if ".." in path.split("/") or not matches_any(path, settings.allowed):
-            yield (
-                f"volume {volume.text('name')} mounts the host path {path}; use a PersistentVolumeClaim, an"
-                " emptyDir or an ephemeral volume"
-            )
 
+def _host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
+    if isinstance(part, Pod):
+        for volume in part.spec.items("volumes"):
+            if volume.has("hostPath") and not settings.allows(volume.text("hostPath", "path")):
+                yield (
+                    f"volume {volume.text('name')} mounts the host path {volume.text('hostPath', 'path')}; use a"
+                    " PersistentVolumeClaim, an emptyDir or an ephemeral volume"
+                )
+        return
+    for field in ("hostPath", "local"):
+        path = part.props.text("spec", field, "path")
+        if part.props.has("spec", field) and not settings.allows(path):
+            yield f"is the host path {path} for each pod that mounts its claim; use storage of a CSI driver"
+
+
+def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:
+    """Whether a tenant can mount it; a PersistentVolume is open to all without a reference to a claim."""
+    if isinstance(part, Pod):
+        return settings.tenant(part.namespace)
+    namespace = part.props.text("spec", "claimRef", "namespace")
+    return not namespace or settings.tenant(namespace)
+
+
+def _of_tenants(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
+    for message in _host_paths(part, settings):
+        if _is_of_tenant(part, settings):
+            yield message
+
+
+_VOLUMES: Final = kubernetes("core:PersistentVolume", "core:PersistentVolumePatch")
+
+
+def _find_mounts(resource: Resource) -> Iterable[Pod | Resource]:
+    return (resource,) if _VOLUMES(resource) else resource.parts(POD_PARTS)
+
+
+_MOUNTS: Final = Subject(
+    "pods, parts of pods and PersistentVolumes",
+    lambda resource: _VOLUMES(resource) or holds_pods(resource),
+    _find_mounts,
+)
 
 HOST_PATHS: Final = Rule(
     name="no-host-paths",
-    title="Pods must not mount directories or devices of the host.",
+    title="Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one.",
     rationale=(
         "Through host paths, a pod can read other teams' data and take over the node; through /dev/nvidia*, it uses"
         " GPUs that are not counted."
@@ -163,8 +203,8 @@ HOST_PATHS: Final = Rule(
     link="https://kubernetes.io/docs/concepts/storage/volumes/#hostpath",
     severity=Severity.CRITICAL,
     level=MUST,
-    on=PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _host_paths(pod, settings)),
+    on=_MOUNTS,
+    check=_of_tenants,
     settings=HostPaths,
 )
 
@@ -187,4 +227,170 @@ BLOCK_DEVICES: Final = Rule(
     settings=Tenants,
 )
 
-RULES: Final[tuple[AnyRule, ...]] = (PRIVILEGED, ESCALATION, HOST_NAMESPACES, HOST_PATHS, BLOCK_DEVICES)
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
+
+
+def _host_ports(container: Container) -> Iterator[str]:
+    for port in container.view.items("ports"):
+        if port.number("hostPort"):
+            yield f"uses port {port.text('hostPort')} of the host; remove hostPort, and create a Service"
+    actions = [(field, container.view.at(field)) for field in _PROBES]
+    actions += [(f"lifecycle.{hook}", container.view.at("lifecycle", hook)) for hook in _HOOKS]
+    for field, action in actions:
+        for way in ("httpGet", "tcpSocket"):
+            if action.text(way, "host"):
+                yield f"{field}.{way} calls the host {action.text(way, 'host')} from the node; remove host"
+
+
+HOST_PORTS: Final = Rule(
+    name="no-host-ports",
+    title="Containers must not use ports of the host, nor probe other hosts.",
+    rationale=(
+        "A port of the host bypasses NetworkPolicies and blocks other pods from the node; the kubelet sends probes from"
+        " the node's network."
+    ),
+    fix="Remove `hostPort` and create a Service; remove `host` from probes and lifecycle hooks.",
+    link=_STANDARDS,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=CONTAINERS,
+    check=lambda container, settings: settings.of_tenant(container.pod.resource, _host_ports(container)),
+    settings=Tenants,
+)
+
+_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+"""Prefix of the annotations that set the AppArmor profile of a container up to Kubernetes 1.30."""
+_SELINUX_TYPES: Final = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+"""SELinux types of the Pod Security level baseline."""
+
+
+class Profiles(Tenants):
+    """Kernel parameters that pods can set."""
+
+    sysctls: list[str] = Field(
+        [
+            "kernel.shm_rmid_forced",
+            "net.ipv4.ip_local_port_range",
+            "net.ipv4.ip_local_reserved_ports",
+            "net.ipv4.ip_unprivileged_port_start",
+            "net.ipv4.ping_group_range",
+            "net.ipv4.tcp_fin_timeout",
+            "net.ipv4.tcp_keepalive_intvl",
+            "net.ipv4.tcp_keepalive_probes",
+            "net.ipv4.tcp_keepalive_time",
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.tcp_syncookies",
+            "net.ipv4.tcp_wmem",
+        ],
+        description="Kernel parameters that pods may set. Default: those of the Pod Security level baseline.",
+    )
+
+
+def _unconfined(pod: Pod, settings: Profiles) -> Iterator[str]:
+    for key, annotation in pod.meta.entries("annotations").items():
+        profile = annotation.text() if key.startswith(_APP_ARMOR) else ""
+        if profile and profile != "runtime/default" and not profile.startswith("localhost/"):
+            yield f"annotation {key} is {profile}; set runtime/default"
+    for field in ("securityContext", "podSecurityContext"):  # the second one is the Spark operator's
+        context = pod.spec.at(field)
+        yield from _profiles(field, context)
+        for sysctl in context.items("sysctls"):
+            if sysctl.text("name") not in settings.sysctls:
+                yield f"sets the kernel parameter {sysctl.text('name')}; remove it"
+    for container in pod.containers:
+        name = container.view.text("name") or container.view.path[-1]
+        yield from _profiles(f"container {name}: securityContext", container.view.at("securityContext"))
+
+
+def _profiles(field: str, context: View) -> Iterator[str]:
+    """The profiles of a security context by which the kernel does not confine a container."""
+    for profile in ("seccompProfile", "appArmorProfile"):
+        if context.text(profile, "type") == "Unconfined":
+            yield f"{field}.{profile} is Unconfined; set RuntimeDefault"
+    for option in ("user", "role"):
+        if context.text("seLinuxOptions", option):
+            yield f"{field}.seLinuxOptions.{option} is {context.text('seLinuxOptions', option)}; remove it"
+    if context.text("seLinuxOptions", "type") not in _SELINUX_TYPES:
+        yield f"{field}.seLinuxOptions.type is {context.text('seLinuxOptions', 'type')}; set container_t"
+
+
+UNCONFINED: Final = Rule(
+    name="no-unconfined",
+    title="Pods must be confined by seccomp, AppArmor and SELinux, and set only safe kernel parameters.",
+    rationale="Without these profiles, a container can use every system call against the kernel that all teams share.",
+    fix="Set the profiles to RuntimeDefault, and remove SELinux options and kernel parameters that are not allowed.",
+    link=_STANDARDS,
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=POD_PARTS,
+    check=lambda pod, settings: settings.of_tenant(pod.resource, _unconfined(pod, settings)),
+    settings=Profiles,
+)
+
+_MANIFEST: Final = re.compile(
+    r"""(?:^|[\s{,"'-])(?:containers["']?\s*:\s*(?:[\[\n]|$)|podSpec["']?\s*:|kind["']?\s*:\s*["']?[A-Z])"""
+    r"""|(?:nvidia\.com/(?:gpu|mig-)|amd\.com/gpu)[a-z0-9.-]*["']?\s*:"""
+)
+"""What a string with a pod spec or a manifest has, in YAML or JSON."""
+_STRINGS: Final = frozenset({"podSpecPatch", "manifest", "manifests"})
+"""Fields with a pod spec or a manifest as a string: Argo Workflows (`podSpecPatch`, `resource.manifest`)."""
+_HEAD: Final = 100_000
+"""Number of characters of a string that are searched."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A string with a pod spec or a manifest.
+
+    Attributes:
+        resource: the object.
+        view: the string.
+    """
+
+    resource: Resource
+    view: View
+
+    @property
+    def place(self) -> str:
+        """The object's place."""
+        return self.resource.place
+
+
+def _written(resource: Resource) -> Iterator[Written]:
+    for view in strings(resource.props):
+        text = view.text()
+        if text.strip() and (view.path[-1] in _STRINGS or _MANIFEST.search(text[:_HEAD])):
+            yield Written(resource, view)
+
+
+def _is_readable(written: Written) -> Iterator[str]:
+    yield (
+        f"{'.'.join(written.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
+        " fields of the object"
+    )
+
+
+READABLE: Final = Rule(
+    name="pod-specs-readable",
+    title="A pod spec must be in fields of an object, not in a string.",
+    rationale="Rules do not evaluate strings: a pod in one can have GPUs without a queue, or be privileged.",
+    fix="Set the fields of the object, or review the string and exempt the object.",
+    link="https://argo-workflows.readthedocs.io/en/latest/fields/#template",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=Subject("strings of operators' objects", is_searched, _written),
+    check=lambda written, settings: settings.of_tenant(written.resource, _is_readable(written)),
+    settings=Tenants,
+)
+
+RULES: Final[tuple[AnyRule, ...]] = (
+    PRIVILEGED,
+    ESCALATION,
+    HOST_NAMESPACES,
+    HOST_PATHS,
+    HOST_PORTS,
+    BLOCK_DEVICES,
+    UNCONFINED,
+    READABLE,
+)

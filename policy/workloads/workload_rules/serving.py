@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from pydantic import Field
 
 from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, format_number
-from workload_rules.objects import matches_any, name
+from workload_rules.objects import always, matches_any, name
 from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace_of
 from workload_rules.scaling import AUTOSCALERS, SCALED, WORKLOADS, Autoscaler, autoscalers_of
 
@@ -114,6 +114,10 @@ class TargetSettings(Tenants):
     )
 
 
+def _kind(workload: Resource) -> str:
+    return workload.kind
+
+
 def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> Iterator[str]:
     namespace = autoscaler.namespace
     if not settings.tenant(namespace):
@@ -123,8 +127,11 @@ def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> I
     if matches_any(f"{namespace}/{target_name}", settings.workloads):
         return
     in_namespace = (namespace_of, namespace)
-    sibling = stack.first(WORKLOADS, lambda workload: workload.kind == kind, in_namespace)
-    if sibling is not None and stack.first(WORKLOADS, autoscaler.scales, in_namespace) is None:
+    sibling = stack.first(WORKLOADS, always, in_namespace, (_kind, kind))
+    if (
+        sibling is not None
+        and stack.first(WORKLOADS, autoscaler.scales, in_namespace, (_kind, kind), (name, target_name)) is None
+    ):
         yield f"references {kind} {target_name}, which does not exist in namespace {namespace}; correct scaleTargetRef"
 
 

@@ -1,13 +1,14 @@
 """Rules for tenants' namespaces."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, Literal
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack
-from workload_rules.objects import QUOTAS, matches_any, name, objects
-from workload_rules.pods import BATCH, PODS_AND_TRAIN_JOBS, PODS_IN, Pod, TenantGpus, Tenants, namespace_of
+from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, elsewhere
+from workload_rules.objects import QUOTAS, always, matches_any, name, objects
+from workload_rules.pods import BATCH, POD_PARTS, PODS_IN, Claim, Pod, TenantGpus, Tenants, namespace_of
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-admission/"
 _NETWORK: Final = "https://kubernetes.io/docs/concepts/services-networking/network-policies/"
@@ -15,6 +16,7 @@ _QUOTA: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 NAMESPACES: Final = objects("namespaces", "core:Namespace")
+_CLAIMS: Final = objects("claims of devices", "resource.k8s.io:ResourceClaim", "resource.k8s.io:ResourceClaimTemplate")
 _POLICIES: Final = objects("NetworkPolicies", "networking.k8s.io:NetworkPolicy")
 _OWNED: Final = objects("namespaces and workloads", "core:Namespace", *PODS_IN, *BATCH)
 
@@ -107,10 +109,10 @@ class DenySettings(Tenants):
     egress: bool = Field(default=False, description="Whether egress from the pods must be denied as well.")
 
 
-def _denies(policy: Resource, space: str, direction: str) -> bool:
-    """Whether a policy denies one direction for all pods of a namespace."""
+def _denies(policy: Resource, direction: str) -> bool:
+    """Whether a policy denies one direction for all pods of its namespace."""
     spec = policy.props.at("spec")
-    if namespace_of(policy) != space or spec.entries("podSelector", "matchLabels"):
+    if spec.entries("podSelector", "matchLabels"):
         return False
     if spec.items("podSelector", "matchExpressions") or spec.items(direction.lower()):
         return False
@@ -126,7 +128,7 @@ def _default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iter
     missing = [
         direction
         for direction in directions
-        if stack.first(_POLICIES, lambda policy, direction=direction: _denies(policy, own_name, direction)) is None
+        if stack.first(_POLICIES, partial(_denies, direction=direction), (namespace_of, own_name)) is None
     ]
     if missing:
         yield (
@@ -156,22 +158,55 @@ class SpaceQuota(TenantGpus):
     elsewhere: list[str] = Field(
         [], description="Namespaces, as patterns, whose quotas are created outside this stack."
     )
+    classes: list[str] = Field(["*gpu*", "mig.*"], description="DeviceClasses of GPUs, as patterns.")
 
 
 def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
-    gpus = pod.gpus(settings)
-    if not gpus or matches_any(pod.namespace, settings.elsewhere):
+    if matches_any(pod.namespace, settings.elsewhere):
         return
-    for resource in gpus:
-        key = f"requests.{resource}"
-        quota = stack.first(
-            QUOTAS, lambda quota, key=key: namespace_of(quota) == pod.namespace and quota.props.has("spec", "hard", key)
-        )
-        if quota is None:
-            yield (
-                f"requests {resource}, but no ResourceQuota of namespace {pod.namespace} has {key}; create one, or"
-                " list the namespace under `elsewhere`"
-            )
+    for resource in pod.gpus(settings):
+        if not _is_limited(f"requests.{resource}", pod.namespace, stack):
+            yield _without_quota(f"requests {resource}", pod.namespace, f"requests.{resource}")
+    for claim in pod.claims:
+        for device_class in _device_classes(claim, pod.namespace, stack):
+            key = f"{device_class}.deviceclass.resource.k8s.io/devices"
+            if matches_any(device_class, settings.classes) and not _is_limited(key, pod.namespace, stack):
+                yield _without_quota(f"claims {device_class} by {claim.kind} {claim.name}", pod.namespace, key)
+
+
+def _is_limited(key: str, namespace: str, stack: Stack) -> bool:
+    """Whether a ResourceQuota of a namespace has a key."""
+    in_namespace = (namespace_of, namespace)
+    return stack.first(QUOTAS, lambda quota: quota.props.has("spec", "hard", key), in_namespace) is not None
+
+
+def _without_quota(request: str, namespace: str, key: str) -> str:
+    return (
+        f"{request}, but no ResourceQuota of namespace {namespace} has {key}; create one, or list the namespace under"
+        " `elsewhere`"
+    )
+
+
+def _full_name(claim: Resource) -> str:
+    return f"{claim.kind} {namespace_of(claim)}/{name(claim)}"
+
+
+def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
+    """The DeviceClasses of a claim, in all versions of its API: https://kubernetes.io/docs/reference/kubernetes-api/resource/.
+
+    Raises:
+        UnknownValueError: the claim is not in this stack.
+    """
+    found = stack.first(_CLAIMS, always, (_full_name, f"{claim.kind} {namespace}/{claim.name}"))
+    if found is None:
+        raise UnknownValueError(claim.path, f"references {claim.kind} {claim.name}, which is not in this stack")
+    above = ("spec", "spec") if claim.kind == "ResourceClaimTemplate" else ("spec",)
+    classes: set[str] = set()
+    with elsewhere(found):
+        for request in found.props.items(*above, "devices", "requests"):
+            alternatives = [request, request.at("exactly"), *request.items("firstAvailable")]
+            classes.update(alternative.text("deviceClassName") for alternative in alternatives)
+    return sorted(classes - {""})
 
 
 GPU_QUOTA: Final = Rule(
@@ -182,7 +217,7 @@ GPU_QUOTA: Final = Rule(
     link=_QUOTA,
     severity=Severity.HIGH,
     level=ADVICE,
-    on=PODS_AND_TRAIN_JOBS,
+    on=POD_PARTS,
     check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _has_quota(pod, settings, stack)),
     settings=SpaceQuota,
     whole=True,

@@ -91,6 +91,25 @@ def _turns(one: str, other: str, name: str = "nvidia.com/gpu") -> str:
     )
 
 
+CONFIG: Final = manifest("""
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: ml-research}
+data: {EPOCHS: "3"}
+""")
+SECRET: Final = manifest("""
+apiVersion: v1
+kind: Secret
+metadata: {name: keys, namespace: ml-research}
+data: {TOKEN: aHVudGVyMg==}
+""")
+_VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
+
+
+def _source(place: str) -> str:
+    return f"{place}: has the key {_VARIABLE}, which bypasses GPU allocation in containers with envFrom; remove it"
+
+
 CASES: Final = (
     Case(
         name="gpus of a container",
@@ -219,6 +238,31 @@ CASES: Final = (
         unknown={
             f"{_CONTAINER}.env.0.name": doubt(_TRAIN, "spec.template.spec.containers.0.env.0.name"),
         },
+    ),
+    Case(
+        name="variables of ConfigMaps and Secrets",
+        rule=gpus.VISIBLE_DEVICES,
+        given={"job": JOB, "config": CONFIG, "secret": SECRET},
+        also=[
+            ("config: data.NVIDIA_VISIBLE_DEVICES", "none"),
+            ("config: data", GONE),
+            ("config: metadata.namespace", "gpu-operator"),
+            ("secret: data.NVIDIA_VISIBLE_DEVICES", "bm9uZQ=="),
+            (f"{_CONTAINER}.envFrom", [{"configMapRef": {"name": "settings"}}]),
+            (f"{_CONTAINER}.envFrom", [{"prefix": "APP_", "configMapRef": {"name": "settings"}}]),
+        ],
+        breaks=[
+            Break("config: data.NVIDIA_VISIBLE_DEVICES", "all", _source("ConfigMap ml-research/settings")),
+            Break("secret: data.NVIDIA_VISIBLE_DEVICES", "YWxs", _source("Secret ml-research/keys")),
+            Break("secret: data.NVIDIA_VISIBLE_DEVICES", "all", _source("Secret ml-research/keys")),
+            Break("secret: stringData.NVIDIA_VISIBLE_DEVICES", "all", _source("Secret ml-research/keys")),
+            Break(
+                f"{_CONTAINER}.envFrom",
+                [{"prefix": "NVIDIA_VISIBLE", "configMapRef": {"name": "settings"}}],
+                f"{_TRAIN}: envFrom with prefix NVIDIA_VISIBLE can set NVIDIA_VISIBLE_DEVICES; use another prefix",
+            ),
+        ],
+        unknown={"config: data.NVIDIA_VISIBLE_DEVICES": doubt("ConfigMap ml-research/settings", f"data.{_VARIABLE}")},
     ),
     Case(
         name="variables in a namespace of the system",

@@ -133,6 +133,11 @@ def _both(place: str, other: str) -> str:
     )
 
 
+_CLAIMING: Final = {
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
+    "containers": [{"name": "train", "resources": {"claims": [{"name": "gpu"}]}}],
+}
+
 CASES: Final = (
     Case(
         name="an end",
@@ -270,6 +275,33 @@ spec:
                 _no_queue("PyTorchJob ml-research/torch"),
             ),
         ],
+        unknown={},
+    ),
+    Case(
+        name="claimed devices",
+        rule=jobs.NAMES_QUEUE,
+        given={"job": changed({"job": JOB}, "job: spec.template.spec", _CLAIMING)["job"]},
+        settings={"claims": ["nic-*"]},
+        also=[("job: spec.template.spec.resourceClaims.0.resourceClaimTemplateName", "nic-rdma")],
+        breaks=[
+            Break(
+                "job: metadata.labels",
+                GONE,
+                f"{_NIGHTLY}: requests devices of eight and has no queue; set label kueue.x-k8s.io/queue-name",
+            ),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="claimed devices that the organisation lists as others",
+        rule=jobs.NAMES_QUEUE,
+        given={
+            "job": changed(changed({"job": JOB}, "job: spec.template.spec", _CLAIMING), "job: metadata.labels", {})[
+                "job"
+            ]
+        },
+        settings={"claims": ["eight"]},
+        breaks=[],
         unknown={},
     ),
     Case(

@@ -92,7 +92,7 @@ CASES: Final = (
         name="the namespace is asked for only where something is wrong",
         rule=placement.GPU_TOLERATION,
         given={"job": changed({"job": JOB}, _TOLERATIONS, GONE)["job"]},
-        settings={"system": ["*"]},
+        settings={"system": ["ml-research"]},
         breaks=[],
         unknown={"job: metadata.namespace": doubt("Job nightly", "metadata.namespace")},
     ),

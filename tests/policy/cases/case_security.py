@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
 
 from workload_rules import security
 
@@ -57,6 +57,50 @@ def _volume(path: str) -> str:
     return (
         f"{_POD}: volume host mounts the host path {path}; use a PersistentVolumeClaim, an emptyDir or an ephemeral"
         " volume"
+    )
+
+
+VOLUME: Final = manifest("""
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: data}
+spec:
+  hostPath: {path: /}
+  claimRef: {namespace: kube-system, name: data}
+""")
+BUCKET: Final = manifest("""
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: bucket}
+spec: {csi: {driver: s3.csi.aws.com, volumeHandle: bucket}}
+""")
+_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/server"
+_ANNOTATIONS: Final = "server: spec.template.metadata.annotations"
+
+
+def _persistent(path: str) -> str:
+    return (
+        f"PersistentVolume data: is the host path {path} for each pod that mounts its claim; use storage of a CSI"
+        " driver"
+    )
+
+
+WORKFLOW: Final = manifest("""
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: train, namespace: ml-research}
+spec:
+  templates:
+  - name: main
+    container: {image: "registry.example.com/ml/train:3.0.1", args: [--epochs]}
+""")
+_TEMPLATE: Final = "workflow: spec.templates.0"
+
+
+def _string(field: str) -> str:
+    return (
+        f"Workflow ml-research/train: spec.templates.0.{field} is a string with a pod spec or a manifest, which no rule"
+        " evaluates; use the fields of the object"
     )
 
 
@@ -145,8 +189,16 @@ CASES: Final = (
         given={"server": SERVER, "system": _SYSTEM},
         also=[(f"{_SPEC}.hostIPC", False)],
         breaks=[
-            Break(f"{_SPEC}.{host_namespace}", to=True, says=f"{_POD}: sets {host_namespace}; remove it")
-            for host_namespace in ("hostPID", "hostIPC", "hostNetwork")
+            *(
+                Break(f"{_SPEC}.{host_namespace}", to=True, says=f"{_POD}: sets {host_namespace}; remove it")
+                for host_namespace in ("hostPID", "hostIPC", "hostNetwork")
+            ),
+            Break(
+                f"{_SPEC}.securityContext",
+                {"windowsOptions": {"hostProcess": True}},
+                f"{_POD}: sets securityContext.windowsOptions.hostProcess, so that its containers run on the host;"
+                " remove it",
+            ),
         ],
         unknown={f"{_SPEC}.hostNetwork": doubt(_POD, "spec.template.spec.hostNetwork")},
     ),
@@ -191,6 +243,141 @@ CASES: Final = (
             Break(f"{_SPEC}.volumes.0", {"name": "host", "hostPath": {"path": "/mnt"}}, _volume("/mnt")),
         ],
         unknown={},
+    ),
+    Case(
+        name="PersistentVolumes on the node",
+        rule=security.HOST_PATHS,
+        given={"volume": VOLUME, "bucket": BUCKET},
+        settings={"allowed": ["/mnt/disks/*"]},
+        also=[
+            ("volume: spec.hostPath.path", "/mnt/disks/0"),
+            ("volume: spec", {"local": {"path": "/mnt/disks/1"}}),
+            ("volume: spec.claimRef", {"namespace": "volcano-system", "name": "cache"}),
+        ],
+        breaks=[
+            Break("volume: spec.claimRef", {"namespace": "ml-serving", "name": "data"}, _persistent("/")),
+            Break("volume: spec.claimRef", GONE, _persistent("/")),
+            Break("volume: spec.claimRef.namespace", "recommender-system", _persistent("/")),
+            Break("volume: spec", {"local": {"path": "/var/lib/kubelet"}}, _persistent("/var/lib/kubelet")),
+            Break("volume: spec", {"hostPath": {"path": "/mnt/disks/../.."}}, _persistent("/mnt/disks/../..")),
+        ],
+        unknown={
+            "volume: spec.claimRef": doubt("PersistentVolume data", "spec.claimRef"),
+            "volume: spec.hostPath": doubt("PersistentVolume data", "spec.hostPath"),
+        },
+    ),
+    Case(
+        name="ports and addresses of the node",
+        rule=security.HOST_PORTS,
+        given={"server": SERVER, "system": _SYSTEM},
+        also=[
+            (f"{_SPEC}.containers.0.ports", [{"containerPort": 8080}, {"containerPort": 8081, "hostPort": 0}]),
+            (f"{_SPEC}.containers.0.livenessProbe", {"httpGet": {"path": "/", "port": 8080}}),
+        ],
+        breaks=[
+            Break(
+                f"{_SPEC}.containers.0.ports",
+                [{"containerPort": 8080}, {"containerPort": 8081, "hostPort": 80}],
+                f"{_IN}: uses port 80 of the host; remove hostPort, and create a Service",
+            ),
+            Break(
+                f"{_SPEC}.containers.0.startupProbe",
+                {"httpGet": {"host": "169.254.169.254", "path": "/"}},
+                f"{_IN}: startupProbe.httpGet calls the host 169.254.169.254 from the node; remove host",
+            ),
+            Break(
+                f"{_SPEC}.containers.0.lifecycle",
+                {"preStop": {"tcpSocket": {"host": "10.0.0.1", "port": 10250}}},
+                f"{_IN}: lifecycle.preStop.tcpSocket calls the host 10.0.0.1 from the node; remove host",
+            ),
+        ],
+        unknown={f"{_SPEC}.containers.0.ports": doubt(_IN, f"{_PATH}.ports")},
+    ),
+    Case(
+        name="profiles of the kernel",
+        rule=security.UNCONFINED,
+        given={"server": SERVER, "system": _SYSTEM},
+        also=[
+            (
+                f"{_SPEC}.securityContext",
+                {
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "a"},
+                    "seLinuxOptions": {"type": "container_kvm_t", "level": "s0:c1"},
+                    "sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}],
+                },
+            ),
+            (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "localhost/a"),
+            (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "runtime/default"),
+        ],
+        breaks=[
+            Break(
+                f"{_SPEC}.securityContext",
+                {"seccompProfile": {"type": "Unconfined"}},
+                f"{_POD}: securityContext.seccompProfile is Unconfined; set RuntimeDefault",
+            ),
+            Break(
+                f"{_CONTEXT}.appArmorProfile",
+                {"type": "Unconfined"},
+                f"{_POD}: container server: securityContext.appArmorProfile is Unconfined; set RuntimeDefault",
+            ),
+            Break(
+                f"{_SPEC}.initContainers.0.securityContext",
+                {"seLinuxOptions": {"type": "spc_t", "user": "system_u", "role": "system_r"}},
+                (
+                    f"{_POD}: container fetch: securityContext.seLinuxOptions.user is system_u; remove it",
+                    f"{_POD}: container fetch: securityContext.seLinuxOptions.role is system_r; remove it",
+                    f"{_POD}: container fetch: securityContext.seLinuxOptions.type is spc_t; set container_t",
+                ),
+            ),
+            Break(
+                f"{_SPEC}.securityContext",
+                {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]},
+                f"{_POD}: sets the kernel parameter kernel.msgmax; remove it",
+            ),
+            Break(
+                f"{_ANNOTATIONS}.'{_APP_ARMOR}'",
+                "unconfined",
+                f"{_POD}: annotation {_APP_ARMOR} is unconfined; set runtime/default",
+            ),
+        ],
+        unknown={f"{_SPEC}.securityContext": doubt(_POD, "spec.template.spec.securityContext")},
+    ),
+    Case(
+        name="kernel parameters that the organisation allows",
+        rule=security.UNCONFINED,
+        given={"server": SERVER},
+        settings={"sysctls": ["kernel.msgmax"]},
+        also=[(f"{_SPEC}.securityContext", {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})],
+        breaks=[],
+        unknown={},
+    ),
+    Case(
+        name="pod specs in strings",
+        rule=security.READABLE,
+        given={"workflow": WORKFLOW},
+        also=[
+            (f"{_TEMPLATE}.podSpecPatch", ""),
+            (f"{_TEMPLATE}.container.args.0", "this kind: of text, with containers of all sorts"),
+            ("workflow: metadata.annotations", {"podSpecPatch": "hostPID: true"}),
+            ("workflow: metadata.namespace", "kube-system"),
+        ],
+        breaks=[
+            Break(f"{_TEMPLATE}.podSpecPatch", "hostPID: true", _string("podSpecPatch")),
+            Break(f"{_TEMPLATE}.resource", {"manifest": "{{=manifest}}"}, _string("resource.manifest")),
+            Break(f"{_TEMPLATE}.x", "apiVersion: v1\nkind: Pod\n", _string("x")),
+            Break(f"{_TEMPLATE}.x", '{"spec":{"containers":[]}}', _string("x")),
+            Break(f"{_TEMPLATE}.x", "- limits: {nvidia.com/gpu: 8}", _string("x")),
+        ],
+        unknown={},
+    ),
+    Case(
+        name="pod specs in strings of a system namespace",
+        rule=security.READABLE,
+        given={"workflow": changed({"workflow": WORKFLOW}, f"{_TEMPLATE}.podSpecPatch", "hostPID: true")["workflow"]},
+        settings={"platform": ["ml-research"]},
+        breaks=[],
+        unknown={"workflow: metadata.namespace": doubt("Workflow train", "metadata.namespace")},
     ),
     Case(
         name="raw devices",

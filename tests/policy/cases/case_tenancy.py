@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, Break, Case, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, doubt, manifest
 
 from workload_rules import tenancy
 
@@ -75,6 +75,53 @@ def _no_quota(resource: str) -> str:
     return (
         f"Job ml-research/nightly: requests {resource}, but no ResourceQuota of namespace ml-research has"
         f" requests.{resource}; create one, or list the namespace under `elsewhere`"
+    )
+
+
+CLAIMING: Final = manifest("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: claiming, namespace: ml-research}
+spec:
+  template:
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: eight}]
+      containers: [{name: train, resources: {claims: [{name: gpu}]}}]
+""")
+TEMPLATE: Final = manifest("""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: eight, namespace: ml-research}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 8}}]}}}
+""")
+CLAIM: Final = manifest("""
+apiVersion: resource.k8s.io/v1beta2
+kind: ResourceClaim
+metadata: {name: shared, namespace: ml-research}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      firstAvailable:
+      - {name: whole, deviceClassName: gpu.nvidia.com, count: 8}
+      - {name: part, deviceClassName: mig.nvidia.com, count: 8}
+""")
+_KEY: Final = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+DEVICES: Final = manifest("""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: devices, namespace: ml-research}
+spec:
+  hard:
+    gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 8
+    mig.nvidia.com.deviceclass.resource.k8s.io/devices: 8
+""")
+
+
+def _no_devices(claim: str) -> str:
+    return (
+        f"Job ml-research/claiming: claims gpu.nvidia.com by {claim}, but no ResourceQuota of namespace ml-research has"
+        f" {_KEY}; create one, or list the namespace under `elsewhere`"
     )
 
 
@@ -195,6 +242,47 @@ CASES: Final = (
         unknown={
             "quota: spec.hard": doubt("Job ml-research/nightly", "ResourceQuota ml-research/gpus: spec.hard"),
         },
+    ),
+    Case(
+        name="a quota of claimed GPUs",
+        rule=tenancy.GPU_QUOTA,
+        given={"job": CLAIMING, "template": TEMPLATE, "quota": DEVICES, "claim": CLAIM},
+        also=[
+            ("template: spec.spec.devices.requests.0", {"name": "nic", "deviceClassName": "nic.example.com"}),
+            ("quota: spec.hard", {_KEY: 0}),
+            ("job: spec.template.spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "shared"}]),
+            ("job: metadata.namespace", "kueue-system"),
+        ],
+        breaks=[
+            Break("quota", GONE, _no_devices("ResourceClaimTemplate eight")),
+            Break("quota: spec.hard", {"requests.nvidia.com/gpu": 8}, _no_devices("ResourceClaimTemplate eight")),
+            Break("quota: metadata.namespace", "ml-other", _no_devices("ResourceClaimTemplate eight")),
+        ],
+        unknown={
+            "template: spec.spec.devices": doubt(
+                "Job ml-research/claiming", "ResourceClaimTemplate ml-research/eight: spec.spec.devices"
+            ),
+        },
+    ),
+    Case(
+        name="a quota of GPUs that a claim or an alternative names",
+        rule=tenancy.GPU_QUOTA,
+        given={"template": TEMPLATE, "claim": CLAIM},
+        breaks=[
+            Break(
+                "job",
+                changed(
+                    {"job": CLAIMING},
+                    "job: spec.template.spec.resourceClaims",
+                    [{"name": "gpu", "resourceClaimName": "shared"}],
+                )["job"],
+                (
+                    _no_devices("ResourceClaim shared"),
+                    _no_devices("ResourceClaim shared").replace(" gpu.nvidia", " mig.nvidia"),
+                ),
+            ),
+        ],
+        unknown={},
     ),
     Case(
         name="quotas that are made elsewhere",

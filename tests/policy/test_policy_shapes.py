@@ -1,0 +1,422 @@
+"""Pods in objects of any kind: each violation is found wherever the pod is, and the same pod without it passes."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Final
+
+import pytest
+import yaml
+from policy_builders import UNKNOWN, Sample, findings, manifest
+
+from rule_engine import View
+from rule_engine.evaluator import Evaluator
+from rule_engine.rules import AnyRule
+from rule_engine.stacks import Stack
+from workload_rules import PACK, gpus, images, jobs, placement, priorities, security, shapes, tenancy
+
+# Pods in objects of operators.
+
+POD: Final[dict[str, Any]] = {
+    "containers": [
+        {
+            "name": "main",
+            "image": "registry.example.com/ml/train:3.0.1",
+            "env": [{"name": "EPOCHS", "value": "3"}],
+            "resources": {"limits": {"cpu": "4"}},
+            "securityContext": {"allowPrivilegeEscalation": False},
+        }
+    ],
+    "volumes": [{"name": "scratch", "emptyDir": {}}],
+}
+"""A pod that all rules accept."""
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    return spec["containers"][0]
+
+
+VIOLATIONS: Final[dict[str, tuple[AnyRule, Change]]] = {
+    "privileged": (security.PRIVILEGED, lambda spec: main(spec)["securityContext"].update(privileged=True)),
+    "capability": (
+        security.PRIVILEGED,
+        lambda spec: main(spec)["securityContext"].update(capabilities={"add": ["SYS_ADMIN"]}),
+    ),
+    "init container": (
+        security.PRIVILEGED,
+        lambda spec: spec.update(initContainers=[{"name": "first", "securityContext": {"privileged": True}}]),
+    ),
+    "escalation": (
+        security.ESCALATION,
+        lambda spec: main(spec)["securityContext"].update(allowPrivilegeEscalation=True),
+    ),
+    "hostPID": (security.HOST_NAMESPACES, lambda spec: spec.update(hostPID=True)),
+    "hostProcess": (
+        security.HOST_NAMESPACES,
+        lambda spec: spec.update(securityContext={"windowsOptions": {"hostProcess": True}}),
+    ),
+    "hostPath": (
+        security.HOST_PATHS,
+        lambda spec: spec["volumes"].append({"name": "host", "hostPath": {"path": "/"}}),
+    ),
+    "hostPort": (security.HOST_PORTS, lambda spec: main(spec).update(ports=[{"containerPort": 80, "hostPort": 80}])),
+    "seccomp": (
+        security.UNCONFINED,
+        lambda spec: main(spec)["securityContext"].update(seccompProfile={"type": "Unconfined"}),
+    ),
+    "device": (
+        security.BLOCK_DEVICES,
+        lambda spec: main(spec).update(volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
+    ),
+    "variable": (
+        gpus.VISIBLE_DEVICES,
+        lambda spec: main(spec)["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
+    ),
+    "system class": (
+        priorities.NOT_SYSTEM,
+        lambda spec: spec.update(priorityClassName="system-node-critical"),
+    ),
+    "toleration": (placement.TOLERATION_KEY, lambda spec: spec.update(tolerations=[{"operator": "Exists"}])),
+    "image": (images.PINNED, lambda spec: main(spec).update(image="registry.example.com/ml/train:latest")),
+    "GPUs of no node": (gpus.GPU_PER_NODE, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 64})),
+    "GPUs without a quota": (tenancy.GPU_QUOTA, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8})),
+}
+_GPU: Final = "nvidia.com/gpu"
+
+KINDS: Final = {
+    "PodTemplate": "{apiVersion: v1, kind: PodTemplate, template: {spec: POD}}",
+    "CloneSet": "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {template: {spec: POD}}}",
+    "JobTemplate": (
+        "{apiVersion: flow.volcano.sh/v1alpha1, kind: JobTemplate, spec: {tasks: [{template: {spec: POD}}]}}"
+    ),
+    "ServingRuntime": "{apiVersion: serving.kserve.io/v1alpha1, kind: ServingRuntime, spec: POD}",
+    "InferenceService": "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, spec: {predictor: POD}}",
+    "InferenceService of several nodes": (
+        "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService,"
+        " spec: {predictor: {model: {modelFormat: {name: vllm}}, workerSpec: POD}}}"
+    ),
+    "AppWrapper": (
+        "{apiVersion: workload.codeflare.dev/v1beta2, kind: AppWrapper, spec: {components: [{template:"
+        " {apiVersion: batch/v1, kind: Job, metadata: {name: inner}, spec: {template: {spec: POD}}}}]}}"
+    ),
+    "SparkApplication": (
+        "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication,"
+        " spec: {driver: {cores: 1, template: {spec: POD}}}}"
+    ),
+    "Crossplane Object": (
+        "{apiVersion: kubernetes.crossplane.io/v1alpha2, kind: Object, spec: {forProvider: {manifest:"
+        " {apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: POD}}}}"
+    ),
+    "a kind of nobody": "{apiVersion: example.com/v1, kind: Anything, spec: {a: [[{b: {c: POD}}]]}}",
+    "a list": "{apiVersion: apps/v1, kind: DeploymentList, items: [{spec: {template: {spec: POD}}}]}",
+}
+"""Objects with a pod that no table has."""
+
+PARTIAL: Final = {
+    "TrainJob, podTemplateOverrides": (
+        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {runtimeRef: {name: torch},"
+        " trainer: {numNodes: 2}, podTemplateOverrides: [{targetJobs: [{name: node}], spec: POD}]}}"
+    ),
+    "DeploymentPatch": "{apiVersion: apps/v1, kind: DeploymentPatch, spec: {template: {spec: POD}}}",
+    "a patch of a kind of nobody": "{apiVersion: example.com/v1, kind: AnythingPatch, spec: {template: {spec: POD}}}",
+}
+"""Objects with a part of a pod, which is merged with the rest of it."""
+
+
+def given(kind: str, change: Change | None = None, namespace: str = "ml-research") -> Sample:
+    spec = deepcopy(POD)
+    if change:
+        change(spec)
+    text = (KINDS | PARTIAL)[kind].replace("POD", yaml.safe_dump(spec, default_flow_style=True, width=100_000).strip())
+    props = yaml.safe_load(text)
+    props["metadata"] = {"name": "it", "namespace": namespace}
+    return manifest(yaml.safe_dump(props))
+
+
+def found(rule: AnyRule, sample: Sample) -> set[str]:
+    return {finding.outcome for finding in findings(rule, {"it": sample})}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+@pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
+def test_a_violation_is_found_in_a_pod_of_any_kind(kind: str, violation: str) -> None:
+    rule, change = VIOLATIONS[violation]
+    assert found(rule, given(kind)) == set()
+    assert found(rule, given(kind, change)) == {"broken"}
+    assert found(rule, given(kind, change, "kube-system")) == set()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
+def test_a_pod_of_any_kind_that_keeps_the_rules_has_no_finding(kind: str) -> None:
+    evaluator = Evaluator(PACK)
+    resource = given(kind).resource()
+    assert [finding.message for finding in evaluator.evaluate(resource)] == []
+    assert [finding.message for finding in evaluator.evaluate_stack(Stack([resource]))] == []
+
+
+# Containers outside lists of containers, and GPUs outside containers.
+
+FIELDS: Final = {
+    "Argo Workflow, container": (
+        "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, spec: {templates: [{name: main, container: MAIN}]}}"
+    ),
+    "Argo Workflow, script": (
+        "{apiVersion: argoproj.io/v1alpha1, kind: CronWorkflow,"
+        " spec: {workflowSpec: {templates: [{name: main, script: MAIN}]}}}"
+    ),
+    "Argo Workflow, sidecars": (
+        "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, spec: {templates: [{name: main, sidecars: [MAIN]}]}}"
+    ),
+    "Tekton TaskRun": "{apiVersion: tekton.dev/v1, kind: TaskRun, spec: {taskSpec: {steps: [MAIN]}}}",
+    "SparkApplication": (
+        "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication, spec: {driver: {cores: 1}, executor: MAIN}}"
+    ),
+    "InferenceService": (
+        "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, spec: {predictor: {model: MAIN}}}"
+    ),
+    "RayCluster, autoscaler": (
+        "{apiVersion: ray.io/v1, kind: RayCluster, spec: {headGroupSpec: {template: {spec: {containers:"
+        " [{name: ray, image: 'ray:2.50'}]}}}, autoscalerOptions: MAIN}}"
+    ),
+    "TrainJob, initializer": (
+        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {initializer: {dataset: MAIN}}}"
+    ),
+}
+_OF_CONTAINERS: Final = (
+    "privileged",
+    "capability",
+    "escalation",
+    "hostPort",
+    "seccomp",
+    "device",
+    "variable",
+    "image",
+    "GPUs of no node",
+    "GPUs without a quota",
+)
+
+
+def with_container(kind: str, change: Change | None = None) -> Sample:
+    spec = deepcopy(POD)
+    if change:
+        change(spec)
+    container = yaml.safe_dump(main(spec), default_flow_style=True, width=100_000).strip()
+    props = yaml.safe_load(FIELDS[kind].replace("MAIN", container))
+    props["metadata"] = {"name": "it", "namespace": "ml-research"}
+    return manifest(yaml.safe_dump(props))
+
+
+@pytest.mark.parametrize("violation", _OF_CONTAINERS)
+@pytest.mark.parametrize("kind", FIELDS)
+def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, violation: str) -> None:
+    rule, change = VIOLATIONS[violation]
+    assert found(rule, with_container(kind)) == set()
+    assert found(rule, with_container(kind, change)) == {"broken"}
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        pytest.param(
+            "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication,"
+            " spec: {executor: {instances: 4, gpu: {name: nvidia.com/gpu, quantity: 64}}}}",
+            "SparkApplication ml/it, spec.executor",
+            id="Spark",
+        ),
+        pytest.param(
+            "{apiVersion: example.com/v1, kind: Cluster,"
+            " spec: {pools: [{name: a, workerResources: {limits: {nvidia.com/gpu: 64}}}]}}",
+            "Cluster ml/it, spec.pools.a",
+            id="resources",
+        ),
+    ],
+)
+def test_gpus_outside_containers_are_counted(props: str, message: str) -> None:
+    sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
+    (finding,) = findings(gpus.GPU_PER_NODE, {"it": manifest(yaml.safe_dump(sample))})
+    assert finding.message == (
+        f"{message}: requests 64 nvidia.com/gpu, but the largest node has 8; split the work into pods of at most 8"
+    )
+
+
+@pytest.mark.parametrize(
+    "props",
+    [
+        pytest.param(
+            "{apiVersion: karpenter.sh/v1, kind: NodePool,"
+            " spec: {limits: {nvidia.com/gpu: 64}, template: {spec: {taints: [{key: nvidia.com/gpu}]}}}}",
+            id="limits of a node pool",
+        ),
+        pytest.param(
+            "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, spec: {capability: {nvidia.com/gpu: 64}}}",
+            id="the capacity of a queue",
+        ),
+        pytest.param(
+            "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {driver: {image: driver, repository:"
+            " nvcr.io/nvidia, version: '580', env: [{name: A, value: b}]}}}",
+            id="an image in parts",
+        ),
+        pytest.param(
+            "{apiVersion: example.com/v1, kind: Report, spec: {containers: [a, b], resources: [x], env: prod,"
+            " securityContext: none, volumes: 3}}",
+            id="the same names for other things",
+        ),
+        pytest.param(
+            "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, spec: {rules: [{validate: {pattern: {spec:"
+            " {containers: [{securityContext: {privileged: true}}]}}}}]}}",
+            id="a policy that describes pods",
+        ),
+        pytest.param(
+            "{apiVersion: example.com/v1, kind: App, spec: {}, status: {containers: [{securityContext:"
+            " {privileged: true}}]}}",
+            id="the status of an object",
+        ),
+    ],
+)
+def test_what_only_looks_like_a_pod_has_no_finding(props: str) -> None:
+    sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
+    resource = manifest(yaml.safe_dump(sample)).resource()
+    evaluator = Evaluator(PACK)
+    assert [finding.message for finding in evaluator.evaluate(resource)] == []
+    assert [finding.message for finding in evaluator.evaluate_stack(Stack([resource]))] == []
+
+
+# Queues.
+
+_EIGHT: Final[Change] = lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8})  # noqa: E731 - as in the table
+
+
+@pytest.mark.parametrize("kind", ["AppWrapper", "SparkApplication", "JobTemplate", "a kind of nobody"])
+def test_batch_work_of_any_kind_names_its_queue(kind: str) -> None:
+    work = given(kind, _EIGHT)
+    assert found(jobs.NAMES_QUEUE, work) == {"broken"}
+    work.props["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
+    assert found(jobs.NAMES_QUEUE, work) == set()
+
+
+def test_pods_of_an_operators_kind_can_name_the_queue_themselves() -> None:
+    work = given("Crossplane Object", _EIGHT)
+    pod = work.props["spec"]["forProvider"]["manifest"]
+    pod["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
+    assert found(jobs.NAMES_QUEUE, work) == set()
+
+
+@pytest.mark.parametrize("kind", ["CloneSet", "InferenceService", "ServingRuntime", "DeploymentPatch"])
+def test_serving_and_patches_need_no_queue(kind: str) -> None:
+    assert found(jobs.NAMES_QUEUE, given(kind, _EIGHT)) == set()
+
+
+def test_an_organisation_lists_its_own_kinds_of_serving() -> None:
+    work = {"it": given("a kind of nobody", _EIGHT)}
+    assert findings(jobs.NAMES_QUEUE, work, {"serving": ["example.com:*"]}) == []
+    assert [finding.outcome for finding in findings(jobs.NAMES_QUEUE, work, {"serving": ["example.org:*"]})] == [
+        "broken"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
+def test_a_patch_of_batch_work_needs_no_queue(kind: str) -> None:
+    """The label can be on the object that it patches."""
+    version, _, name = kind.partition(":")
+    spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
+    props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}
+    assert found(jobs.NAMES_QUEUE, Sample(f"kubernetes:{version}:{name}", props)) == set()
+
+
+# Values of other types beside a pod.
+
+_PRIVILEGED: Final[dict[str, Any]] = {
+    "name": "b",
+    "securityContext": {"privileged": True},
+    "resources": {"limits": {_GPU: 8}},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        pytest.param(
+            "batch.volcano.sh/v1alpha1:Job",
+            {"tasks": [True, {"template": {"spec": {"containers": [_PRIVILEGED]}}}]},
+            id="an item of a path",
+        ),
+        pytest.param(
+            "kubeflow.org/v1:PyTorchJob",
+            {"pytorchReplicaSpecs": {"A": 1, "Worker": {"template": {"spec": {"containers": [_PRIVILEGED]}}}}},
+            id="an entry of a path",
+        ),
+        pytest.param("example.com/v1:App", {"containers": [True, _PRIVILEGED]}, id="an item of the containers"),
+        pytest.param(
+            "example.com/v1:App",
+            {"containers": [{"resources": [{"containers": [_PRIVILEGED]}]}]},
+            id="a pod in a map with names of a container",
+        ),
+        pytest.param(
+            "example.com/v1:App",
+            {
+                "containers": [
+                    {
+                        "name": "a",
+                        "resources": dict[str, Any](),
+                        "volumes": [{"podSpec": {"containers": [_PRIVILEGED]}}],
+                    }
+                ]
+            },
+            id="a pod in a container",
+        ),
+    ],
+)
+def test_a_value_of_another_type_hides_no_pod_beside_it(kind: str, spec: dict[str, Any]) -> None:
+    work = Sample(f"kubernetes:{kind}", {"metadata": {"name": "it", "namespace": "ml"}, "spec": spec})
+    assert "broken" in found(security.PRIVILEGED, work)
+    assert "broken" in found(jobs.NAMES_QUEUE, work)
+
+
+# Unknown values, sizes.
+
+
+@pytest.mark.parametrize(
+    ("props", "path"),
+    [
+        pytest.param({"spec": UNKNOWN}, "spec", id="the spec"),
+        pytest.param({"spec": {"containers": UNKNOWN}}, "spec.containers", id="the containers"),
+        pytest.param({"spec": {"hostPID": True, "volumes": UNKNOWN}}, "spec.volumes", id="a field of a pod"),
+    ],
+)
+def test_what_is_unknown_of_a_pod_of_an_operators_kind_is_named(props: dict[str, Any], path: str) -> None:
+    rule = security.HOST_PATHS if path.endswith("volumes") else security.PRIVILEGED
+    sample = Sample("kubernetes:example.com/v1:App", {"metadata": {"name": "a", "namespace": "ml"}, **props})
+    (finding,) = findings(rule, {"it": sample})
+    assert finding.outcome == "unknown"
+    assert f"not evaluated: {path} is unknown until deployment" in finding.message
+
+
+@pytest.mark.parametrize("levels", [250, 3000])
+def test_a_pod_is_found_at_any_depth(levels: int) -> None:
+    inner: Any = deepcopy(POD)
+    inner["hostPID"] = True
+    for _ in range(levels):
+        inner = {"a": inner}
+    (pod,) = shapes.find_pods(View(inner))
+    assert (pod.form, len(pod.view.path), pod.view.flag("hostPID")) == ("pod", levels, True)
+
+
+def test_an_object_of_many_maps_is_searched_once() -> None:
+    """Linear: each map of the object is visited once."""
+    visited: list[str] = []
+
+    class Visited(dict[str, Any]):
+        def __contains__(self, key: object) -> bool:
+            if key == "containers":
+                visited.append("map")
+            return super().__contains__(key)
+
+        def get(self, key: str, default: Any = None) -> Any:
+            if key == "gpu":
+                visited.append("map")
+            return super().get(key, default)
+
+    items: list[Any] = [Visited(name=str(index), inner=Visited(value=index)) for index in range(500)]
+    assert list(shapes.find_pods(View({"spec": {"items": items}}))) == []
+    assert len(visited) == 1000

@@ -1,0 +1,62 @@
+"""Which namespaces do not belong to a tenant: an exact list, which an organisation can extend."""
+
+import pytest
+import yaml
+from policy_builders import Sample, findings, manifest
+from repository import ROOT
+
+from rule_engine.rules import ConfigError
+from workload_rules import PACK, security
+from workload_rules.pods import SYSTEM, Tenants
+
+RELEASES = yaml.safe_load((ROOT / "gpu_tenancy/model/catalogue/releases.yaml").read_text(encoding="utf-8"))
+BY_PLATFORM = "monitoring"
+"""The namespace of Prometheus: tenants too have one of this name, so the configurations in policy/config list it."""
+
+
+def pod(namespace: str) -> Sample:
+    return manifest(
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: miner, namespace: {namespace}}}, spec: {{hostPID: true,"
+        " containers: [{name: main, securityContext: {privileged: true}}]}}"
+    )
+
+
+@pytest.mark.parametrize("namespace", SYSTEM)
+def test_pods_of_system_namespaces_are_not_checked(namespace: str) -> None:
+    assert findings(security.PRIVILEGED, {"it": pod(namespace)}) == []
+
+
+@pytest.mark.parametrize(
+    "namespace",
+    ["recommender-system", "gke-team", "kube-ml", "gmp-team", "monitoring", "kube-system2", "default", "karpenter"],
+)
+def test_pods_of_namespaces_that_look_like_the_systems_are_checked(namespace: str) -> None:
+    for rule in (security.PRIVILEGED, security.HOST_NAMESPACES):
+        assert [finding.level for finding in findings(rule, {"it": pod(namespace)})] == [rule.level]
+
+
+def test_an_organisation_adds_namespaces_by_name_and_keeps_the_others() -> None:
+    settings = {"platform": ["recommender-system"]}
+    assert findings(security.PRIVILEGED, {"it": pod("recommender-system")}, settings) == []
+    assert findings(security.PRIVILEGED, {"it": pod("kube-system")}, settings) == []
+    assert findings(security.PRIVILEGED, {"it": pod("news-system")}, settings) != []
+
+
+@pytest.mark.parametrize("setting", ["system", "platform"])
+@pytest.mark.parametrize("value", ["*-system", "kube-*", "gke-?", "ml-[ab]", "Kube-System", "", "a" * 64])
+def test_a_pattern_is_refused_with_place_value_and_fix(setting: str, value: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        security.PRIVILEGED.parse_settings({setting: ["kube-system", value]})
+    assert str(refused.value) == (
+        f"no-privileged.{setting}: {value!r} is not the name of a namespace; list exact names, without patterns"
+    )
+
+
+def test_the_namespaces_of_all_operators_that_this_project_installs_are_listed() -> None:
+    namespaces = {release["namespace"] for release in RELEASES.values() if "namespace" in release}
+    assert namespaces - {*SYSTEM} == {BY_PLATFORM}
+
+
+def test_all_rules_about_tenants_have_the_same_list() -> None:
+    defaults = [rule.parse_settings({}) for rule in PACK.rules]
+    assert {tuple(settings.system) for settings in defaults if isinstance(settings, Tenants)} == {tuple(SYSTEM)}
