@@ -119,7 +119,7 @@ class _Search:
         tried = 0
         for name in names[: self._bound]:
             tried += 1
-            running = _after(self._fork(), name)
+            running = _after(self._fork(), name) or frozenset()
             if self._name in running:
                 enough.append(name)
                 if len(enough) == _ENOUGH:
@@ -145,17 +145,23 @@ class _Search:
         return tuple(sequence), tried
 
     def _prefix(self, names: Sequence[str]) -> list[str]:
-        """The shortest prefix whose ends are enough; empty where all of them are not."""
+        """The shortest prefix whose ends are enough; empty where all of them are not.
+
+        A livelock ends the search: nobody knows what runs when the next one ends.
+        """
         simulation = self._fork()
         for count, name in enumerate(names, 1):
-            if self._name in _after(simulation, name):
+            running = _after(simulation, name)
+            if running is None:
+                return []
+            if self._name in running:
                 return list(names[:count])
         return []
 
 
-def _after(simulation: kueue.Simulation, name: str) -> frozenset[str]:
-    """Workloads that run after one has ended; none where the tree ends in a livelock."""
+def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
+    """Workloads that run after one has ended; None where the tree ends in a livelock."""
     simulation.finish(name)
     if simulation.rest():
-        return frozenset()
+        return None
     return frozenset(workload.name for workload in simulation.settled().admitted)

@@ -2,14 +2,30 @@
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
 
 from gpu_tenancy.console.live.snapshot import NotSimulated, SimulationGap
 from gpu_tenancy.console.live.unblock import Unblock, find_unblock
 from gpu_tenancy.model import kueue
-from gpu_tenancy.model.kueue import PodSet, Preemption, Simulation, Tenancy
+from gpu_tenancy.model.kueue import (
+    FAIR,
+    Admitted,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    Fungibility,
+    Fungible,
+    PodSet,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Simulation,
+    Strategy,
+    Tenancy,
+)
 
 
 def entries(world: World) -> dict[str, Unblock]:
@@ -22,7 +38,32 @@ def entries(world: World) -> dict[str, Unblock]:
     return {name: each for name, each in found.items() if isinstance(each, Unblock)}
 
 
+def unrest() -> World:
+    """Where the first of two ends begins a livelock, which the second would end."""
+    stop = Fungibility(Fungible.STOP, Fungible.STOP)
+    rows = (
+        ("a", 2, Strategy.STRICT, Preemption(Policy.LOWER_OR_NEWER, Policy.NEVER)),
+        ("b", 4, Strategy.BEST_EFFORT, Preemption(Policy.LOWER, Policy.ANY)),
+        ("c", 3, Strategy.STRICT, Preemption(Policy.NEVER, Policy.NEVER)),
+    )
+    queues = tuple(
+        ClusterQueue(
+            name, (ResourceGroup((FlavorQuotas("a100", {GPU: Quota(nominal)}),)),), "org", strategy, preempts, stop
+        )
+        for name, nominal, strategy, preempts in rows
+    )
+    asked = (("a", 1, 1), ("a", 3, 1), ("b", 1, 0), ("b", 2, 0), ("b", 2, 1), ("b", 4, 1), ("c", 1, 0), ("c", 1, 0))
+    workloads = tuple(
+        kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
+        for at, (queue, gpus, priority) in enumerate(asked)
+    )
+    runs = ("a/w0", "a/w1", "b/w2", "b/w4", "c/w6", "c/w7")
+    running = {name: Admitted(name, name[0], ({GPU: "a100"},)) for name in runs}
+    return World(Tenancy(queues, (Cohort("org"),), FAIR), workloads, running)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@example(unrest())
 @given(worlds())
 def test_what_is_said_to_let_a_workload_in_lets_it_in(world: World) -> None:
     at_rest = world.again()
