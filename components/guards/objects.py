@@ -10,7 +10,7 @@ from .policies import Resources, Rule, requested_by
 
 _ALL: Final = ("CREATE", "UPDATE", "DELETE")
 _PLATFORM: Final = (
-    "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('update').allowed()"
+    "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('patch').allowed()"
 )
 """Whether the user may change the policies themselves, as the account that deploys the stack may."""
 _POD_SECURITY: Final = "pod-security.kubernetes.io/"

@@ -425,7 +425,8 @@ def _scheduling(guards: GuardsPlan) -> Rule:
         {
             "named": fact("schedulers"),
             "schedulers": "size(variables.named) > 0 ? variables.named : ['default-scheduler']",
-            "classes": fact("priority-classes"),
+            "own": fact("priority-classes"),
+            "classes": f"size(variables.own) > 0 ? variables.own : {literal(guards.classes)}",
             "required": f"size({fact('priority-class-required')}) > 0",
             "places": PLACES,
             "foreign": (

@@ -49,7 +49,9 @@ def test_each_violation_is_found_wherever_it_is(where: Placed, pod: Json, names:
 @settings(QUIET)
 @given(where=placed(), pod=pods())
 def test_a_pod_that_keeps_the_rules_passes_wherever_it_is(where: Placed, pod: Json) -> None:
-    assert [finding.message for finding in found(where.holding(pod, QUEUE), STRICT)] == []
+    findings = found(where.holding(pod, QUEUE), STRICT)
+    # What is around the pod can look like a field of another type, which is named as not evaluated.
+    assert [finding.message for finding in findings if finding.outcome is not Outcome.UNKNOWN] == []
 
 
 @settings(QUIET)

@@ -43,6 +43,7 @@ class Bounds:
 
     Attributes:
         classes: priority classes that its pods may use.
+        own_classes: whether these are not those of the stack.
         must_name: whether the namespace's quota rejects pods without a class.
         gangs: Volcano queues of the team.
         volcano: whether Volcano may schedule its pods.
@@ -60,14 +61,18 @@ class Bounds:
     ratios: Mapping[str, float]
     defaults: Mapping[str, int]
     default_gpus: bool = False
+    own_classes: bool = False
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations of the Namespace: lists separated by commas, amounts as `resource=amount`."""
+        """The annotations of the Namespace: lists separated by commas, amounts as `resource=amount`.
+
+        What is as in most namespaces is left out, so that an edit of the stack's priorities changes no Namespace.
+        """
         facts: dict[str, Iterable[str]] = {
-            "priority-classes": self.classes,
+            "priority-classes": self.classes if self.own_classes else [],
             "priority-class-required": ["true"] if self.must_name else [],
-            "schedulers": ["default-scheduler", "volcano"] if self.volcano else ["default-scheduler"],
+            "schedulers": ["default-scheduler", "volcano"] if self.volcano else [],
             "volcano-queues": self.gangs,
             "max-gpus-per-container": (f"{resource}={amount}" for resource, amount in self.gpus.items()),
             "max-limit-request-ratio": (f"{resource}={ratio:g}" for resource, ratio in self.ratios.items()),
@@ -93,6 +98,7 @@ class GuardsPlan:
         frameworks: Kueue's integrations.
         external: kinds (`group/Kind`) whose children Kueue leaves to their operator.
         trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
+        classes: priority classes of the stack.
         taints: keys of the taints of GPU nodes.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
@@ -109,6 +115,7 @@ class GuardsPlan:
     frameworks: tuple[str, ...]
     external: tuple[str, ...]
     trainer: str | None
+    classes: tuple[str, ...]
     taints: tuple[str, ...]
     names: tuple[str, ...]
     max_per_node: Mapping[str, int]
@@ -137,6 +144,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
         trainer=next(_accounts_of(stack, "trainer", "kubeflow-trainer"), None),
+        classes=tuple(sorted(stack.priorities)),
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
@@ -181,4 +189,5 @@ def bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         ratios={resource: float(ratio) for resource, ratio in namespace.limits.ratio.items()},
         defaults={resource: namespace.limits.default[resource] for resource in namespace.limits.ratio},
         default_gpus=namespace.limits.gives_gpus,
+        own_classes=bool(own),
     )
