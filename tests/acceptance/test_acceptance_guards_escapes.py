@@ -248,7 +248,7 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
                         {
                             "name": "c",
                             "image": "a:1",
-                            "resources": {"limits": {BY_CLASS: "8"}},
+                            "resources": {"limits": {BY_CLASS: "8"}, "requests": {BY_CLASS: "8"}},
                         }
                     ],
                 ),

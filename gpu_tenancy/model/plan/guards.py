@@ -136,7 +136,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     return GuardsPlan(
         action=stack.guards.action or by_default,
         label=TEAM_LABEL,
-        spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators} - stack.teams.keys())),
+        spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
         makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(stack)),
         kueue=accounts(charts()["kueue"].namespace),
@@ -168,10 +168,9 @@ def _makers(stack: Stack) -> tuple[str, ...]:
 
 
 def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
-    """The accounts of an operator, if it is installed and no team has its namespace."""
-    namespace = charts()[chart].namespace
-    if there(stack, operator) and namespace not in stack.teams:
-        yield accounts(namespace)
+    """The accounts of an operator, if it is installed. No team can have its namespace."""
+    if there(stack, operator):
+        yield accounts(charts()[chart].namespace)
 
 
 def bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
