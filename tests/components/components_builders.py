@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
@@ -77,6 +78,16 @@ def program(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]]
         (Path(folder) / "__main__.py").write_text(HEADER + dedent(body))
         rendered = render(Path(folder), project="other", stack="x", config=config, answers=answers)
     return Program(rendered)
+
+
+def program_once(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
+    """As `program`, but rendered once for all tests of a process that ask for the same: none may change what it has."""
+    return _once(json.dumps(sections), body, json.dumps(dict(answers)))
+
+
+@lru_cache(maxsize=128)
+def _once(sections: str, body: str, answers: str) -> Program:
+    return program(json.loads(sections), body, json.loads(answers))
 
 
 def tenancy(sections: Data) -> Program:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from builders import PROVIDED, Data, team
-from components_builders import program
+from components_builders import program_once
 
 from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
 
@@ -56,7 +56,7 @@ def resources(sections: Data, live: Mapping[str, int] | None = None) -> list[Reg
     body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
     group: Data = {LIST: {"names": ["eks-gpu-1"], "arns": []}, READ: live}
     answers = group if live else NO_ANSWERS
-    return list(program(sections, body, answers).rendered.registrations)
+    return list(program_once(sections, body, answers).rendered.registrations)
 
 
 def one(made: list[Registration], token: str, name: str = "") -> Registration:

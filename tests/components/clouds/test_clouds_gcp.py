@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from builders import Data, errors
-from components_builders import Program, program, texts
+from components_builders import Program, program_once, texts
 from gke_description import DESCRIPTION
 from gke_rules import CLUSTER, POOL
 from pulumi_gcp.container import outputs
@@ -63,7 +63,8 @@ def opened(pool: Data | None = None, environment: str = "dev", stack: Data | Non
     }
     if section["location"] == REGION:
         sections["pools"] = {name: zoned(pool) for name, pool in sections["pools"].items()}
-    rendered = program(sections, 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)')
+    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
+    rendered = program_once(sections, body)
     for registration in rendered.rendered.registrations:
         if registration.type in DESCRIPTION.types and not registration.external_id:
             assert DESCRIPTION.problems(registration.type, registration.inputs) == []
