@@ -315,7 +315,8 @@ def _release(guards: GuardsPlan) -> Rule:
     https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents,
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#specifying-your-own-pod-selector
     """
-    counted = [kind for kind in KINDS if kind.from_template and kind.key != "batch/CronJob"]
+    # What Kueue does not integrate is counted by its pods themselves, wherever these belong.
+    counted = [kind for kind in KINDS if kind.from_template and kind.queue_place(guards.frameworks) == "object"]
     owners = literal([kind.key for kind in counted])
     owner = "oldObject.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false) &&"
     owned_pod = f"{is_kind('/Pod')} && oldObject != null && object != null"

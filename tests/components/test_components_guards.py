@@ -1,14 +1,16 @@
 """The admission policies of a stack, as they are declared."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import Data, stack, team
+from builders import Data, planned, stack, team
 from components_builders import Program, tenancy
 
 from components.guards.expressions import literal
 from components.guards.kinds import KINDS
+from components.guards.rules import pod_rules
 
 PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "scheduling", "toleration"]
 OBJECTS = ["namespace", "network", "queue-objects"]
@@ -134,6 +136,16 @@ def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
     few, many = (made(teams={f"team-{n}": one for n in range(count)}) for count in (1, 16))
     assert [spec(few, POLICY, name) for name in RULES] == [spec(many, POLICY, name) for name in RULES]
     assert [spec(few, BINDING, name) for name in RULES] == [spec(many, BINDING, name) for name in RULES]
+
+
+def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
+    rules: Any = spec(made(), POLICY, "release")["matchConstraints"]["resourceRules"]
+    deleted = {rule["apiGroups"][0] for rule in rules if "DELETE" in rule["operations"]}
+    assert deleted == {"batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
+    plan = planned(stack())
+    integrated = replace(plan.guards, frameworks=(*plan.guards.frameworks, "ray.io/raycluster"))
+    (release,) = (rule for rule in pod_rules(integrated) if rule.name == "release")
+    assert "ray.io" in {resources.group for resources in release.resources}
 
 
 def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
