@@ -3,13 +3,13 @@
 https://kubernetes.io/docs/reference/using-api/cel/
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, cast
 
 from gpu_tenancy.model.plan.guards import FACTS
 
 from ..conventions import QUEUE, QUEUE_PRIORITY, VOLCANO
-from .kinds import KINDS
+from .kinds import KINDS, Kind, Queued
 
 GANG_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 """Annotation by which a pod names its Volcano queue; without it the pod is in the queue `default`."""
@@ -49,30 +49,36 @@ def starts_with(text: str, prefixes: Iterable[str]) -> str:
     return "(" + " || ".join(f"{text}.startsWith({literal(prefix)})" for prefix in prefixes) + ")"
 
 
+def kind_of(typed: str) -> str:
+    """Group and kind of an object or of an owner reference, as `Kind.key`."""
+    return f"({typed}.apiVersion.contains('/') ? {typed}.apiVersion.split('/')[0] : '') + '/' + {typed}.kind"
+
+
 def is_kind(*keys: str) -> str:
     """Whether the object has one of these kinds, each `group/Kind`."""
-    return f"variables.kind in {literal(list(keys))}"
+    return f"variables.kind in {literal(keys)}"
 
 
-def _by_kind(choices: Mapping[str, list[str]], otherwise: str) -> str:
-    """The expression that belongs to the object's kind: expressions with the kinds that they are for."""
-    parts = [f"{is_kind(*keys)} ? {expression}" for expression, keys in choices.items()]
+def first_of_each(lists: str) -> str:
+    """The first item of each list of a list; empty lists have none."""
+    return f"{lists}.filter(f, size(f) > 0).map(f, f[0])"
+
+
+def _by_kind(choices: Iterable[tuple[Kind, str]], otherwise: str) -> str:
+    """The expression that belongs to the object's kind."""
+    kinds: dict[str, list[str]] = {}
+    for kind, expression in choices:
+        kinds.setdefault(expression, []).append(kind.key)
+    parts = [f"{is_kind(*keys)} ? {expression}" for expression, keys in kinds.items()]
     return " : ".join([*parts, otherwise])
 
 
 def _templates(of: str) -> str:
-    choices: dict[str, list[str]] = {}
-    for kind in KINDS:
-        choices.setdefault(f"({kind.templates.replace('{of}', of)})", []).append(kind.key)
-    return _by_kind(choices, "[]")
+    return _by_kind(((kind, f"({kind.templates.replace('{of}', of)})") for kind in KINDS), "[]")
 
 
 def _gangs(of: str) -> str:
-    choices: dict[str, list[str]] = {}
-    for kind in KINDS:
-        if kind.gang:
-            choices.setdefault(kind.gang.replace("{of}", of), []).append(kind.key)
-    return _by_kind(choices, "[]")
+    return _by_kind(((kind, kind.gang.replace("{of}", of)) for kind in KINDS if kind.gang), "[]")
 
 
 def _read(metadata: str, field: str) -> str:
@@ -88,13 +94,10 @@ def _differ(expression: str) -> str:
     return f"!sets.equivalent({expression.replace('{of}', 'object')}, {expression.replace('{of}', 'oldObject')})"
 
 
-_FIELDS: Final = ("metadata.?ownerReferences", "spec.?priorityClassName", "spec.?schedulerName")
-"""Fields that rules check in addition to templates, labels and annotations."""
-_SAME_FIELDS: Final = " && ".join(f"object.{field} == oldObject.{field}" for field in _FIELDS)
 _JOB_LABELS: Final = f"{{of}}.spec.?jobTemplate.?metadata.?labels[?'{QUEUE}']"
 
 SHARED: Final[Mapping[str, str]] = {
-    "kind": ("(object.apiVersion.contains('/') ? object.apiVersion.split('/')[0] : '') + '/' + object.kind"),
+    "kind": kind_of("object"),
     "templates": _templates("object"),
     "pods": "variables.templates.filter(t, has(t.spec)).map(t, t.spec)",
     "gangSpecs": _gangs("object"),
@@ -106,15 +109,14 @@ SHARED: Final[Mapping[str, str]] = {
         f" != ({_gangs('oldObject')}).map(g, [g.?queue, g.?schedulerName, g.?priorityClassName])"
         f" || {_differ(_read('{of}.metadata', 'labels'))} || {_differ(_read('{of}.metadata', 'annotations'))}"
         f" || {_JOB_LABELS.replace('{of}', 'object')} != {_JOB_LABELS.replace('{of}', 'oldObject')}"
-        f" || !({_SAME_FIELDS})"
+        " || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences"
     ),
 }
 """Variables of the rules about pods."""
 
-_SUBJECT: Final = "(object == null ? oldObject : object)"
 DELETABLE: Final[Mapping[str, str]] = {
-    "subject": _SUBJECT,
-    "kind": SHARED["kind"].replace("object.", "variables.subject."),
+    "subject": "object == null ? oldObject : object",
+    "kind": kind_of("variables.subject"),
     "templates": _templates("variables.subject"),
     "pods": SHARED["pods"],
 }
@@ -154,25 +156,23 @@ def _queue_of(template: str) -> str:
     return f"{template}.?metadata.?labels[?'{QUEUE}'].orValue('')"
 
 
-def queues(frameworks: Iterable[str], asks: str) -> str:
+def queues(frameworks: Collection[str], asks: str) -> str:
     """The queues of an object, one for each workload that Kueue makes of it: a list of names, empty for none.
 
     Args:
         frameworks: Kueue's integrations.
         asks: whether the pod `p` requests GPUs; pods without do not need a queue.
     """
-    places: dict[str, list[str]] = {}
-    for kind in KINDS:
-        places.setdefault(kind.queue_place(list(frameworks)), []).append(kind.key)
     templates = f"variables.templates.filter(t, has(t.spec) && [t.spec].exists(p, {asks}))"
-    expressions = {
-        f"[{_queue_of('object.spec.jobTemplate')}]": places.get("jobs", []),
-        f"{templates}.map(t, {_queue_of('t')})": places.get("templates", []),
-        f"[object.metadata.?labels[?'{QUEUE}'].or(object.spec.template.?metadata.?labels[?'{QUEUE}']).orValue('')]": (
-            places.get("either", [])
-        ),
+    label = f".?metadata.?labels[?'{QUEUE}']"
+    expressions: Mapping[Queued, str] = {
+        "jobs": f"[{_queue_of('object.spec.jobTemplate')}]",
+        "templates": f"{templates}.map(t, {_queue_of('t')})",
+        "either": f"[object{label}.or(object.spec.template{label}).orValue('')]",
     }
-    return _by_kind(expressions, f"[{_queue_of('object')}]")
+    places = ((kind, kind.queue_place(frameworks)) for kind in KINDS)
+    choices = ((kind, expressions[place]) for kind, place in places if place in expressions)
+    return _by_kind(choices, f"[{_queue_of('object')}]")
 
 
 GANG: Final = (

@@ -6,32 +6,27 @@ from typing import Final
 from gpu_tenancy.model.plan.guards import FACTS, GuardsPlan
 
 from .expressions import GANG_QUEUE, literal, starts_with
-from .policies import Resources, Rule, requested_by
+from .policies import ALL, Resources, Rule, exempt
 
-_ALL: Final = ("CREATE", "UPDATE", "DELETE")
 _PLATFORM: Final = (
     "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('patch').allowed()"
 )
 """Whether the user may change the policies themselves, as the account that deploys the stack may."""
 _POD_SECURITY: Final = "pod-security.kubernetes.io/"
 _NETWORKS: Final = (
-    Resources("cilium.io", ("ciliumnetworkpolicies",), _ALL),
-    Resources("crd.antrea.io", ("networkpolicies",), _ALL),
-    Resources("crd.projectcalico.org", ("networkpolicies",), _ALL),
-    Resources("networking.gke.io", ("fqdnnetworkpolicies",), _ALL),
-    Resources("networking.k8s.aws", ("applicationnetworkpolicies", "policyendpoints"), _ALL),
-    Resources("projectcalico.org", ("networkpolicies",), _ALL),
+    Resources("cilium.io", ("ciliumnetworkpolicies",), ALL),
+    Resources("crd.antrea.io", ("networkpolicies",), ALL),
+    Resources("crd.projectcalico.org", ("networkpolicies",), ALL),
+    Resources("networking.gke.io", ("fqdnnetworkpolicies",), ALL),
+    Resources("networking.k8s.aws", ("applicationnetworkpolicies", "policyendpoints"), ALL),
+    Resources("projectcalico.org", ("networkpolicies",), ALL),
 )
 """Kinds of network plugins that can allow what a NetworkPolicy denies."""
 
 
 def object_rules(guards: GuardsPlan) -> Iterator[Rule]:
     """The rules about objects without pods. Who may change the policies is exempt from all of them."""
-    conditions = {
-        "not-exempt": f"!{requested_by(guards.exempt)}",
-        "not-an-operator": f"!{requested_by(guards.makers)}",
-        "not-the-platform": f"!{_PLATFORM}",
-    }
+    conditions = {**exempt(guards, guards.makers), "not-the-platform": f"!{_PLATFORM}"}
     ours = f"oldObject.metadata.?labels[?{literal(guards.label[0])}].orValue('') == {literal(guards.label[1])}"
     yield _queue_objects(conditions)
     yield _network(conditions, ours)
@@ -53,9 +48,9 @@ def _queue_objects(conditions: dict[str, str]) -> Rule:
     return Rule(
         name="queue-objects",
         resources=(
-            Resources("kueue.x-k8s.io", ("localqueues", "localqueues/status", "workloads/status"), _ALL),
+            Resources("kueue.x-k8s.io", ("localqueues", "localqueues/status", "workloads/status"), ALL),
             Resources("kueue.x-k8s.io", ("workloads",)),
-            Resources("", ("limitranges", "resourcequotas", "resourcequotas/status"), _ALL),
+            Resources("", ("limitranges", "resourcequotas", "resourcequotas/status"), ALL),
         ),
         conditions=conditions,
         variables={
@@ -90,7 +85,7 @@ def _network(conditions: dict[str, str], ours: str) -> Rule:
     )
     return Rule(
         name="network",
-        resources=(Resources("networking.k8s.io", ("networkpolicies",), _ALL), *_NETWORKS),
+        resources=(Resources("networking.k8s.io", ("networkpolicies",), ALL), *_NETWORKS),
         conditions=conditions,
         variables={
             "standard": "request.resource.group == 'networking.k8s.io'",
@@ -126,7 +121,7 @@ def _namespace(conditions: dict[str, str], ours: str, guards: GuardsPlan) -> Rul
         resources=(Resources("", ("namespaces", "namespaces/finalize", "namespaces/status"), ("UPDATE",)),),
         conditions={
             **conditions,
-            "of-a-team": f"{ours} && !(oldObject.metadata.name in {literal(list(guards.spared))})",
+            "of-a-team": f"{ours} && !(oldObject.metadata.name in {literal(guards.spared)})",
         },
         variables={
             "changed": (

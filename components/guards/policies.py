@@ -1,12 +1,15 @@
 """A rule of the guards, and the spec of its ValidatingAdmissionPolicy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpu_tenancy.model.plan.guards import GuardsPlan
+
 from .expressions import literal
 
-_CHANGES: Final = ("CREATE", "UPDATE")
+CHANGES: Final = ("CREATE", "UPDATE")
+ALL: Final = (*CHANGES, "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,7 @@ class Resources:
 
     group: str
     names: tuple[str, ...]
-    operations: tuple[str, ...] = _CHANGES
+    operations: tuple[str, ...] = CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,12 @@ class Rule:
         }
 
 
-def requested_by(accounts: Iterable[str]) -> str:
+def exempt(guards: GuardsPlan, operators: tuple[str, ...]) -> dict[str, str]:
+    """Conditions that exclude the requests of exempt accounts and of operators."""
+    return {"not-exempt": f"!{requested_by(guards.exempt)}", "not-an-operator": f"!{requested_by(operators)}"}
+
+
+def requested_by(accounts: tuple[str, ...]) -> str:
     """Whether the request is from one of some users or groups."""
-    names = literal(list(accounts))
+    names = literal(accounts)
     return f"(request.userInfo.username in {names} || request.userInfo.?groups.orValue([]).exists(g, g in {names}))"

@@ -1,6 +1,6 @@
 """Rules for the pods of tenants. The message of a violation has the value, the rule and the fix."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,15 +23,17 @@ from .expressions import (
     amounts,
     container_has_gpus,
     fact,
+    first_of_each,
     is_gpu,
     is_kind,
+    kind_of,
     literal,
     number,
     queues,
     requests_gpus,
 )
 from .kinds import JUDGED, KINDS, Kind
-from .policies import Resources, Rule, requested_by
+from .policies import ALL, CHANGES, Resources, Rule, exempt, requested_by
 
 _JOB_SET: Final = "jobset.x-k8s.io/JobSet"
 _POD_GROUP: Final = "scheduling.volcano.sh/PodGroup"
@@ -41,7 +43,7 @@ _OWNERS: Final = (
     "apps/ReplicaSet",
     "apps/StatefulSet",
     "batch/Job",
-    "v1/Pod",
+    "/Pod",
 )
 """Kinds whose children Kueue does not count again, beside its optional integrations. It trusts the owner reference,
 whoever wrote it (`FindAncestorJobManagedByKueue` in
@@ -124,12 +126,9 @@ def _rule(
         faults: names of the variables that are lists of messages.
         scope: what is evaluated.
     """
-    resources: dict[str, list[str]] = {}
-    for kind in scope.kinds:
-        resources.setdefault(kind.group, []).append(kind.resource)
     return Rule(
         name=name,
-        resources=tuple(Resources(group, tuple(plurals)) for group, plurals in resources.items()),
+        resources=_resources(scope.kinds),
         conditions=_conditions(guards, scope),
         variables={**SHARED, **variables},
         faults=faults,
@@ -140,11 +139,7 @@ def _rule(
 def _conditions(guards: GuardsPlan, scope: _Scope) -> dict[str, str]:
     """Excludes what an operator creates for an owner that was evaluated, and changes of admitted objects."""
     makers = requested_by(_all_makers(guards))
-    owner = "(o.apiVersion.contains('/') ? o.apiVersion.split('/')[0] : '') + '/' + o.kind"
-    owned = (
-        "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) &&"
-        f" {owner} in {literal(list(JUDGED))})"
-    )
+    owned = f"(size({_controllers('object', JUDGED)}) > 0)"
     conditions = {
         "not-exempt": f"!{requested_by(guards.exempt)}",
         "not-created-for-an-evaluated-owner": f"!({makers} && (request.operation != 'CREATE' || {owned}))",
@@ -160,9 +155,35 @@ def _conditions(guards: GuardsPlan, scope: _Scope) -> dict[str, str]:
     return conditions
 
 
+def _resources(kinds: Iterable[Kind], operations: tuple[str, ...] = CHANGES) -> tuple[Resources, ...]:
+    """The resources of some kinds."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        groups.setdefault(kind.group, []).append(kind.resource)
+    return tuple(Resources(group, tuple(plurals), operations) for group, plurals in groups.items())
+
+
+def _controllers(of: str, keys: Iterable[str]) -> str:
+    """The references of an object to a controller of one of some kinds: a list."""
+    return (
+        f"{of}.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false) &&"
+        f" {kind_of('o')} in {literal(list(keys))})"
+    )
+
+
 def _messages(items: str, condition: str, message: str) -> str:
     """A list of messages: one for each of some items `i` that meets a condition."""
     return f"{items}.filter(i, {condition}).map(i, {message})"
+
+
+def _of_pods(found: str, pods: str = "variables.pods") -> str:
+    """The first item that is found in each pod `p`."""
+    return first_of_each(f"{pods}.map(p, {found})")
+
+
+def _of_containers(containers: str, found: str) -> str:
+    """The first item that is found in a container `c` of each pod `p`."""
+    return _of_pods(first_of_each(f"{containers}.map(c, {found})"))
 
 
 def _queue(guards: GuardsPlan) -> Rule:
@@ -176,7 +197,9 @@ def _queue(guards: GuardsPlan) -> Rule:
         f"({is_kind('batch/CronJob')} ? 'spec.jobTemplate.metadata.labels'"
         f" : {is_kind(*by_pod)} ? 'metadata.labels of each pod template with GPUs' : 'metadata.labels')"
     )
-    scheduler = "[t.?template.?spec.?schedulerName.orValue(''), g.?schedulerName.orValue('')].filter(s, s != '')"
+    named = "[t.?template.?spec.?schedulerName.orValue(''), g.?schedulerName.orValue('')].filter(s, s != '')"
+    default = f"{is_kind('batch.volcano.sh/Job')} ? 'default-scheduler' : '{VOLCANO}'"
+    schedulers = f"g.?tasks.orValue([]).map(t, ({named} + [{default}])[0]).filter(s, s != '{VOLCANO}')"
     owners = (*_OWNERS, *(kind.key for kind in KINDS if kind.group not in ("", "apps", "batch")), *guards.external)
     return _rule(
         guards,
@@ -228,19 +251,16 @@ def _queue(guards: GuardsPlan) -> Rule:
                 + " : []"
             ),
             "unscheduled": (
-                "variables.asks ? variables.gangSpecs.map(g, g.?tasks.orValue([]).map(t,"
-                f" {scheduler} + [{is_kind('batch.volcano.sh/Job')} ? 'default-scheduler' : '{VOLCANO}'])"
-                f".filter(s, s[0] != '{VOLCANO}')).filter(f, size(f) > 0)"
-                ".map(f, 'is in Volcano queue ' + variables.gang + ' but has schedulerName ' + f[0][0] + ', so the"
-                f" queue does not count its GPUs; set schedulerName: {VOLCANO}') : []"
+                f"variables.asks ? {first_of_each(f'variables.gangSpecs.map(g, {schedulers})')}"
+                ".map(s, 'is in Volcano queue ' + variables.gang + ' but has schedulerName ' + s + ', so the queue does"
+                f" not count its GPUs; set schedulerName: {VOLCANO}') : []"
             ),
             "claimed": (
                 f"variables.gang != '' && variables.pods.exists(p, {CLAIMS}) ? ['sets resourceClaims, which Volcano"
                 " queues do not count; request GPUs under resources'] : []"
             ),
             "forged": (
-                "variables.asks ? object.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false)"
-                f" && (o.apiVersion.split('/')[0] + '/' + o.kind) in {literal(list(dict.fromkeys(owners)))}).map(o,"
+                f"variables.asks ? {_controllers('object', dict.fromkeys(owners))}.map(o,"
                 " 'sets ' + o.kind + ' ' + o.name + ' as its controller, so the queue would not count its GPUs; remove"
                 " metadata.ownerReferences') : []"
             ),
@@ -269,13 +289,12 @@ def _kueue_metadata(guards: GuardsPlan) -> Rule:
         " !(k in oldObject.metadata.?{field}.orValue({{}})))"
     )
     labels, annotations = (
-        changed.format(field=name, prefix=KUEUE_PREFIX, own=literal(list(_OWN_LABELS)))
-        for name in ("labels", "annotations")
+        changed.format(field=name, prefix=KUEUE_PREFIX, own=literal(_OWN_LABELS)) for name in ("labels", "annotations")
     )
     is_update = f"({is_kind('/Pod')} && oldObject != null)"
     parent = f"m.?annotations[?'{_PARENT}'].orValue('')"
     own_parent = " || ".join(f"({is_kind(kind)} && i == '{value}')" for kind, value in _PARENTS.items())
-    groups = literal(list(_GROUPS))
+    grouped = f"{literal(_GROUPS)}.filter(k, k in m.?labels.orValue({{}}) || k in m.?annotations.orValue({{}}))"
     asks = f"variables.pods.exists(p, {requests_gpus(guards.names)})"
     return _rule(
         guards,
@@ -299,10 +318,9 @@ def _kueue_metadata(guards: GuardsPlan) -> Rule:
                 )
             ),
             "grouped": (
-                f"!{is_update} && {asks} ? {METADATA}.map(m, {groups}.filter(k,"
-                " k in m.?labels.orValue({}) || k in m.?annotations.orValue({}))).filter(f, size(f) > 0)"
-                ".map(f, 'sets ' + f[0] + ' on a pod with GPUs, and Kueue would count the GPUs of another pod or"
-                " Workload; use a Job or a JobSet') : []"
+                f"!{is_update} && {asks} ? {first_of_each(f'{METADATA}.map(m, {grouped})')}"
+                ".map(k, 'sets ' + k + ' on a pod with GPUs, and Kueue would count the GPUs of another pod or Workload;"
+                " use a Job or a JobSet') : []"
             ),
         },
         faults=("ungated", "changed", "suspending", "grouped"),
@@ -317,17 +335,12 @@ def _release(guards: GuardsPlan) -> Rule:
     """
     # What Kueue does not integrate is counted by its pods themselves, wherever these belong.
     counted = [kind for kind in KINDS if kind.from_template and kind.queue_place(guards.frameworks) == "object"]
-    owners = literal([kind.key for kind in counted])
-    owner = "oldObject.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false) &&"
-    owned_pod = f"{is_kind('/Pod')} && oldObject != null && object != null"
-    resources = [Resources(kind.group, (kind.resource,), ("CREATE", "UPDATE", "DELETE")) for kind in counted]
+    owners = _controllers("oldObject", (kind.key for kind in counted))
     return Rule(
         name="release",
-        resources=(*resources, Resources("", ("pods",), ("UPDATE",))),
-        conditions={
-            "not-exempt": f"!{requested_by(guards.exempt)}",
-            "not-an-operator": f"!{requested_by(_all_makers(guards))}",
-        },
+        # Pods are evaluated only when they change.
+        resources=(*_resources(counted, ALL), Resources("", ("pods",), ("UPDATE",))),
+        conditions=exempt(guards, _all_makers(guards)),
         variables={
             **DELETABLE,
             "asks": f"{is_kind(_TRAIN_JOB)} || variables.pods.exists(p, {requests_gpus(guards.names)})",
@@ -346,10 +359,7 @@ def _release(guards: GuardsPlan) -> Rule:
                 " object.spec.?manualSelector.orValue(false) ? ['sets spec.manualSelector, by which the Job can lose"
                 " its pods; remove it'] : []"
             ),
-            "owners": (
-                f"{owned_pod} && variables.asks ? {owner} ((o.apiVersion.contains('/') ? o.apiVersion.split('/')[0]"
-                f" : '') + '/' + o.kind) in {owners}).map(o, o.kind + ' ' + o.name) : []"
-            ),
+            "owners": (f"{is_kind('/Pod')} && variables.asks ? {owners}.map(o, o.kind + ' ' + o.name) : []"),
             "released": (
                 "size(variables.owners) > 0 && (object.metadata.?ownerReferences.orValue([]) !="
                 " oldObject.metadata.?ownerReferences.orValue([]) ||"
@@ -370,28 +380,30 @@ def _all_makers(guards: GuardsPlan) -> tuple[str, ...]:
 def _devices(guards: GuardsPlan) -> Rule:
     """Containers without GPUs must not get any from the container runtime."""
     every = f"({CONTAINERS} + p.?ephemeralContainers.orValue([]))"
-    names = f"e.name in {literal(list(_VISIBLE_DEVICES))} && (has(e.valueFrom) || !(e.?value.orValue('') in"
-    variable = f"{names} {literal(list(_NO_DEVICES))}))"
+    adds = f"has(e.valueFrom) || !(e.?value.orValue('') in {literal(_NO_DEVICES)})"
+    variable = f"e.name in {literal(_VISIBLE_DEVICES)} && ({adds})"
     without = f"{every}.filter(c, !{container_has_gpus(guards.names)})"
     rule = _rule(
         guards,
         "devices",
         {
             "visible": (
-                f"variables.pods.map(p, {without}.map(c, c.?env.orValue([]).filter(e, {variable})"
-                ".map(e, 'sets ' + e.name + ' in container ' + c.?name.orValue('') + ', which requests no GPU; remove"
-                " the variable or request GPUs')).filter(f, size(f) > 0)).filter(f, size(f) > 0).map(f, f[0][0])"
+                _of_containers(
+                    without,
+                    f"c.?env.orValue([]).filter(e, {variable}).map(e, 'sets ' + e.name + ' in container '"
+                    " + c.?name.orValue('') + ', which requests no GPU; remove the variable or request GPUs')",
+                )
             ),
             "mounted": (
-                f"variables.pods.map(p, {every}.filter(c, c.?volumeMounts.orValue([]).exists(v,"
-                f" v.mountPath.startsWith('{_DEVICE_MOUNTS}'))).map(c, 'mounts {_DEVICE_MOUNTS} in container '"
-                " + c.?name.orValue('') + ', which selects GPUs; remove the mount and request GPUs'))"
-                ".filter(f, size(f) > 0).map(f, f[0])"
+                _of_pods(
+                    f"{every}.filter(c, c.?volumeMounts.orValue([]).exists(v,"
+                    f" v.mountPath.startsWith('{_DEVICE_MOUNTS}'))).map(c, 'mounts {_DEVICE_MOUNTS} in container '"
+                    " + c.?name.orValue('') + ', which selects GPUs; remove the mount and request GPUs')"
+                )
             ),
             "injected": (
-                f"{METADATA}.map(m, m.?annotations.orValue({{}}).filter(k, k.startsWith('cdi.k8s.io/')))"
-                ".filter(f, size(f) > 0).map(f, 'sets annotation ' + f[0] + ', which adds devices to containers; remove"
-                " it and request GPUs')"
+                first_of_each(f"{METADATA}.map(m, m.?annotations.orValue({{}}).filter(k, k.startsWith('cdi.k8s.io/')))")
+                + ".map(k, 'sets annotation ' + k + ', which adds devices to containers; remove it and request GPUs')"
             ),
         },
         faults=("visible", "mounted", "injected"),
@@ -407,11 +419,13 @@ def _toleration(guards: GuardsPlan) -> Rule:
         "toleration",
         {
             "tolerating": (
-                f"variables.pods.filter(p, !{requests_gpus(guards.names)}).map(p, p.?tolerations.orValue([]).filter(t,"
-                f" {tolerated}).map(t, 'tolerates ' + (t.?key.orValue('') == '' ? 'every taint' : t.key)"
-                " + ' but requests no GPU; '"
-                " + (t.?key.orValue('') == '' ? 'set the keys of the taints, without those of GPU nodes'"
-                " : 'remove the toleration'))).filter(f, size(f) > 0).map(f, f[0])"
+                _of_pods(
+                    f"p.?tolerations.orValue([]).filter(t, {tolerated}).map(t,"
+                    " 'tolerates ' + (t.?key.orValue('') == '' ? 'every taint' : t.key) + ' but requests no GPU; '"
+                    " + (t.?key.orValue('') == '' ? 'set the keys of the taints, without those of GPU nodes'"
+                    " : 'remove the toleration'))",
+                    f"variables.pods.filter(p, !{requests_gpus(guards.names)})",
+                )
             ),
         },
         faults=("tolerating",),
@@ -471,24 +485,29 @@ def _amount(guards: GuardsPlan) -> Rule:
             "largest": f"dyn({literal(guards.max_per_node)})",
             "bounds": amounts("max-gpus-per-container"),
             "unknown": (
-                f"variables.pods.map(p, {CONTAINERS}.map(c, {LIMITS}.filter(r, {is_gpu(guards.names)}"
-                f" && !(r in variables.largest) && {number(f'{LIMITS}[r]')} > 0.0)).filter(f, size(f) > 0))"
-                ".filter(f, size(f) > 0).map(f, 'requests ' + f[0][0] + ', which no node has; '"
-                " + (size(variables.largest) == 0 ? 'remove it: the cluster has no GPUs' : 'request '"
-                " + variables.largest.map(r, r).join(' or ')))"
+                _of_containers(
+                    CONTAINERS,
+                    f"{LIMITS}.filter(r, {is_gpu(guards.names)} && !(r in variables.largest) &&"
+                    f" {number(f'{LIMITS}[r]')} > 0.0)",
+                )
+                + ".map(r, 'requests ' + r + ', which no node has; ' + (size(variables.largest) == 0"
+                " ? 'remove it: the cluster has no GPUs' : 'request ' + variables.largest.map(l, l).join(' or ')))"
             ),
             "excess": (
-                f"variables.pods.map(p, variables.largest.filter(r, {total} > double(variables.largest[r])"
-                f" || {counts}.exists(a, a > double(variables.largest[r]))).map(r, 'requests '"
-                f" + string(int(({counts} + [{total}]).max())) + ' ' + r + ' in one pod, but the largest node has '"
-                " + string(variables.largest[r]) + '; use more pods with ' + string(variables.largest[r])"
-                " + ' or fewer each')).filter(f, size(f) > 0).map(f, f[0])"
+                _of_pods(
+                    f"variables.largest.filter(r, {total} > double(variables.largest[r])"
+                    f" || {counts}.exists(a, a > double(variables.largest[r]))).map(r, 'requests '"
+                    f" + string(int(({counts} + [{total}]).max())) + ' ' + r + ' in one pod, but the largest node has '"
+                    " + string(variables.largest[r]) + '; use more pods with ' + string(variables.largest[r])"
+                    " + ' or fewer each')"
+                )
             ),
             "over": (
-                f"variables.pods.map(p, variables.bounds.filter(b, {in_container}.exists(a, a > double(b[1])))"
-                f".map(b, 'requests ' + string(int({in_container}.max())) + ' ' + b[0] + ' in one container, but the"
-                " maximum in this namespace is ' + b[1] + '; use more pods with ' + b[1] + ' or fewer each'))"
-                ".filter(f, size(f) > 0).map(f, f[0])"
+                _of_pods(
+                    f"variables.bounds.filter(b, {in_container}.exists(a, a > double(b[1]))).map(b, 'requests '"
+                    f" + string(int({in_container}.max())) + ' ' + b[0] + ' in one container, but the maximum in this"
+                    " namespace is ' + b[1] + '; use more pods with ' + b[1] + ' or fewer each')"
+                )
             ),
         },
         faults=("unknown", "excess", "over"),
@@ -509,12 +528,14 @@ def _ratio(guards: GuardsPlan) -> Rule:
             # same amount.
             "defaults": amounts("default-limits"),
             "loose": (
-                f"variables.pods.map(p, {CONTAINERS}.map(c, variables.ratios.filter(b, b[0] in {REQUESTS} &&"
-                f" {number(limit)} > {number(request)} * double(b[1]) * 1.000001)"
-                f".map(b, 'limits ' + b[0] + ' to ' + string({limit}) + ' for a request of '"
-                f" + string({request}) + ', but the maximum ratio in this namespace is '"
-                " + b[1] + ', so its pods would be rejected after admission; raise the request or lower the limit'))"
-                ".filter(f, size(f) > 0)).filter(f, size(f) > 0).map(f, f[0][0])"
+                _of_containers(
+                    CONTAINERS,
+                    f"variables.ratios.filter(b, b[0] in {REQUESTS} &&"
+                    f" {number(limit)} > {number(request)} * double(b[1]) * 1.000001)"
+                    f".map(b, 'limits ' + b[0] + ' to ' + string({limit}) + ' for a request of '"
+                    f" + string({request}) + ', but the maximum ratio in this namespace is ' + b[1] + ', so its pods"
+                    " would be rejected after admission; raise the request or lower the limit')",
+                )
             ),
         },
         faults=("loose",),
@@ -538,9 +559,8 @@ def gpu_requests(guards: GuardsPlan) -> Rule:
             "uncounted": (
                 f"size({fact('default-gpus')}) == 0 || !({is_kind(_JOB_SET)} ||"
                 " variables.queues.exists(q, q != '')) ? [] :"
-                f" variables.pods.map(p, {CONTAINERS}.map(c, {missing}).filter(f, size(f) > 0)).filter(f, size(f) > 0)"
-                ".map(f, 'sets ' + f[0][0] + ' under limits only, and Kueue would count 0; set the same number under"
-                " requests')"
+                f" {_of_containers(CONTAINERS, missing)}.map(r, 'sets ' + r + ' under limits only, and Kueue would"
+                " count 0; set the same number under requests')"
             ),
         },
         faults=("uncounted",),

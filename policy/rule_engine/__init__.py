@@ -6,10 +6,10 @@ Each pack links this folder so that it can be published alone: `pulumi policy pu
 from pulumi_policy import EnforcementLevel, Severity
 
 from rule_engine.quantities import format_number, quantity
-from rule_engine.reading import Unknown, UnknownValueError, View
+from rule_engine.reading import Doubts, Unknown, UnknownValueError, View
 from rule_engine.resources import Resource, Subject, kubernetes, typed
 from rule_engine.rules import AnyRule, Pack, Rule, Settings
-from rule_engine.stacks import Stack, elsewhere
+from rule_engine.stacks import Among, Stack, elsewhere
 
 ADVICE = EnforcementLevel.ADVISORY
 MUST = EnforcementLevel.MANDATORY
@@ -17,7 +17,9 @@ MUST = EnforcementLevel.MANDATORY
 __all__ = [
     "ADVICE",
     "MUST",
+    "Among",
     "AnyRule",
+    "Doubts",
     "EnforcementLevel",
     "Pack",
     "Resource",

@@ -1,6 +1,7 @@
 """A resource's properties as rules read them: plain values with their paths, and unknown values."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -61,6 +62,30 @@ class UnknownValueError(Exception):
         self.path = path
         self.why = why
         super().__init__(f"{'.'.join(path)} {why}")
+
+
+class Doubts:
+    """Unknown values that must hide nothing that is known: collected, and raised at the end."""
+
+    def __init__(self) -> None:
+        self.errors: list[UnknownValueError] = []
+
+    @contextmanager
+    def collected(self) -> Generator[None]:
+        """Keeps an `UnknownValueError` of the block, which ends the block."""
+        try:
+            yield
+        except UnknownValueError as error:
+            self.errors.append(error)
+
+    def raise_first(self) -> None:
+        """Raises the first of the errors, if there is one.
+
+        Raises:
+            UnknownValueError: as collected.
+        """
+        if self.errors:
+            raise self.errors[0]
 
 
 class Reader:

@@ -11,6 +11,7 @@ from cloud_rules.subjects import CLUSTERS
 from rule_engine import (
     ADVICE,
     AnyRule,
+    Doubts,
     Resource,
     Rule,
     Settings,
@@ -48,14 +49,11 @@ class EndpointSettings(Settings):
 
 
 def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    doubts: list[UnknownValueError] = []
+    doubts = Doubts()
     for messages in (cluster.other_access(), _open_networks(cluster, settings)):
-        try:
+        with doubts.collected():
             yield from messages
-        except UnknownValueError as error:
-            doubts.append(error)
-    if doubts:
-        raise doubts[0]
+    doubts.raise_first()
 
 
 def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
@@ -66,21 +64,17 @@ def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str
         yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
     narrow: list[IPv4Network | IPv6Network] = []
-    doubts: list[UnknownValueError] = []
+    doubts = Doubts()
     for view in endpoint.networks:
-        try:
+        with doubts.collected():
             network = _network(view)
-        except UnknownValueError as error:
-            doubts.append(error)
-            continue
-        if network.prefixlen < _prefix(settings.prefix, network.version):
-            yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
-        else:
-            narrow.append(network)
+            if network.prefixlen < _prefix(settings.prefix, network.version):
+                yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
+            else:
+                narrow.append(network)
     for sum_ in _sums(narrow, min(settings.prefix, settings.together)):
         yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
-    if doubts:
-        raise doubts[0]
+    doubts.raise_first()
 
 
 def _network(view: View) -> IPv4Network | IPv6Network:

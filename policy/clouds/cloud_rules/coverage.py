@@ -13,7 +13,19 @@ from cloud_rules.machines import Machines
 from cloud_rules.other_machines import NAMING, Named, named_values, table
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, Subject, Unknown, UnknownValueError, View
+from rule_engine import (
+    ADVICE,
+    AnyRule,
+    Doubts,
+    Resource,
+    Rule,
+    Severity,
+    Stack,
+    Subject,
+    Unknown,
+    UnknownValueError,
+    View,
+)
 
 
 @cache
@@ -49,17 +61,15 @@ class Unevaluated:
         """The resource."""
         return self.resource.place
 
-    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], list[UnknownValueError]]:
+    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], Doubts]:
         """Machines with GPUs, and GPUs, that its properties or launch templates name; and what is unknown."""
         values = list(named_values(self.resource.props))
         readers = [partial(value.gpus, known) for value in values]
         names: dict[str, None] = {}
-        doubts: list[UnknownValueError] = []
+        doubts = Doubts()
         for read in (*readers, partial(self._of_templates, values, known, stack)):
-            try:
+            with doubts.collected():
                 names |= dict.fromkeys(read())
-            except UnknownValueError as error:
-                doubts.append(error)
         return list(names), doubts
 
     def _of_templates(self, values: list[Named], known: Machines, stack: Stack) -> list[str]:
@@ -126,8 +136,8 @@ def _evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[
         if names:
             listed = ", ".join(names)
             yield f"{listed}: GPUs that no rule of this pack evaluates in {kind}; {fix}, or exempt the resource"
-        elif doubts:
-            raise doubts[0]
+        else:
+            doubts.raise_first()
 
 
 def _instead(kind: str) -> str:

@@ -17,10 +17,10 @@ HOURS: Final = 730
 """Hours per month, as on the clouds' price pages."""
 
 
-def table() -> dict[str, Any]:
-    """The content of machines.yaml: blocks of facts, each with source and date."""
+def table(file: str = "machines.yaml") -> dict[str, Any]:
+    """The content of a YAML file of this folder: blocks of facts, each with source and date."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
-    return yaml.load(Path(__file__).with_name("machines.yaml").read_bytes(), loader)  # noqa: S506 - both are safe ones
+    return yaml.load(Path(__file__).with_name(file).read_bytes(), loader)  # noqa: S506 - both are safe ones
 
 
 @cache

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from cloud_rules import aws_attributes
 from cloud_rules.machines import Machines
+from cloud_rules.machines import table as read_table
 from rule_engine import Unknown, UnknownValueError, View
 
 NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts", "templates")
@@ -31,7 +29,7 @@ _GPU_MAKER: Final = "nvidia"
 @cache
 def table() -> Mapping[str, Any]:
     """The content of coverage.yaml: blocks of facts, each with source and date."""
-    return yaml.safe_load(Path(__file__).with_name("coverage.yaml").read_bytes())
+    return read_table("coverage.yaml")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from rule_engine import Resource, Stack, Subject, elsewhere, kubernetes
+from rule_engine import Among, Resource, Stack, Subject, elsewhere, kubernetes
 from workload_rules.objects import name
 from workload_rules.pods import PODS, namespace_of
 
@@ -87,13 +87,12 @@ def autoscalers_of(workload: Resource, stack: Stack) -> list[Autoscaler]:
     Raises:
         UnknownValueError: the target of one is unknown.
     """
-    return stack.matching(
-        AUTOSCALERS,
-        lambda autoscaler: autoscaler.scales(workload),
-        (_namespace, namespace_of(workload)),
-        (_kind, workload.kind),
-        (_target_name, name(workload)),
-    )
+    return stack.matching(AUTOSCALERS, lambda autoscaler: autoscaler.scales(workload), *_target_keys(workload))
+
+
+def _target_keys(workload: Resource) -> tuple[Among[Autoscaler], ...]:
+    """The index keys of the autoscalers of a workload."""
+    return (_namespace, namespace_of(workload)), (_kind, workload.kind), (_target_name, name(workload))
 
 
 def _namespace(autoscaler: Autoscaler) -> str:
@@ -114,13 +113,7 @@ def pods_of(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
     Raises:
         UnknownValueError: they are unknown.
     """
-    autoscaler = stack.first(
-        AUTOSCALERS,
-        lambda candidate: candidate.scales(workload),
-        (_namespace, namespace_of(workload)),
-        (_kind, workload.kind),
-        (_target_name, name(workload)),
-    )
+    autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
     if autoscaler is not None:
         with elsewhere(autoscaler):
             return autoscaler.minimum, autoscaler.maximum
