@@ -22,6 +22,7 @@ from gpu_tenancy.console.offline.releases import HelmRelease
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, releases
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.tables import parse
 
 _TIMEOUT: Final = 60
 _CATALOGUE: Final = "gpu_tenancy/model/catalogue/releases.yaml"
@@ -108,7 +109,7 @@ def _index(repository: str) -> Mapping[str, Any]:
     """The entries of a repository's index: https://helm.sh/docs/topics/chart_repository/#the-index-file."""
     address = f"{repository.rstrip('/')}/index.yaml"
     try:
-        index: Any = yaml.load(_download(address), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        index: Any = parse(_download(address))
         return {name: list(versions) for name, versions in index["entries"].items()}
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{address}: not the index of a Helm repository", "correct the repository") from error

@@ -1,9 +1,13 @@
 """Reads the YAML files that are kept beside the code that uses them."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import yaml
+from pydantic import Field
+
+Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
+"""A source of facts."""
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C parser where PyYAML was built with it: ten times as fast, and these files are read at each start."""
@@ -16,4 +20,13 @@ def read_table(file: Path) -> Any:
         OSError: the file cannot be read.
         yaml.YAMLError: the file is not YAML.
     """
-    return yaml.load(file.read_bytes(), _LOADER)  # noqa: S506 - both loaders are safe ones
+    return parse(file.read_bytes())
+
+
+def parse(content: bytes) -> Any:
+    """The plain data of a YAML text that is not a user's: without lines and without bounds.
+
+    Raises:
+        yaml.YAMLError: it is not YAML.
+    """
+    return yaml.load(content, _LOADER)  # noqa: S506 - both loaders are safe ones

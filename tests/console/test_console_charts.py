@@ -80,4 +80,4 @@ def test_every_release_of_a_stack_is_compared_with_the_digest_of_the_catalogue(s
 
 
 def test_rows_are_shown_as_those_of_the_preflight() -> None:
-    assert json.loads(show.as_json(list(chart_rows([IN_OCI]))))[0]["verdict"] == "OK"
+    assert json.loads(show.to_json(list(chart_rows([IN_OCI]))))[0]["verdict"] == "OK"

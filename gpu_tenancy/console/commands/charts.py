@@ -1,6 +1,5 @@
 """The command `charts`, which compares the archives of Helm charts with their pinned digests."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -35,9 +34,4 @@ def charts(
         preview = projects.preview(stack, projects.project_folder(project))
         with terminal.patience("downloading charts"):
             rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
-        if as_json:
-            sys.stdout.write(show.as_json(rows))
-        else:
-            show.show(terminal.out, rows)
-        if any(row.verdict == "missing" for row in rows):
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+        show.conclude(rows, as_json=as_json)

@@ -1,6 +1,5 @@
 """The command `doctor`, a preflight of a stack."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -38,9 +37,4 @@ def doctor(
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.patience("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
-        if as_json:
-            sys.stdout.write(show.as_json(rows))
-        else:
-            show.show(terminal.out, rows)
-        if any(row.verdict == "missing" for row in rows):
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+        show.conclude(rows, as_json=as_json)

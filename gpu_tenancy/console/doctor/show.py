@@ -1,14 +1,17 @@
 """Output of `tenancy doctor`: a table, the fixes and a count; JSON for programs."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from gpu_tenancy.console import terminal
 from gpu_tenancy.console.doctor.results import Row, Verdict
 from gpu_tenancy.console.terminal import Column, table
 
@@ -20,6 +23,20 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("result", "left"),
 )
 _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown": "yellow"}
+
+
+def conclude(rows: Sequence[Row], *, as_json: bool) -> None:
+    """Prints the rows of a command, as a table or as JSON.
+
+    Raises:
+        typer.Exit: something is missing.
+    """
+    if as_json:
+        sys.stdout.write(to_json(rows))
+    else:
+        show(terminal.out, rows)
+    if any(row.verdict == "missing" for row in rows):
+        raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
 def show(console: Console, rows: Sequence[Row]) -> None:
@@ -43,6 +60,6 @@ def counts(rows: Sequence[Row]) -> str:
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in _STYLES)
 
 
-def as_json(rows: Sequence[Row]) -> str:
+def to_json(rows: Sequence[Row]) -> str:
     """The rows for programs."""
     return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"

@@ -8,8 +8,7 @@ from typing import Final, TypeAlias, cast
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
-from gpu_tenancy.model.bounds import value_problems
-from gpu_tenancy.model.problems import dotted
+from gpu_tenancy.console.values import check_values
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -80,8 +79,8 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     except UnreadableError as error:
         place = f"{file}:{error.line}" if error.line else f"{file}"
         raise ConsoleError(f"{place}: {error.rule}", error.fix) from error
-    if problem := next((problem for document in documents for problem in value_problems(document)), None):
-        raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)
+    for document in documents:
+        check_values(file, document)
     manifests = [manifest for document in documents for manifest in _flat(document, file)]
     if not manifests:
         raise ConsoleError(f"{file}: empty file", "add a Pod, a Job or another workload")

@@ -8,6 +8,7 @@ from typing import Final
 from gpu_tenancy.console.offline.files import as_yaml, write_texts
 from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.model.catalogue.releases import pinned
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 
@@ -32,7 +33,7 @@ class HelmRelease:
     @property
     def reference(self) -> str:
         """The chart as an argument of Helm, with its digest."""
-        return f"{self.chart}@{self.digest}" if self.digest else self.chart
+        return pinned(self.chart, self.digest)
 
     @property
     def content(self) -> dict[str, Json]:

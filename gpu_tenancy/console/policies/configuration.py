@@ -10,8 +10,9 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.schemas import violations
-from gpu_tenancy.model.bounds import read_json, value_problems
-from gpu_tenancy.model.problems import dotted, nearest
+from gpu_tenancy.console.values import check_values
+from gpu_tenancy.model.bounds import read_json
+from gpu_tenancy.model.problems import nearest
 
 LEVELS: Final[Mapping[str, int]] = {
     "advisory": wire.ADVISORY,
@@ -47,8 +48,7 @@ def read_config(file: Path) -> dict[str, RuleConfig]:
         raise ConsoleError(f"{file}: not valid JSON: {error}", "fix the JSON syntax") from error
     if not isinstance(given, dict):
         raise ConsoleError(f"{file}: not a JSON object", "use rule names as keys")
-    if problem := next(value_problems(given), None):
-        raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)
+    check_values(file, given)
     rules = cast("dict[str, object]", given)
     if not _are_strings(rules.get(_ENVIRONMENTS, [])):
         raise ConsoleError(f"{file}: {_ENVIRONMENTS}: not a list of strings", "list names of Pulumi ESC environments")

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.model.catalogue.releases import charts
-from gpu_tenancy.model.tables import read_table
+from gpu_tenancy.model.tables import Url, read_table
 
 _PREFIX: Final = "-"
 """End of a name that is a prefix; no namespace ends with it."""
@@ -32,7 +32,7 @@ class ReservedNamespaces(BaseModel):
 
     owner: Annotated[str, Field(min_length=1)]
     names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
-    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    source: Url
     date: dt.date
 
 

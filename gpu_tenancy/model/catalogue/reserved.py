@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
+from gpu_tenancy.model.tables import Url
 
-Url: TypeAlias = Annotated[str, Field(pattern=r"^https://[^\s]+$")]
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 

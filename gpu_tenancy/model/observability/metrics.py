@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpu_tenancy.model.tables import read_table
+from gpu_tenancy.model.tables import Url, read_table
 
 
 class Metric(BaseModel):
@@ -29,9 +29,9 @@ class Metric(BaseModel):
 
     origin: Annotated[str, Field(alias="from", min_length=1)]
     labels: list[str]
-    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    source: Url
     date: dt.date
-    scrape: Annotated[str | None, Field(pattern=r"^https://\S+$")] = None
+    scrape: Url | None = None
 
 
 @cache

@@ -7,7 +7,7 @@ from gpu_tenancy.model.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
-from gpu_tenancy.model.plan.guards import GuardsPlan, bounds, guards
+from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
@@ -103,7 +103,10 @@ def plan(stack: Stack) -> Plan:
         stack: a stack in which `gpu_tenancy.model.checks` finds no problems.
     """
     tree = Tree(stack)
-    teams = _teams(tree)
+    spaces = tuple(namespace(tree, name) for name in stack.teams)
+    guarded = guards(tree, spaces)
+    # The guards read facts about a team from its Namespace.
+    teams = tuple(_team(tree, replace(space, annotations=guarded.teams[space.name].annotations)) for space in spaces)
     installed = releases(stack)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or operator_of(stack, "prometheus").install == "installed"
@@ -124,26 +127,18 @@ def plan(stack: Stack) -> Plan:
             resource_flavors(tree), provisioning_checks(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)
         ),
         teams=teams,
-        guards=guards(tree, tuple(team.namespace for team in teams)),
+        guards=guarded,
         infiniband=infiniband(stack),
     )
 
 
-def _teams(tree: Tree) -> tuple[TeamPlan, ...]:
-    return tuple(
-        TeamPlan(
-            _space(tree, name),
-            volumes(tree, name),
-            servers(tree, name),
-            jobs(tree, name),
-            gangs(tree, name),
-            runtimes(tree, name),
-        )
-        for name in tree.stack.teams
+def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
+    name = space.name
+    return TeamPlan(
+        space,
+        volumes(tree, name),
+        servers(tree, name),
+        jobs(tree, name),
+        gangs(tree, name),
+        runtimes(tree, name),
     )
-
-
-def _space(tree: Tree, name: str) -> NamespacePlan:
-    """The namespace of a team, with the facts that the guards need about it."""
-    space = namespace(tree, name)
-    return replace(space, annotations=bounds(tree.stack, space).annotations)

@@ -148,7 +148,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
-        teams={namespace.name: bounds(stack, namespace) for namespace in namespaces},
+        teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
     )
 
 
@@ -173,8 +173,7 @@ def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
         yield accounts(charts()[chart].namespace)
 
 
-def bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
-    """The bounds of the pods of a team."""
+def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
     team: Team = stack.teams[namespace.name]
     default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     own = team.compute.priorities
