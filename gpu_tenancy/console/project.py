@@ -36,12 +36,18 @@ class RenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A stack with its rendered resources."""
+    """A stack with its rendered resources.
+
+    Attributes:
+        stack: as it was rendered.
+        declared: as its file declares it; the same unless it was rendered for another cluster.
+    """
 
     name: str
     stack: Stack
     rendered: Rendered
     objects: tuple[KubernetesObject, ...]
+    declared: Stack
 
 
 def project_folder(given: Path | None = None) -> Path:
@@ -153,14 +159,14 @@ def preview(name: str, project: Path | None = None, *, onto: Path | None = None)
     project = project_folder(project)
     pulumi_project = project_name(project)
     source = read_stack(name, project)
-    stack = load(source)
+    stack = declared = load(source)
     if onto:
-        source = elsewhere(source, stack, onto)
+        source = elsewhere(source, declared, onto)
         stack = load(source)
     rendered = render(project, project=pulumi_project, stack=name, config=to_config(source))
     if invalid := problems(rendered):
         raise RenderError(invalid)
-    return Preview(name, stack, rendered, kubernetes_objects(rendered))
+    return Preview(name, stack, rendered, kubernetes_objects(rendered), declared)
 
 
 def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:

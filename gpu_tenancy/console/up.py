@@ -8,6 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.embedded.controllers import choosing, programs
+from gpu_tenancy.console.embedded.controllers.table import Row
 from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
@@ -23,6 +25,8 @@ from gpu_tenancy.console.summary import Summary, settle, summarise
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
 
+ControllerChoice: TypeAlias = Literal["all", "none"]
+"""Which operators' controllers run: those that the stack uses, or none, so that jobs start without queueing."""
 Engine: TypeAlias = Literal["pulumi", "server-side apply"]
 
 ACTIONS: Final = ("created", "changed", "replaced", "pruned")
@@ -58,13 +62,29 @@ class Outcome:
         return all(proof.holds for proof in self.proofs) and not self.summary.astray
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user can choose about `up`.
+
+    Attributes:
+        controllers: which operators' controllers run.
+        foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
+            the user can read the preview meanwhile.
+    """
+
+    controllers: ControllerChoice = "all"
+    foreshow: Callable[[Preview], None] = lambda _: None
+
+
+DEFAULTS: Final = Options()
+
+
 def up(
     name: str,
     platform: Platform,
     report: Report,
     project: Path,
-    *,
-    foreshow: Callable[[Preview], None] = lambda _: None,
+    options: Options = DEFAULTS,
 ) -> Outcome:
     """Deploys a stack to a platform and verifies its guarantees.
 
@@ -75,8 +95,7 @@ def up(
         platform: the embedded platform.
         report: receives a line for each stage.
         project: folder of `Pulumi.yaml`, the program and its stacks.
-        foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
-            the user can read the preview meanwhile.
+        options: what the user can choose.
 
     Raises:
         StackError: the stack file is invalid; it has every problem.
@@ -87,13 +106,16 @@ def up(
     stack_preview = preview(name, project, onto=platform.kubeconfig)
     planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
     _same_stack(platform, name)
-    if not platform.prepared:
-        foreshow(stack_preview)
+    operators = choosing.rows_of(stack_preview.declared) if options.controllers == "all" else dict[str, Row]()
+    if not (platform.prepared and programs.prepared(operators, platform.cache)):
+        options.foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
-    definitions = fetch(needed(read_pins(), api_groups(stack_preview.objects)), platform.cache, report)
+    pins = needed(read_pins(), api_groups(stack_preview.objects), operators)
+    definitions = fetch(pins, platform.cache, report)
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
+        _controllers(cluster, platform, stack_preview, operators, report)
         report("creating the nodes of the pools")
         nodes = bring_nodes(cluster, node_shapes(stack_preview.stack))
         engine = _engine(platform, name)
@@ -116,6 +138,19 @@ def up(
             summary=summary,
             proofs=proofs,
         )
+
+
+def _controllers(
+    cluster: Cluster, platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
+) -> None:
+    """Runs the operators' controllers; removes all that ran if there are none."""
+    if not operators:
+        platform.controllers.remove(cluster)
+        return
+    found, unavailable = programs.find(operators, platform.cache, report)
+    for program, reason in unavailable.items():
+        report(f"{program} is not available: {reason}; set {programs.FOLDER} to a folder with this program")
+    platform.controllers.bring(cluster, choosing.wanted(stack_preview.declared, found), platform.cache, report)
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:

@@ -1,5 +1,6 @@
 """Reads the YAML files that are kept beside the code that uses them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -30,3 +31,12 @@ def parse(content: bytes) -> Any:
         yaml.YAMLError: it is not YAML.
     """
     return yaml.load(content, _LOADER)  # noqa: S506 - both loaders are safe ones
+
+
+def parse_all(content: bytes) -> Iterator[Any]:
+    """The plain data of each document of such a text, without empty documents.
+
+    Raises:
+        yaml.YAMLError: it is not YAML.
+    """
+    return (document for document in yaml.load_all(content, _LOADER) if document is not None)

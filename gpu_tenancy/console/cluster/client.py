@@ -161,6 +161,22 @@ class Cluster:
         path = "/".join([self._path(reference), *([subresource] if subresource else [])])
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
 
+    def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
+        """A token of a ServiceAccount, by the TokenRequest API.
+
+        Args:
+            namespace: of the account.
+            account: its name.
+            seconds: its validity; the server can shorten it.
+        """
+        path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
+        body: Manifest = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        return text_at(self._ask(Request("POST", path, body=body)), "status", "token")
+
     def delete(
         self,
         reference: Reference,

@@ -1,7 +1,7 @@
 """Commands for the embedded platform: start it with a stack, show its status, remove it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -11,6 +11,9 @@ from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
     from gpu_tenancy.console.project import Preview
+
+
+Controllers: TypeAlias = Literal["all", "none"]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,6 +27,9 @@ def up(
     stack: StackName = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
     project: ProjectFolder = None,
+    controllers: Annotated[
+        Controllers, typer.Option(help="Run the controllers of the stack's operators, such as Kueue, or none.")
+    ] = "all",
 ) -> None:
     """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
 
@@ -36,13 +42,15 @@ def up(
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
         from gpu_tenancy.console.project import project_folder  # noqa: PLC0415 - as above
         from gpu_tenancy.console.report import write_forecast, write_report  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.up import Options  # noqa: PLC0415 - as above
         from gpu_tenancy.console.up import up as bring_up  # noqa: PLC0415 - as above
 
         def foreshow(preview: "Preview") -> None:
             page = write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 
-        result = bring_up(stack, Platform(), terminal.report, project_folder(project), foreshow=foreshow)
+        options = Options(controllers=controllers, foreshow=foreshow)
+        result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)
         terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
@@ -69,15 +77,25 @@ def status() -> None:
     """
     with terminal.errors():
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.embedded.processes import tail  # noqa: PLC0415 - as above
 
         platform = Platform()
         parts = platform.status()
+        width = max(len(part.part) for part in parts) + 2
         for part in parts:
-            terminal.out.print(f"{part.part:26}{f'pid {part.pid}' if part.runs else 'not running'}", highlight=False)
+            terminal.out.print(
+                f"{part.part:{width}}{f'pid {part.pid}' if part.runs else 'not running'}", highlight=False
+            )
         carried = platform.carried()
         if carried:
             stack, engine = carried
             terminal.out.print(escape(f"\nstack       {stack}, deployed with {engine}"), highlight=False)
             terminal.out.print(escape(f"kubeconfig  {platform.kubeconfig}"), highlight=False)
+        for part in parts if any(part.runs for part in parts) else ():
+            if not part.runs:
+                log = platform.places.log(part.part)
+                terminal.out.print(
+                    escape(f"\n{part.part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False
+                )
         if not all(part.runs for part in parts):
             raise typer.Exit(terminal.STACK_WRONG)

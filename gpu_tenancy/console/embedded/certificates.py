@@ -2,18 +2,22 @@
 
 import ipaddress
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpu_tenancy.console.embedded.credentials import write_private
 from gpu_tenancy.console.embedded.parts import LOOPBACK, Places
+
+_Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 _VALIDITY: Final = timedelta(days=3650)
 _SKEW: Final = timedelta(hours=1)
@@ -62,18 +66,43 @@ def make_certificates(places: Places) -> None:
     folder.rename(places.certificates)
 
 
+def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:
+    """A CA and a server certificate for webhooks on loopback, as files; made if they do not exist.
+
+    Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
+
+    Args:
+        folder: for the files.
+        services: DNS names that the server certificate is also for.
+        authority: DNS name of the CA; may be empty.
+
+    Returns:
+        The contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`.
+    """
+    if not (folder / "tls.crt").is_file():
+        # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
+        rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        issuer = _authority(authority or "gpu-tenancy-webhooks", *filter(None, [authority]), key=rsa_key)
+        key = _key()
+        issued = issuer.issue({NameOID.COMMON_NAME: "webhooks"}, key, *services)
+        contents = {"ca.crt": issuer.pem, "ca.key": _key_pem(issuer.key), "tls.key": _key_pem(key), "tls.crt": issued}
+        for file, text in contents.items():  # tls.crt last, because it shows that all are there
+            write_private(folder / file, text)
+    return {file: (folder / file).read_text(encoding="utf-8") for file in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
+
+
 @dataclass(frozen=True, slots=True)
 class _Authority:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: _Key
 
     @property
     def pem(self) -> str:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
-    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey) -> str:
-        """A server certificate for loopback and client certificate, because an etcd peer is both."""
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
+    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey, *more: str) -> str:
+        """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
+        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
@@ -88,19 +117,20 @@ class _Authority:
         )
 
 
-def _authority(name: str) -> _Authority:
-    key, subject = _key(), _name({NameOID.COMMON_NAME: name})
-    certificate = (
+def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
+    key, subject = key or _key(), _name({NameOID.COMMON_NAME: name})
+    builder = (
         _builder(subject, subject, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
     )
-    return _Authority(certificate, key)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+    return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -135,5 +165,5 @@ def _key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _key_pem(key: _Key) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()

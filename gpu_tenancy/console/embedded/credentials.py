@@ -22,6 +22,16 @@ def write_client_configs(places: Places, ports: Ports) -> None:
         write_private(places.client_config(client), _kubeconfig(client, places, ports))
 
 
+def write_account_config(places: Places, name: str, token: str) -> Path:
+    """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
+    config = yaml.safe_load(places.kubeconfig.read_text(encoding="utf-8"))
+    config["users"] = [{"name": name, "user": {"token": token}}]
+    config["contexts"][0]["context"]["user"] = name
+    file = places.client_config(name)
+    write_private(file, yaml.safe_dump(config, sort_keys=False))
+    return file
+
+
 def write_private(file: Path, text: str) -> None:
     """Writes a file atomically, readable only by its owner."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

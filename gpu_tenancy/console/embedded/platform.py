@@ -14,6 +14,7 @@ import yaml
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.embedded.certificates import make_certificates
+from gpu_tenancy.console.embedded.controllers.running import Controllers
 from gpu_tenancy.console.embedded.credentials import write_client_configs, write_private
 from gpu_tenancy.console.embedded.locking import alone
 from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags
@@ -84,7 +85,16 @@ class Platform:
         """The status of each part, in the order of their start."""
         running = self._running()
         alive = {part: started.pid for part, started in running.parts.items() if started.process} if running else {}
-        return tuple(PartStatus(part, alive.get(part)) for part in PARTS)
+        recorded = self.controllers.recorded()
+        return (
+            *(PartStatus(part, alive.get(part)) for part in PARTS),
+            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
+        )
+
+    @property
+    def controllers(self) -> Controllers:
+        """The controllers of operators, which are started after the control plane."""
+        return Controllers(self.places)
 
     def carried(self) -> tuple[str, str] | None:
         """Name and engine of the deployed stack; None if there is none."""
@@ -110,7 +120,7 @@ class Platform:
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
-            if all(part.runs for part in self.status()) and self._answers():
+            if self._runs() and self._answers():
                 return
             programs = find_programs(self.cache, report)
             self._stop()
@@ -185,6 +195,11 @@ class Platform:
         error = PortTakenError if "address already in use" in lines else ConsoleError
         raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
 
+    def _runs(self) -> bool:
+        """Whether every part of the control plane is alive."""
+        running = self._running()
+        return running is not None and all(part in running.parts and running.parts[part].process for part in PARTS)
+
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
             return False
@@ -213,6 +228,7 @@ class Platform:
         write_private(self.places.state, json.dumps(state, indent=2))
 
     def _stop(self) -> None:
+        self.controllers.stop()
         running = self._running()
         if running is None:
             return

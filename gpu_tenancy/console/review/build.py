@@ -88,7 +88,7 @@ def between(stack: str, before: str, after: str | None, project: Path) -> Review
     if later.rendered is None or later.stack is None:
         notes = "; ".join(later.notes)
         raise ConsoleError(f"stack {stack} at {after}: {notes}", "specify a ref where the stack is valid")
-    done = review(Preview(stack, later.stack, later.rendered, ()), project, ref=before)
+    done = review(Preview(stack, later.stack, later.rendered, (), later.stack), project, ref=before)
     return replace(done, where={})  # Line numbers of the working tree do not apply to a ref.
 
 

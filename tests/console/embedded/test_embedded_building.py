@@ -24,7 +24,11 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     source = tmp_path / "module"
     source.mkdir()
     (source / "go.mod").write_text("module x\n\ngo 1.26.0\n")
-    monkeypatch.setattr(building, "SOURCE", source)
+
+    def source_folder(_name: str) -> Path:
+        return source
+
+    monkeypatch.setattr(building, "source_folder", source_folder)
 
     def put(*lines: str) -> None:
         stand_in = (
@@ -56,10 +60,10 @@ def test_the_api_server_that_answers_is_of_the_pinned_version(platform: Platform
 def test_a_program_is_built_with_its_progress_and_another_source_is_another_program(
     tmp_path: Path, compiler: Compiler
 ) -> None:
-    compiler("echo a/one; echo a/two", 'echo program > "$target"')
+    compiler("echo a/one; echo a/two", 'echo program > "${target}controlplane"')
     told: list[str] = []
-    program = build(tmp_path / "cache", told.append)
-    assert program == built(tmp_path / "cache")
+    build(tmp_path / "cache", told.append)
+    program = built(tmp_path / "cache")
     assert program.read_text() == "program\n"
     assert told[0] == f"building Kubernetes {KUBERNETES}, etcd and kwok from Go modules (first run only)"
     assert told[-1].startswith("built in ")
@@ -72,7 +76,11 @@ def test_progress_counts_the_packages_that_were_not_compiled_before(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.05)
-    compiler("echo a/one; echo of/another", f"while [ ! -e {tmp_path}/seen ]; do sleep 0.05; done", 'echo > "$target"')
+    compiler(
+        "echo a/one; echo of/another",
+        f"while [ ! -e {tmp_path}/seen ]; do sleep 0.05; done",
+        'echo > "${target}controlplane"',
+    )
     told: list[str] = []
 
     def report(line: str) -> None:
@@ -87,9 +95,10 @@ def test_progress_counts_the_packages_that_were_not_compiled_before(
 def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
     tmp_path: Path, compiler: Compiler
 ) -> None:
-    compiler("echo undefined: x >&2", 'echo half > "$target"', "exit 1")
+    compiler("echo undefined: x >&2", 'echo half > "${target}controlplane"', "exit 1")
     with pytest.raises(
-        ConsoleError, match=r"building the control plane failed\. Last log lines:\nundefined: x; see the full log"
+        ConsoleError,
+        match=r"building Kubernetes .*, etcd and kwok failed\. Last log lines:\nundefined: x; see the full log",
     ) as refused:
         build(tmp_path / "cache", quiet)
     (log,) = (tmp_path / "cache").glob("controlplane-*/*")
@@ -123,5 +132,23 @@ def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: P
     compiler("echo 'a/one: write /x: no space left on device' >&2", "echo more of it >&2", "exit 1")
     with pytest.raises(ConsoleError, match=r"disk full: a/one: write /x: no space left on device; free 4 GB"):
         build(tmp_path / "cache", quiet)
-    compiler('echo program > "$target"')
-    assert build(tmp_path / "cache", quiet).is_file()
+    compiler('echo program > "${target}controlplane"')
+    build(tmp_path / "cache", quiet)
+    assert built(tmp_path / "cache").is_file()
+
+
+def test_several_programs_are_built_by_one_command_and_named_as_asked(tmp_path: Path, compiler: Compiler) -> None:
+    compiler('echo "$@" > "${target}arguments"', 'for one in queue run; do echo $one > "$target$one"; done')
+    packages = {"kueue": "example.com/cmd/queue", "trainer": "example.com/run/v2"}
+    build(tmp_path / "cache", quiet, packages, what="two")
+    assert built(tmp_path / "cache", "kueue").read_text() == "queue\n"
+    assert built(tmp_path / "cache", "trainer").read_text() == "run\n"
+    assert not built(tmp_path / "cache").exists()
+
+
+def test_a_program_that_is_built_again_leaves_the_others(tmp_path: Path, compiler: Compiler) -> None:
+    compiler('echo first > "${target}controlplane"')
+    build(tmp_path / "cache", quiet)
+    compiler('echo second > "${target}queue"')
+    build(tmp_path / "cache", quiet, {"kueue": "example.com/cmd/queue"}, what="one")
+    assert built(tmp_path / "cache").read_text() == "first\n"

@@ -91,11 +91,11 @@ def read_pins(file: Path = PINS) -> tuple[Pin, ...]:
     return tuple(pin for entry in entries for pin in entry.pins())
 
 
-def needed(pins: Iterable[Pin], groups: Iterable[str]) -> tuple[Pin, ...]:
-    """All definitions of each operator that defines a kind in these API groups.
+def needed(pins: Iterable[Pin], groups: Iterable[str], operators: Iterable[str] = ()) -> tuple[Pin, ...]:
+    """All definitions of these operators, and of each operator that defines a kind in these API groups.
 
     The definitions of an operator are installed together, as by its chart.
     """
     listed, wanted = tuple(pins), set(groups)
-    operators = {pin.operator for pin in listed if pin.group in wanted}
-    return tuple(pin for pin in listed if pin.operator in operators)
+    chosen = {pin.operator for pin in listed if pin.group in wanted}.union(operators)
+    return tuple(pin for pin in listed if pin.operator in chosen)

@@ -17,7 +17,7 @@ from gpu_tenancy.model.plan.operators.gpus import (
 from gpu_tenancy.model.plan.operators.jobs import trainer_values, volcano_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads, kueue_values
 from gpu_tenancy.model.plan.operators.metrics import adapter_values, keda_values, prometheus_values
-from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.operators.needs import installed_by, there
 from gpu_tenancy.model.plan.operators.network import network_values
 from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
 from gpu_tenancy.model.spec import Stack
@@ -114,6 +114,15 @@ def releases(stack: Stack) -> tuple[ReleasePlan, ...]:
     return tuple(
         release for name in OPERATORS if installed_by(stack, name) == "here" for release in _releases(stack, name)
     )
+
+
+def running(stack: Stack) -> Mapping[str, tuple[ReleasePlan, ...]]:
+    """The releases of each operator that runs in the cluster, whoever installs it, as this program would install them.
+
+    Args:
+        stack: a stack that passed `gpu_tenancy.model.checks`.
+    """
+    return {name: tuple(_releases(stack, name)) for name in OPERATORS if there(stack, name)}
 
 
 def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
