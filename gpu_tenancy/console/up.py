@@ -59,7 +59,7 @@ class Outcome:
     @property
     def holds(self) -> bool:
         """Whether every check of the guarantees passed."""
-        return all(proof.holds for proof in self.proofs) and not self.summary.astray
+        return all(proof.holds is not False for proof in self.proofs) and not self.summary.astray
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ def up(
         report("waiting for the controllers and the scheduler")
         settle(cluster, planned)
         report("verifying the guarantees")
-        proofs = prove(cluster, planned, tree)
+        running = {controller.chart for controller in platform.controllers.recorded() if controller.runs}
+        proofs = prove(cluster, planned, tree, running)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,

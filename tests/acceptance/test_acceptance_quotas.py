@@ -8,12 +8,12 @@ import pytest
 from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
 from builders import GPU
 
-from gpu_tenancy.console import proofs
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
-from gpu_tenancy.console.proofs import NAMESPACE, PROOF, Proof, prove
+from gpu_tenancy.console.proofs import Proof, placement
+from gpu_tenancy.console.proofs.placement import NAMESPACE, PROOF, prove_placement
 from gpu_tenancy.console.summary import settle, summarise
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -53,7 +53,7 @@ def broken(found: tuple[Proof, ...]) -> set[str]:
 
 
 def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster, local: Tenancy) -> None:
-    found = prove(cluster, local.plan, local.tree)
+    found = prove_placement(cluster, local.plan, local.tree)
     assert [f"{proof.promise}: {proof.seen}" for proof in found if not proof.holds] == []
     promises = {proof.promise for proof in found}
     assert promises >= {
@@ -65,7 +65,7 @@ def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster,
     assert "pods without a toleration for the GPU taint do not run on a100 nodes" in promises
     assert all("exceeded quota: budget" in proof.seen for proof in found if "cannot use more" in proof.promise)
     assert cluster.list("v1", "Node", labels=PROOF) == ()
-    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `prove` does not wait for the deletion.
+    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `prove_placement` does not wait for the deletion.
 
 
 def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
@@ -75,7 +75,7 @@ def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
     assert quota
     cluster.delete(Reference.of(quota))
     try:
-        found = prove(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
+        found = prove_placement(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
     finally:
         cluster.create({key: quota[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name(quota)})
     assert broken(found) == {f"ml-research cannot use more than its 0 {GPU}"}
@@ -96,8 +96,8 @@ def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_
         kept = tuple(taint for taint in shape.taints if taint.key != GPU or shape.name != "proof-a100")
         add_node(cluster, replace(shape, taints=kept, labels={**shape.labels, **swapped.get(shape.name, {})}))
 
-    monkeypatch.setattr(proofs, "add_node", add)
-    found = prove(cluster, replace(local.without_teams, priorities=()), local.tree)
+    monkeypatch.setattr(placement, "add_node", add)
+    found = prove_placement(cluster, replace(local.without_teams, priorities=()), local.tree)
     assert broken(found) == {
         "pods that request h100 run on h100 nodes only",
         "pods that request l4 run on l4 nodes only",
@@ -108,7 +108,7 @@ def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_
 def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proofs, "PATIENCE", 2.0)
+    monkeypatch.setattr(placement, "PATIENCE", 2.0)
     name = Reference("scheduling.k8s.io/v1", "PriorityClass", "ml-critical")
     before = cluster.get(*name)
     assert before
@@ -121,7 +121,7 @@ def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     cluster.delete(name)
     cluster.create({**meek, "preemptionPolicy": "Never"})
     try:
-        found = prove(cluster, local.without_teams, local.tree)
+        found = prove_placement(cluster, local.without_teams, local.tree)
     finally:
         cluster.delete(name)
         cluster.create(meek)

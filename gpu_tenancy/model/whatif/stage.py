@@ -97,11 +97,19 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     found: list[Moment] = []
     for (label, step), state in zip(labelled, states, strict=True):
         known |= {each.name: each for each in step.submit}
-        found.append(_moment(tree, label, state, known))
+        found.append(moment_of(tree, label, state, known))
     return tuple(found)
 
 
-def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+    """A state of the simulation, or of a live Kueue, by team.
+
+    Args:
+        tree: of the stack.
+        label: of the step.
+        settled: the state after it.
+        known: all workloads submitted so far, by name.
+    """
     running = [
         Running(each.name, each.queue, flavor, amount, {} if amount else _amounts(tree, known[each.name]))
         for each in settled.admitted

@@ -1,12 +1,7 @@
-"""Proofs that quotas, flavors and priorities work: sample pods for the cluster's own admission and scheduler.
-
-They leave no objects: quota samples are dry runs, and scheduler samples run on temporary nodes in a temporary
-namespace.
-"""
+"""Checks that quotas, flavors and priorities work, by sample pods for the cluster's own admission and scheduling."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
@@ -16,6 +11,7 @@ from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.model.plan import Plan, PriorityPlan
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.queues import ResourceFlavor
@@ -34,23 +30,8 @@ _IMAGE: Final = "registry.example.com/proof:1"
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Result of one check on the cluster.
-
-    Attributes:
-        promise: the checked fact, in the present tense.
-        seen: observation, with the API server's message where it rejected a pod.
-        holds: whether the observation confirms the fact.
-    """
-
-    promise: str
-    seen: str
-    holds: bool
-
-
-def prove(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
-    """Runs all checks, on a cluster whose nodes are simulated by kwok."""
+def prove_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
+    """Checks quotas, and on temporary nodes flavors and preemption."""
     quotas = tuple(
         proof
         for team in plan.teams

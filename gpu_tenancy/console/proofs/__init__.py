@@ -1,0 +1,39 @@
+"""Checks of a stack's guarantees on a live cluster: sample pods and jobs for its own admission and scheduling.
+
+They leave no objects: samples are dry runs, or run on temporary nodes, in temporary namespaces and temporary queues.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.proofs.placement import prove_placement
+from gpu_tenancy.console.proofs.proof import Proof
+from gpu_tenancy.console.proofs.queueing import prove_queueing
+from gpu_tenancy.console.proofs.workloads import prove_workloads
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.shares import Tree
+
+__all__ = ["Proof", "prove"]
+
+KUEUE: Final = "kueue"
+VOLCANO: Final = "volcano"
+
+
+def prove(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> tuple[Proof, ...]:
+    """Runs all checks, on a cluster whose nodes are simulated by kwok.
+
+    Args:
+        cluster: of the embedded platform, with the stack.
+        plan: of the stack.
+        tree: of the stack.
+        running: charts whose controllers run, such as `kueue`.
+    """
+    return tuple(_all(cluster, plan, tree, running))
+
+
+def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
+    yield from prove_placement(cluster, plan, tree)
+    if KUEUE in running:
+        yield from prove_queueing(cluster, tree)
+        yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)
