@@ -1,4 +1,4 @@
-"""The Go module of Volcano, compared with the pinned Volcano itself."""
+"""The Go module and the definitions of Volcano, compared with the pinned Volcano itself."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import yaml
 
 from gpu_tenancy.console.embedded import toolchain
 from gpu_tenancy.console.embedded.definitions.fetching import module_folders
-from gpu_tenancy.console.embedded.definitions.pins import PINS, Module
+from gpu_tenancy.console.embedded.definitions.pins import PINS, Module, read_pins
 from gpu_tenancy.console.embedded.toolchain import Go, find_go
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.model.catalogue.releases import charts
@@ -103,3 +103,12 @@ def test_the_tools_are_the_programs_of_the_charts_images(own: dict[str, Any], up
     programs = {image.partition("/vc-")[2] for image in images}
     assert {item["Path"] for item in own["Tool"]} == {f"{VOLCANO}/cmd/{program}" for program in programs}
     assert all((upstream / "cmd" / program / "main.go").is_file() for program in programs)
+
+
+def test_each_definition_of_the_chart_is_pinned(upstream: Path) -> None:
+    """The scheduler watches kinds that no stack has, and schedules nothing until all of them are served."""
+    chart = upstream / "installer/helm/chart/volcano"
+    installed = {
+        file.name for folder in ("crd/bases", "charts/jobflow/crd/bases") for file in chart.glob(f"{folder}/*")
+    }
+    assert installed == {pin.file for pin in read_pins() if pin.operator == "volcano"}
