@@ -102,7 +102,7 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
             mounts[path] = f"{{temporary}}/{name}"
     return Pod(
         name=deployment,
-        account=Account(namespace, text_at(found, "spec", "template", "spec", "serviceAccountName") or "default"),
+        account=Account(namespace, _account(found)),
         arguments=tuple(_moved(str(argument), mounts) for argument in _arguments(container)),
         environment={text_at(v, "name"): text_at(v, "value") for v in maps_at(container, "env") if text_at(v, "value")},
         files=files,
@@ -110,11 +110,20 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
     )
 
 
+def _account(deployment: Manifest) -> str:
+    """The name of the ServiceAccount; `serviceAccount` is the older key."""
+    names = (text_at(deployment, "spec", "template", "spec", key) for key in ("serviceAccountName", "serviceAccount"))
+    return next(filter(None, names), "default")
+
+
 def _arguments(container: Mapping[str, Json]) -> Iterator[Json]:
-    """The arguments after the program: the rest of `command`, then `args`."""
+    """The arguments after the program: the rest of `command`, then `args`, without the redirection of a shell."""
     command, args = at(container, "command"), at(container, "args")
-    yield from command[1:] if isinstance(command, list) else ()
-    yield from args if isinstance(args, list) else ()
+    rest = command[1:] if isinstance(command, list) else []
+    yield from (argument for argument in (*rest, *(args if isinstance(args, list) else ())) if argument != _REDIRECTION)
+
+
+_REDIRECTION: Final = "2>&1"
 
 
 def _moved(argument: str, mounts: Mapping[str, str]) -> str:

@@ -122,7 +122,12 @@ class Launch:
         _write_files(pod, program, folder, fill)
         apply_all(cluster, [_secret(pod.account.namespace, secret, self.certificates[name]) for secret in pod.secrets])
         _mount_certificates(folder)
-        environment = {**pod.environment, "KUBECONFIG": str(kubeconfig), "TMPDIR": str(folder / "temporary")}
+        environment = {
+            **pod.environment,
+            **program.environment,
+            "KUBECONFIG": str(kubeconfig),
+            "TMPDIR": str(folder / "temporary"),
+        }
         return [str(self.item.programs[program.program]), *arguments_of(pod, program, fill)], environment
 
     def folder(self, name: str) -> Path:
@@ -148,7 +153,7 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
     rendering = Rendering(release.name, release.namespace, with_more(part, item.row.values))
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}, force=True)
     rendered = render(item.programs[RENDERER], chart_folder(item.name, item.row, cache, report), rendering)
-    objects = [_placed(cluster, manifest, release.namespace) for manifest in rendered]
+    objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]
     services = [f"{text_at(o, 'metadata', 'name')}.{release.namespace}.svc" for o in objects if o["kind"] == "Service"]
     programs = item.row.programs
     launch = Launch(
@@ -173,7 +178,7 @@ def apply_all(cluster: Cluster, objects: Sequence[Manifest]) -> None:
         list(pool.map(partial(cluster.apply, force=True, metadata_only=True), objects))
 
 
-def _placed(cluster: Cluster, manifest: Manifest, namespace: str) -> Manifest:
+def placed(cluster: Cluster, manifest: Manifest, namespace: str) -> Manifest:
     """An object in the release's namespace if its kind is namespaced and the chart names none, as by Helm."""
     metadata = cast("dict[str, Json]", manifest["metadata"])
     with suppress(UnknownKindError):

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError, UnreachableError
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.waiting import wait_for
 from gpu_tenancy.console.embedded.controllers.adapting import DEFINITION, DEFINITIONS, WEBHOOKS
-from gpu_tenancy.console.embedded.controllers.launching import Launch, Wanted, apply_all, prepare
+from gpu_tenancy.console.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.console.embedded.controllers.records import Controller, read_record, write_record
 from gpu_tenancy.console.embedded.controllers.table import Ready
 from gpu_tenancy.console.embedded.parts import LOOPBACK, Places
@@ -19,6 +21,7 @@ from gpu_tenancy.console.embedded.processes import start, stop, tail, uninterrup
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.wire import at, text_at
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.model.plan.operators import ReleasePlan
 
 READY_WITHIN: Final = 90.0
 """Seconds in which a controller works; about 5 are usual."""
@@ -79,6 +82,8 @@ class Controllers:
             for name, program in launch.item.row.programs.items():
                 self._until_ready(name, program.ready, launch)
             apply_all(cluster, list(launch.then()))
+        for release in {launch.item.release.name: launch.item.release for launch in launches}.values():
+            _until_accepted(cluster, release)
 
     def _stop_some(self, names: set[str]) -> None:
         recorded = self.recorded()
@@ -109,6 +114,25 @@ class Controllers:
                 what = f"was not ready after {READY_WITHIN:g} s" if runs else "exited"
                 raise ConsoleError(f"{name} {what}. Last log lines:\n{tail(log)}", f"see the full log in {log}")
             time.sleep(0.2)
+
+
+def _until_accepted(cluster: Cluster, release: ReleasePlan) -> None:
+    """Waits until the webhooks accept a sample, as the gate of `components.operators.Operator` does."""
+    if release.probe is None:
+        return
+    manifest, last = placed(cluster, dict(release.probe.manifest), release.namespace), [""]
+
+    def accepted() -> bool:
+        try:
+            cluster.create(manifest, dry_run=True)
+        except (ApiError, UnreachableError) as error:
+            last[0] = str(error)
+            return False
+        return True
+
+    wait_for(
+        accepted, what=f"the webhooks of {release.name} to accept a sample", timeout=READY_WITHIN, fix=lambda: last[0]
+    )
 
 
 def _current(item: Wanted, running: Mapping[str, Controller]) -> bool:

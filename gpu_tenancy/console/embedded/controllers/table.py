@@ -37,6 +37,7 @@ class Program(_Row):
         package: Go package that it is built from.
         arguments: flags that replace the chart's flags of the same name, or are added.
         settings: keys that replace those of the chart's configuration file.
+        environment: variables that replace the chart's.
         authority: DNS name that the program expects in its CA certificate; empty if it does not check.
     """
 
@@ -45,6 +46,7 @@ class Program(_Row):
     ready: Ready
     arguments: tuple[str, ...] = ()
     settings: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    environment: Mapping[str, str] = Field(default_factory=dict[str, str])
     authority: str = ""
 
 
