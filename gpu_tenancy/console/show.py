@@ -148,7 +148,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 
 
 def _line(proof: Proof) -> str:
-    mark = "[green]✓[/green]" if proof.holds else "[red]✗[/red]"
+    mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]?[/yellow]"}[proof.holds]
     return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"
 
 

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.proofs.gangs import prove_gangs
 from gpu_tenancy.console.proofs.placement import prove_placement
 from gpu_tenancy.console.proofs.proof import Proof
-from gpu_tenancy.console.proofs.queueing import prove_queueing
+from gpu_tenancy.console.proofs.queueing import manifest_of_anyone, prove_queueing
 from gpu_tenancy.console.proofs.workloads import prove_workloads
+from gpu_tenancy.console.rehearsal.copies import copied
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 
@@ -18,6 +20,9 @@ __all__ = ["Proof", "prove"]
 
 KUEUE: Final = "kueue"
 VOLCANO: Final = "volcano"
+
+
+_WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
 
 
 def prove(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> tuple[Proof, ...]:
@@ -34,6 +39,13 @@ def prove(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) ->
 
 def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
     yield from prove_placement(cluster, plan, tree)
-    if KUEUE in running:
-        yield from prove_queueing(cluster, tree)
-        yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)
+    if KUEUE not in running:
+        return
+    with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
+        yield from prove_queueing(cluster, tree, places)
+        if VOLCANO in running:
+            yield from prove_gangs(cluster, plan, tree, places)
+    if VOLCANO not in running and plan.queues.gang_queues:
+        yield Proof("a gang starts whole or not at all", _WITHOUT_VOLCANO, holds=None)
+        yield Proof("no GPU is promised by both schedulers", _WITHOUT_VOLCANO, holds=None)
+    yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)

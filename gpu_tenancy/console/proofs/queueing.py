@@ -15,11 +15,11 @@ from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.offline.wire import Json, at
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.proofs.stories import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
-from gpu_tenancy.console.rehearsal.copies import KUEUE, Place, copied
+from gpu_tenancy.console.rehearsal.copies import KUEUE, Place
 from gpu_tenancy.console.rehearsal.jobs import job_of
 from gpu_tenancy.console.rehearsal.player import Event, Player
 from gpu_tenancy.console.texts import counted
-from gpu_tenancy.model.kueue import ClusterQueue, PodSet, Step, Workload
+from gpu_tenancy.model.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import CPU, is_extended
@@ -28,16 +28,21 @@ from gpu_tenancy.model.whatif.stage import Moment, amount_of
 _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
-def prove_queueing(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
-    """Checks one guarantee, one limit and all quota that is never lent, and that no job runs without a queue."""
-    with copied(cluster, tree, more=(_manifest(anyone(tree)),)) as places:
-        stage = _Stage(cluster, tree, places)
-        if story := contended(tree):
-            yield stage.returned(story)
-        if excess := limited(tree):
-            yield stage.limit(excess)
-        for excess in kept(tree):
-            yield stage.kept(excess)
+def prove_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
+    """Checks one guarantee, one limit and all quota that is never lent, and that no job runs without a queue.
+
+    Args:
+        cluster: with the stack.
+        tree: of the stack.
+        places: copies of its queues, and of the queue without a limit.
+    """
+    stage = _Stage(cluster, tree, places)
+    if story := contended(tree):
+        yield stage.returned(story)
+    if excess := limited(tree):
+        yield stage.limit(excess)
+    for excess in kept(tree):
+        yield stage.kept(excess)
     yield from _unqueued(cluster, tree)
 
 
@@ -161,8 +166,9 @@ def _state(message: str | None) -> str:
     return "admitted" if message is None else f"pending: {message}"
 
 
-def _manifest(queue: ClusterQueue) -> Manifest:
-    """The ClusterQueue of the queue without limits."""
+def manifest_of_anyone(tree: Tree) -> Manifest:
+    """The ClusterQueue without quota and limit that can borrow all that the stack's queues lend."""
+    queue = anyone(tree)
     (group,) = queue.groups
     flavors: list[Json] = [
         {"name": flavor.flavor, "resources": [{"name": resource, "nominalQuota": 0} for resource in flavor.resources]}

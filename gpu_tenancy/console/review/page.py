@@ -14,7 +14,7 @@ from gpu_tenancy.console.review.figures_tables import tables
 from gpu_tenancy.console.review.pages import environment, policy
 from gpu_tenancy.console.review.review import Review, Tone
 from gpu_tenancy.console.show import changes, waiting
-from gpu_tenancy.console.texts import available
+from gpu_tenancy.console.texts import available, plural
 from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.model.quantity import CPU, is_extended
@@ -95,9 +95,12 @@ def _top(review: Review, outcome: Outcome | None) -> Top:
     verdict = review.verdict
     if outcome is None:
         return Top(verdict.tone, verdict.title, verdict.sentences)
-    passed = sum(1 for proof in outcome.proofs if proof.holds)
+    checked = [proof for proof in outcome.proofs if proof.holds is not None]
+    skipped = len(outcome.proofs) - len(checked)
+    passed = sum(1 for proof in checked if proof.holds)
     sentences = [
-        f"{passed} of {len(outcome.proofs)} checks passed on the running platform",
+        f"{passed} of {len(checked)} checks passed on the running platform",
+        *([f"{plural(skipped, 'promise')} not checked, because a controller does not run"] if skipped else ()),
         *(f"{pod} runs on a node with a different GPU model than requested" for pod in outcome.summary.astray),
         verdict.line,
     ]
