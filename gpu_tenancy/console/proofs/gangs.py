@@ -46,12 +46,9 @@ def prove_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     if first is None or owner is None:
         return
     flavor = tree.flavors[first]
-    with copied(cluster, tree) as places:
-        place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
-        yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
-        yield _whole(
-            cluster, flavor, place, _together(tree, flavor, place), "a job that Kueue admits, with `together`,"
-        )
+    place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
+    yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
+    yield _whole(cluster, flavor, place, _together(tree, flavor, place), "a job with `together`, through both,")
 
 
 def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
