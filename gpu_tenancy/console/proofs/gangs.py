@@ -56,8 +56,9 @@ def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
     resource = flavor.resource or CPU
     selected = [node for node in cluster.list("v1", "Node") if _has(node, flavor.node_labels)]
     there = sum(amounts(at(node, "status", "allocatable")).get(resource, 0) for node in selected)
-    owners = [owner for kind in ("ClusterQueue", "Cohort") for owner in cluster.list(KUEUE, kind)]
-    by_kueue = sum(_nominal(owner, flavor.name, resource) for owner in owners)
+    owners = {"ClusterQueue": plan.queues.cluster_queues, "Cohort": plan.queues.cohorts}
+    found = (cluster.get(KUEUE, kind, owner.name) or {} for kind, listed in owners.items() for owner in listed)
+    by_kueue = sum(_nominal(owner, flavor.name, resource) for owner in found)
     names = [queue.name for queue in plan.queues.gang_queues if queue.flavor == flavor.name]
     queues = (cluster.get(_VOLCANO[1], "Queue", name) or {} for name in names)
     by_volcano = sum(amounts(at(queue, "spec", "capability")).get(resource, 0) for queue in queues)
