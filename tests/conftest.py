@@ -2,14 +2,18 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
 import pytest
+from builders import stack
 from documented_definitions import install_documented
+from queueing import Queueing
 from rendered_stacks import SHARED
-from shared_platform import OWN, WORKING, AsFound, Sharing, sharing, uses_platform
+from shared_platform import OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, sharing
 from xdist.remote import Producer
 
 from gpu_tenancy.console.cluster.client import Cluster
@@ -21,6 +25,8 @@ from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.console.embedded.parts import Places, Ports, flags
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts those first that share the platform: they wait for controllers, while other workers compute."""
-    shared = {item.path for item in items if uses_platform(item)}
+    shared = {item.path for item in items if platforms_of(item)}
     items.sort(key=lambda item: item.path not in shared)
 
 
@@ -54,20 +60,38 @@ def sparing(part: str, places: Places, ports: Ports) -> list[str]:
     return [flag + more if flag.startswith("--controllers=") else flag for flag in flags(part, places, ports)]
 
 
-@pytest.fixture(scope="session")
-def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Platform]:
+@contextmanager
+def running(home: Path, report: Report) -> Generator[Platform]:
     """An embedded platform of the tests' own, ended by its own pids.
 
     It spares what no test asks for: the collectors of its programs have memory to spend, and no controller compiles
     each policy to write warnings into its status, which is more than half of what applying a stack costs here.
     """
-    found = Platform(tmp_path_factory.mktemp("platform") / "home")
+    found = Platform(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOGC", "400")
         patch.setattr(embedded, "flags", sparing)
         found.up(report)
-    yield found
-    found.down()
+    try:
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Platform]:
+    """A platform without controllers of operators."""
+    with running(tmp_path_factory.mktemp("platform") / "home", report) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Queueing]:
+    """Another platform, on which Kueue runs as it does for a plain stack; `run` has it run as for another one."""
+    with running(tmp_path_factory.mktemp("queueing") / "home", report) as found, found.cluster() as cluster:
+        made = Queueing(found, cluster, report)
+        made.run(load(Source(stack())))
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -100,14 +124,23 @@ def as_found(cluster: Cluster) -> AsFound:
     return AsFound(cluster)
 
 
+@pytest.fixture(scope="session")
+def queueing_as_found(queueing: Queueing) -> AsFound:
+    """The same of the platform with Kueue, but for the objects of its controllers."""
+    return AsFound(queueing.cluster, QUEUEING)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has each file that shares the platform leave it as it found it."""
-    if not sharing(request.node.nodeid) or not any(
-        uses_platform(item) for item in request.session.items if item.path == request.path
-    ):
-        yield
-        return
-    found: AsFound = request.getfixturevalue("as_found")
+    """Has each file that shares a platform leave it as it found it."""
+    used = set[str]()
+    if sharing(request.node.nodeid):
+        used.update(*(platforms_of(item) for item in request.session.items if item.path == request.path))
+    checks = [
+        *(["as_found"] if used & {"platform", "cluster"} else []),
+        *(["queueing_as_found"] if "queueing" in used else []),
+    ]
+    found: list[AsFound] = [request.getfixturevalue(check) for check in checks]
     yield
-    found.check()
+    for one in found:
+        one.check()

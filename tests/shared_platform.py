@@ -1,4 +1,4 @@
-"""The platforms that tests share, two to a run: each file leaves its platform as it found it.
+"""The platforms that tests share, three to a run: each file leaves its platform as it found it.
 
 So it does not matter in which order files run, nor which of them run at all.
 """
@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 
-FIXTURES: Final = frozenset({"platform", "cluster"})
+FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""
 
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -26,6 +26,7 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/console/test_console_pulumi.py",
     ),
     "acceptance": ("tests/acceptance/",),
+    "queueing": ("tests/kueue/live/",),
 }
 """Where such tests are, for whoever hands out files before a test has said what it asks for: who shares with whom.
 
@@ -53,6 +54,13 @@ OF_ALL: Final = (
 )
 """Kinds that belong to the whole cluster. What is in a namespace goes with it."""
 
+QUEUEING: Final = tuple(
+    kind
+    for kind in OF_ALL
+    if kind[0] not in {"apiextensions.k8s.io/v1", "rbac.authorization.k8s.io/v1", "scheduling.volcano.sh/v1beta1"}
+)
+"""The same where operators run: what they bring with them is no file's."""
+
 OWN: Final = "test-"
 """How the names of namespaces begin that are one test's alone: they may stay, since no other test has their names."""
 
@@ -70,17 +78,16 @@ Seen: TypeAlias = Mapping[str, Json]
 """The labels of each object of the whole cluster, by its kind and name."""
 
 
-def uses_platform(item: pytest.Item) -> bool:
-    """Whether a test meets what others left.
+def platforms_of(item: pytest.Item) -> frozenset[str]:
+    """The fixtures by which a test meets what others left.
 
     Raises:
-        UsageError: it does, and its file is none of those that share the platform.
+        UsageError: there are some, and its file is none of those that share a platform.
     """
-    if not isinstance(item, pytest.Function) or FIXTURES.isdisjoint(item.fixturenames):
-        return False
-    if sharing(item.nodeid) is None:
+    used = FIXTURES.intersection(item.fixturenames) if isinstance(item, pytest.Function) else frozenset[str]()
+    if used and sharing(item.nodeid) is None:
         raise pytest.UsageError(f"{item.nodeid} uses a shared platform; name its file in shared_platform.SHARING")
-    return True
+    return used
 
 
 def sharing(nodeid: str) -> str | None:
@@ -100,6 +107,7 @@ class AsFound:
     """What the shared platform has before a file of tests, and must have after it."""
 
     cluster: Cluster
+    kinds: tuple[tuple[str, str], ...] = OF_ALL
     before: Seen = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +126,7 @@ class AsFound:
         return {f"{one['kind']} {_name(one)}": at(one, "metadata", "labels") for one in found}
 
     def _settled(self) -> list[Manifest] | None:
-        listed = [one for kind in OF_ALL for one in self.cluster.list(*kind, metadata_only=True)]
+        listed = [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
         others = [one for one in listed if one["kind"] != "Namespace" or not _name(one).startswith(OWN)]
         return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
 
