@@ -184,8 +184,9 @@ class Home:
             timeout=300,
         )
 
-    def up(self, stack: str = "good") -> "subprocess.CompletedProcess[str]":
-        return self.run("up", stack, "--project", self.project.folder, "--out", self.folder / "out")
+    def up(self, stack: str = "good", *, controllers: str = "none") -> "subprocess.CompletedProcess[str]":
+        place = ("--project", self.project.folder, "--out", self.folder / "out")
+        return self.run("up", stack, *place, "--controllers", controllers)
 
     @property
     def kubeconfig(self) -> Path:
@@ -229,6 +230,9 @@ def test_a_platform_comes_up_stays_as_it_is_follows_an_edit_and_goes(home: Home)
     is_not_touched_by_a_bad_stack(home)
     follows_an_edit(home)
     refuses_another_stack(home)
+    queues_with_controllers(home)
+    restarts_a_controller_that_ended(home)
+    runs_without_them_again(home)
     goes(home)
 
 
@@ -296,6 +300,41 @@ def refuses_another_stack(home: Home) -> None:
     other = home.up("other")
     assert other.returncode == 1
     assert "the embedded platform runs stack good, not other; run `tenancy down` first" in other.stderr
+
+
+def queues_with_controllers(home: Home) -> None:
+    queued = home.up(controllers="all")
+    assert queued.returncode == 0, queued.stdout + queued.stderr
+    assert "✗" not in queued.stdout
+    assert "speech gets its 2 l4 GPUs at once, whatever others borrow" in queued.stdout
+    assert "gave way: Preempted to accommodate a workload due to reclamation within the cohort" in queued.stdout
+    assert "a job without a queue does not run in" in queued.stdout
+    assert "every workload of the stack runs, or is pending for a reason of its quota" in queued.stdout
+    status = home.run("status")
+    assert (status.returncode, status.stdout.count("pid ")) == (0, 6)
+
+
+def restarts_a_controller_that_ended(home: Home) -> None:
+    pids = dict(line.split("pid") for line in home.run("status").stdout.splitlines() if "pid" in line)
+    kueue = psutil.Process(int(pids[next(name for name in pids if name.startswith("kueue-controller-manager"))]))
+    kueue.kill()
+    psutil.wait_procs([kueue], timeout=10)
+    status = home.run("status")
+    assert status.returncode == 1
+    assert "kueue-controller-manager exited. Last log lines" in status.stdout
+    assert '"level":' in status.stdout
+    again = home.up(controllers="all")
+    assert (again.returncode, "starting kueue" in again.stderr) == (0, True), again.stdout + again.stderr
+    assert home.run("status").returncode == 0
+
+
+def runs_without_them_again(home: Home) -> None:
+    assert home.up().returncode == 0
+    with Cluster(home.kubeconfig) as cluster:
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            assert cluster.list("admissionregistration.k8s.io/v1", kind) == ()
+        # Its conversion would ask the webhook, too.
+        assert cluster.list("kueue.x-k8s.io/v1beta1", "LocalQueue")
 
 
 def goes(home: Home) -> None:
