@@ -8,6 +8,7 @@ from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import CPU, MEMORY, add, format_amount, is_extended, times
+from gpu_tenancy.model.whatif.jobs import JobStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,17 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     found: list[Moment] = []
     for (label, step), state in zip(labelled, states, strict=True):
         known |= {each.name: each for each in step.submit}
-        found.append(_moment(tree, label, state, known))
+        found.append(moment_of(tree, label, state, known))
     return tuple(found)
 
 
-def _moment(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+def play_story(tree: Tree, story: Iterable[JobStep]) -> tuple[Moment, ...]:
+    """Simulates the steps of a story."""
+    return play(tree, [(step.label, step.step) for step in story])
+
+
+def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+    """A state of the simulation by team; `known` has all workloads by name."""
     running = [
         Running(each.name, each.queue, flavor, amount, {} if amount else _amounts(tree, known[each.name]))
         for each in settled.admitted
