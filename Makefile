@@ -63,8 +63,9 @@ bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,0
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)
 
-schema: ready ## Generate stacks/schema.json from the model
+schema: ready ## Generate stacks/schema.json and stacks/stories/schema.json from the model
 	@$(RUN) tenancy schema --out stacks/schema.json
+	@$(RUN) tenancy schema --stories --out stacks/stories/schema.json
 
 scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
 	@$(RUN) python -m gpu_tenancy.console.embedded.definitions.scopes

@@ -28,7 +28,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import NAMESPACE
-from gpu_tenancy.model.whatif import play, read_story
+from gpu_tenancy.model.whatif import play_story, read_story
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -256,8 +256,8 @@ def test_the_jobs_of_the_page_are_simulated_on_the_stack_local(tmp_path: Path) -
     file = tmp_path / "jobs.yaml"
     file.write_text(fenced(ROOT / "docs" / "simulation.md", "yaml")[0], encoding="utf-8")
     tree = Tree(load(read_file(ROOT / "stacks" / "Pulumi.local.yaml")))
-    *_, last = play(tree, read_story(file, tree))
-    assert [(job.workload, job.gpus) for job in last.running] == [("try", 8)]
+    *_, last = play_story(tree, read_story(file, tree))
+    assert [(job.workload, job.gpus) for job in last.running] == [(f"try-{n}", 2) for n in range(1, 5)]
 
 
 def test_the_output_of_the_page_is_that_of_the_simulation() -> None:

@@ -7,6 +7,7 @@ import typer
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.commands import (
     charts,
+    demo,
     doctor,
     facts,
     live,
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
-for group in (starting, previewing, stacks, doctor, charts, whatif, live, platform, render, facts, simulate):
+for group in (starting, previewing, stacks, doctor, charts, whatif, demo, live, platform, render, facts, simulate):
     group.register(app)
 
 

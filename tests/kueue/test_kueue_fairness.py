@@ -7,10 +7,12 @@ from gpu_tenancy.model.kueue import (
     ClusterQueue,
     Cohort,
     FairStrategy,
+    FlavorQuotas,
     PodSet,
     Policy,
     Preemption,
     Quota,
+    ResourceGroup,
     Tenancy,
     Workload,
 )
@@ -118,6 +120,34 @@ def test_cohorts_are_compared_by_share_before_their_queues() -> None:
         FAIR,
     )
     assert share_of(tenancy) == (3, 1)
+
+
+def group_with_own_quota() -> Tenancy:
+    """A cohort with 4 GPUs of its own, its queue a without any, and b beside it that lends nothing and borrows."""
+
+    def both(gpus: Quota, disks: Quota) -> tuple[ResourceGroup, ...]:
+        return (ResourceGroup((FlavorQuotas("a100", {GPU: gpus, "disk": disks}),)),)
+
+    unlimited = Quota(0)
+    return Tenancy(
+        (
+            ClusterQueue("a", both(unlimited, unlimited), "own", preemption=RECLAIMS),
+            ClusterQueue("b", both(unlimited, unlimited), "org", preemption=RECLAIMS),
+        ),
+        (Cohort("org", None, both(Quota(0), Quota(10))), Cohort("own", "org", both(Quota(4, 0), Quota(0)))),
+        FAIR,
+    )
+
+
+def test_a_cohort_gets_its_own_quota_back_only_if_it_borrows_nothing_else() -> None:
+    """Unlike a ClusterQueue: the shares of Cohorts count every resource, not only those that are short."""
+    lent = [work(f"lent{number}", "b", 1) for number in range(4)]
+    own = [work(f"own{number}", "a", 1) for number in range(4)]
+    alone = after_steps(group_with_own_quota(), lent, own)
+    assert admitted(alone) == ["own0", "own1", "own2", "own3"]
+    disk = Workload("disk", "a", (PodSet({"disk": 5}),))
+    borrowing = after_steps(group_with_own_quota(), lent, [disk, *own])
+    assert [name for name in admitted(borrowing) if name.startswith("own")] == ["own0", "own1"]
 
 
 def test_workloads_that_preempt_one_another_forever_are_a_livelock() -> None:

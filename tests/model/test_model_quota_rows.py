@@ -373,23 +373,6 @@ def test_fairness_hierarchical_has_no_weights() -> None:
     assert queue_of(planned(stack()), "a").spec.weight is None
 
 
-def test_fairness_even_refuses_a_groups_bound_that_nothing_would_enforce() -> None:
-    def grouped(**share: int) -> Data:
-        cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": share}}}
-        teams = {"a": team(cohort="g", gpus={"h100": {"guaranteed": 2, "limit": 8}})}
-        return stack(fairness="even", cohorts=cohorts, teams=teams)
-
-    assert errors(grouped(guaranteed=2, limit=8)) == []
-    assert (
-        "cohorts.g.gpus.h100.limit: 4 is less than the sum of the teams' limits (8 h100 GPUs), but is not"
-        " enforced with fairness: even; remove it, or set fairness: hierarchical"
-    ) in errors(grouped(guaranteed=2, limit=4))
-    assert (
-        "cohorts.g.gpus.h100.guaranteed: 6 exceeds its children's guarantees by 4 h100 GPUs, which all teams could"
-        " borrow with fairness: even; remove it, or set fairness: hierarchical"
-    ) in errors(grouped(guaranteed=6, limit=8))
-
-
 def test_reclaiming_gets_a_guarantee_back_at_once_unless_said_otherwise() -> None:
     preemption = queue_of(planned(stack()), "a").spec.preemption
     assert preemption.reclaim == "Any"

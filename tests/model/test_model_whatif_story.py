@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from builders import Data, server, stack, team
 
-from gpu_tenancy.model.kueue import Step
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import StoryError, meaning, play, read_story
+from gpu_tenancy.model.whatif import JobStep, StoryError, meaning, play_story, read_story
 
 
 def tree(sections: Data) -> Tree:
@@ -22,7 +21,7 @@ def h100(guaranteed: int, limit: int) -> Data:
     return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
-def told(tmp_path: Path, found: Tree, text: str) -> list[tuple[str, Step]]:
+def told(tmp_path: Path, found: Tree, text: str) -> list[JobStep]:
     file = tmp_path / "story.yaml"
     file.write_text(text, encoding="utf-8")
     return read_story(file, found)
@@ -51,7 +50,7 @@ steps:
 - finish: [soon]
 """,
     )
-    came, more, ended = play(found, steps)
+    came, more, ended = play_story(found, steps)
     assert [(each.workload, each.flavor, each.gpus) for each in came.running] == [("one", "h100", 8)]
     assert [each.workload for each in more.running] == ["soon"]
     assert [(each.workload, each.by, each.reason) for each in more.evicted] == [("one", "soon", "InClusterQueue")]
@@ -70,7 +69,7 @@ steps:
 - finish: [two]
 - submit: [{name: two, team: a, gpus: 8, priority: high}]
 """
-    opens, ended, again = play(found, told(tmp_path, found, text))
+    opens, ended, again = play_story(found, told(tmp_path, found, text))
     assert [each.label for each in (opens, ended, again)] == ["1. the office opens", "2. finish two", "3. submit two"]
     assert [each.workload for each in opens.waiting] == ["two"]
     assert ended.waiting == ()
@@ -81,10 +80,44 @@ def test_a_step_of_many_says_how_many(tmp_path: Path) -> None:
     found = tree(sections())
     jobs = [{"name": f"j{number}", "team": "a"} for number in range(4)]
     steps = [{"submit": jobs[:3]}, {"submit": jobs[3:], "finish": ["j0", "j1"]}, {}]
-    labels = [label for label, _ in told(tmp_path, found, json.dumps({"steps": steps}))]
+    labels = [step.label for step in told(tmp_path, found, json.dumps({"steps": steps}))]
     assert labels == ["1. submit j0, j1, j2", "2. finish j0, j1; submit j3", "3. no change"]
     four = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
-    assert four[0][0] == "1. submit 4 jobs"
+    assert four[0].label == "1. submit 4 jobs"
+
+
+def test_jobs_that_are_alike_are_one_entry_and_end_together_or_one_by_one(tmp_path: Path) -> None:
+    found = tree(sections())
+    text = """
+steps:
+- submit: [{name: s, team: a, gpus: 2, jobs: 3, cpu: 1, memory: 1Gi}, {name: one, team: b}]
+- finish: [s-2]
+- finish: [s]
+- submit: [{name: s, team: a, jobs: 2}]
+"""
+    steps = told(tmp_path, found, text)
+    assert [job.name for job in steps[0].submit] == ["s-1", "s-2", "s-3", "one"]
+    assert len({(job.team, job.flavor, job.pods, *job.requests.values()) for job in steps[0].submit[:3]}) == 1
+    assert [step.finish for step in steps] == [(), ("s-2",), ("s-3", "s-1"), ()]
+    assert [step.label for step in steps] == [
+        "1. submit s-1 to s-3, one",
+        "2. finish s-2",
+        "3. finish s",
+        "4. submit s-1 to s-2",
+    ]
+    moments = play_story(found, steps)
+    assert [[job.workload for job in moment.running] for moment in moments[:3]] == [
+        ["s-1", "s-2", "s-3", "one"],
+        ["s-1", "s-3", "one"],
+        ["one"],
+    ]
+
+
+def test_a_job_without_gpus_is_the_default_of_a_team_or_flavor_without_gpus(tmp_path: Path) -> None:
+    found = tree({**sections(), "teams": {**sections()["teams"], "d": team()}})
+    jobs = [{"name": "of-team", "team": "d"}, {"name": "of-flavor", "team": "a", "flavor": "cpu"}]
+    (step,) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
+    assert [(job.flavor, set(job.requests)) for job in step.submit] == [("cpu", {"cpu", "memory"})] * 2
 
 
 def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> None:
@@ -94,8 +127,8 @@ def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> N
         {"name": "unsaid", "team": "a"},
         {"name": "without", "team": "a", "gpus": 0},
     ]
-    ((_, step),) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
-    said, unsaid, without = (each.pod_sets[0] for each in step.submit)
+    (step,) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
+    said, unsaid, without = (job.workload.pod_sets[0] for job in step.submit)
     assert said.requests == {"cpu": 500, "memory": 2 * 2**30, "nvidia.com/gpu": 1}
     assert unsaid.requests["cpu"] > 1000
     assert (without.flavors, set(without.requests)) == (frozenset({"cpu"}), {"cpu", "memory"})
@@ -109,7 +142,7 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
         {"name": "bytes", "cpu": 1, "memory": "9Ti", **large},
         {"name": "gpus", "cpu": 1, "memory": "1Gi", "team": "a", "gpus": 17},
     ]
-    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     why = {each.workload: each.why for each in moment.waiting}
     assert why["cpus"] == "insufficient quota for cpu in flavor h100, request > maximum capacity (500 > 191)"
     assert why["bytes"] == "insufficient quota for memory in flavor h100, request > maximum capacity (9Ti > 1911Gi)"
@@ -130,7 +163,7 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
             "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",
         ),
         (
-            {"submit": [{"name": "j", "team": "a", "flavor": "cpu"}]},
+            {"submit": [{"name": "j", "team": "a", "flavor": "cpu", "gpus": 1}]},
             "submit[0].flavor: cpu has no GPUs, but the job requests 1; set gpus to 0",
         ),
         (
@@ -140,6 +173,18 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
         (
             {"submit": [{"name": "j", "team": "a"}] * 2},
             "submit[1].name: j is already the name of a job; finish that job first, or use",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "jobs": 2}, {"name": "j-2", "team": "a"}]},
+            "submit[1].name: j-2 is already the name of a job; finish that job first, or use",
+        ),
+        (
+            {"submit": [{"name": "j", "team": "a", "jobs": 1001}]},
+            "submit[0].jobs: 1001 must be at most 1000; jobs: Number of such jobs, each admitted on its own",
+        ),
+        (
+            {"submit": [{"name": "J", "team": "a"}]},
+            "submit[0].name: J is not a valid workload name: a Service and the pods of a job get this name; use",
         ),
         ({"submit": [{"team": "a"}]}, "submit[0].name: missing; set it: Name of the job"),
         ({"submit": [{"name": "j", "team": "a", "gpus": "8"}]}, "submit[0].gpus: 8 must be an integer; gpus: GPUs"),
@@ -240,7 +285,7 @@ def test_each_reason_of_kueue_comes_up_and_is_said_in_words(
         {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
         for number, (name, gpus, priority) in enumerate(jobs)
     ]
-    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
+    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
     assert [(each.workload, each.by, each.reason) for each in moment.evicted] == [("j0", "j1", reason)]
     assert words in meaning(reason)
     assert meaning("Another") == "Another"
@@ -259,9 +304,9 @@ def test_queues_that_went_round_early_in_a_step_are_named_though_something_later
         {"name": name, "team": of, "gpus": gpus, "priority": priority, "cpu": 1, "memory": 1}
         for name, (of, gpus, priority) in sizes.items()
     ]
-    (moment,) = play(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     assert moment.restless == ("a", "b")
-    (_, calm) = play(
+    (_, calm) = play_story(
         found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}, {"finish": ["lent", "high"]}]}))
     )
     assert calm.restless == ()

@@ -44,6 +44,10 @@ def machines(
 
 
 def schema(
+    *,
+    stories: Annotated[
+        bool, typer.Option("--stories", help="The schema of files with jobs over time instead.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
@@ -51,8 +55,9 @@ def schema(
     [dim]tenancy schema --out stacks/schema.json[/dim]
     """
     from gpu_tenancy.model.schema import schema_text  # noqa: PLC0415 - as above
+    from gpu_tenancy.model.whatif.story_form import story_schema_text  # noqa: PLC0415 - as above
 
-    text = schema_text()
+    text = story_schema_text() if stories else schema_text()
     if out:
         out.write_text(text, encoding="utf-8")
     else:

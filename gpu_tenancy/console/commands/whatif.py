@@ -104,10 +104,10 @@ def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: 
 def _story(stack: str, tree: "Tree", file: Path) -> "Played":
     from gpu_tenancy.console.show import problems  # noqa: PLC0415 - as above
     from gpu_tenancy.console.whatif.narrative import Played  # noqa: PLC0415 - as above
-    from gpu_tenancy.model.whatif import StoryError, play, read_story, unmodelled_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.model.whatif import StoryError, play_story, read_story, unmodelled_of  # noqa: PLC0415 - as above
 
     try:
-        moments = play(tree, read_story(file, tree))
+        moments = play_story(tree, read_story(file, tree))
     except StoryError as error:
         problems(terminal.err, error.lines, str(file))
         raise typer.Exit(terminal.STACK_WRONG) from error

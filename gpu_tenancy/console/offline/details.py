@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.model.quantity import CPU, format_amount, is_extended, parse_bytes, parse_cpu
 
 Manifest = Mapping[str, Json]
 
@@ -49,11 +50,19 @@ def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
 
 
 def _reach(resource: Mapping[str, Json]) -> str:
+    """`8 → 32`, `40Gi → 80Gi`; `8` without a borrowing limit, and empty for nothing."""
     nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
-    if nominal.isdigit() and borrowing.isdigit():
-        own, maximum = int(nominal), int(nominal) + int(borrowing)
-        return f"{own} → {maximum}" if maximum else ""
-    return f"{nominal} → {nominal} + {borrowing}" if borrowing else nominal if nominal != "0" else ""
+    if not borrowing:
+        return nominal if nominal != "0" else ""
+    name = text_at(resource, "name")
+    try:
+        parse = parse_cpu if name == CPU else parse_bytes
+        own, maximum = parse(nominal), parse(nominal) + parse(borrowing)
+    except ValueError:
+        return f"{nominal} → {nominal} + {borrowing}"
+    # GPUs as a plain number: of 2000, `2k` would be the form of the API server.
+    own_text, maximum_text = (str(n) if is_extended(name) else format_amount(name, n) for n in (own, maximum))
+    return f"{own_text} → {maximum_text}" if maximum else ""
 
 
 def _cluster_queue(manifest: Manifest) -> str:

@@ -170,10 +170,8 @@ class _Drawer:
                 at += gpus
 
     def branch(self, cohort: str, depth: int) -> Branch:
-        """A cohort with its groups and teams; with even fairness all teams are directly below the root."""
+        """A cohort with its groups and teams."""
         groups, teams = self._tree.children(cohort)
-        if self._tree.stack.fairness == "even":
-            groups, teams = [], list(self._tree.queue_owners)
         inside = [self.branch(name, depth + 1) for name in groups]
         return Branch(
             cohort,

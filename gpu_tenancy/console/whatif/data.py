@@ -5,22 +5,27 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_tenancy.console.whatif.narrative import Played
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif import GaveWay, Moment, Running, Waiting, holdings, meaning
 
 
 def as_json(played: Played) -> str:
     """Each moment with its jobs, its evictions and their reasons, and the usage of each team and flavor."""
-    plain = {"moments": [_moment(played, each) for each in played.moments], "notModelled": list(played.left_out)}
+    plain = {
+        "moments": [moment_data(played.tree, each) for each in played.moments],
+        "notModelled": list(played.left_out),
+    }
     return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
 
-def _moment(played: Played, moment: Moment) -> dict[str, Any]:
+def moment_data(tree: Tree, moment: Moment) -> dict[str, Any]:
+    """A state with its jobs, and the usage of each team and flavor."""
     evicted = [_job(job) | {"means": meaning(job.reason)} for job in moment.evicted]
     return asdict(moment) | {
         "running": [_job(job) for job in moment.running],
         "waiting": [_job(job) for job in moment.waiting],
         "evicted": evicted,
-        "teams": [asdict(held) for held in holdings(played.tree, moment)],
+        "teams": [asdict(held) for held in holdings(tree, moment)],
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
+from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems
 from gpu_tenancy.model.checks.guards import guard_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import operator_problems
@@ -30,6 +31,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
         (reference_problems,),
         (
             promise_problems,
+            fair_sharing_problems,
             budget_problems,
             workload_problems,
             operator_problems,

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, PoolSupply, gang_amounts
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 
 
 def promise_problems(tree: Tree) -> Iterator[Problem]:
-    """Guarantees that exceed the supply, or that `fairness: even` cannot enforce."""
+    """Guarantees that exceed the supply or the guarantee of their group, and limits below guarantees."""
     for flavor in tree.flavors.values():
         # GPUs first: if they are overcommitted, so are the CPU and memory that are derived from them.
         for resource in sorted(flavor.capacity, key=lambda resource: resource != flavor.resource):
@@ -19,8 +19,6 @@ def promise_problems(tree: Tree) -> Iterator[Problem]:
             yield from problems
             if problems and resource == flavor.resource:
                 break
-    if tree.stack.fairness == "even":
-        yield from _even(tree)
 
 
 def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
@@ -41,7 +39,8 @@ def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
         yield _too_much_together(tree, flavor, resource)
 
 
-def _what(flavor: Flavor, resource: str) -> str:
+def what(flavor: Flavor, resource: str) -> str:
+    """The noun of an amount: `h100 GPUs`, `cpu of h100`."""
     return f"{flavor.name} GPUs" if resource == flavor.resource else f"{resource} of {flavor.name}"
 
 
@@ -55,7 +54,7 @@ def _supply(flavor: Flavor, resource: str, *, less_gangs: bool = True) -> str:
     parts = " + ".join(_nodes(pool, resource) for pool in flavor.pools)
     less = f", minus {format_amount(resource, gangs)} for Volcano gangs" if gangs else ""
     supply = format_amount(resource, flavor.capacity[resource] - gangs)
-    return f"{supply} {_what(flavor, resource)} of the pools ({parts}{less})"
+    return f"{supply} {what(flavor, resource)} of the pools ({parts}{less})"
 
 
 def _nodes(pool: PoolSupply, resource: str) -> str:
@@ -122,7 +121,8 @@ def _by_name(amounts: Mapping[str, int], resource: str) -> str:
     return ", ".join(f"{name} {format_amount(resource, amount)}" for name, amount in amounts.items())
 
 
-def _group_key(tree: Tree, group: str, flavor: str, resource: str) -> Path:
+def group_key(tree: Tree, group: str, flavor: str, resource: str) -> Path:
+    """The section of a group's share of a resource."""
     cohort = tree.stack.cohorts[group]
     if resource in {CPU, MEMORY} and tree.is_stated(group, flavor, resource):
         return ("cohorts", group, "quota", flavor, resource)
@@ -135,8 +135,8 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
         promised = tree.children_guaranteed(group, flavor.name, resource)
         total = sum(promised.values())
         yield Problem(
-            (*_group_key(tree, group, flavor.name, resource), "guaranteed"),
-            f"is less than the {format_amount(resource, total)} {_what(flavor, resource)} guaranteed to its children:"
+            (*group_key(tree, group, flavor.name, resource), "guaranteed"),
+            f"is less than the {format_amount(resource, total)} {what(flavor, resource)} guaranteed to its children:"
             f" {_by_name(promised, resource)}",
             f"raise it to {format_amount(resource, total)}, or lower one of them",
             format_amount(resource, total + own),
@@ -146,44 +146,9 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
     guaranteed = tree.guaranteed(group, flavor.name, resource)
     if limit is not None and limit < guaranteed and own >= 0:
         yield Problem(
-            (*_group_key(tree, group, flavor.name, resource), "limit"),
-            f"is less than the {format_amount(resource, guaranteed)} {_what(flavor, resource)} guaranteed in it",
+            (*group_key(tree, group, flavor.name, resource), "limit"),
+            f"is less than the {format_amount(resource, guaranteed)} {what(flavor, resource)} guaranteed in it",
             f"raise it to {format_amount(resource, guaranteed)}, or lower a guarantee",
             format_amount(resource, limit),
             about=(("cohorts",), ("teams",)),
         )
-
-
-def _even(tree: Tree) -> Iterator[Problem]:
-    """In one flat cohort, Kueue does not enforce limits of nested cohorts, so they must have no effect."""
-    for group in cohorts_downwards(tree):
-        for flavor, shares in tree.stated.get(group, {}).items():
-            for resource, share in shares.items():
-                yield from _binding(tree, (group, flavor, resource), share.limit)
-
-
-def _binding(tree: Tree, node: tuple[str, str, str], limit: int | None) -> Iterator[Problem]:
-    group, flavor, resource = node
-    fix = "remove it, or set fairness: hierarchical"
-    about = (("teams",), ("cohorts",), ("fairness",))
-    reach, what = _reach(tree, group, flavor, resource), _what(tree.flavors[flavor], resource)
-    if limit is not None and limit < reach:
-        rule = (
-            f"is less than the sum of the teams' limits ({format_amount(resource, reach)} {what}), but is not enforced"
-            " with fairness: even"
-        )
-        value = format_amount(resource, limit)
-        yield Problem((*_group_key(tree, group, flavor, resource), "limit"), rule, fix, value, about)
-    if tree.is_stated(group, flavor, resource) and tree.cohort_nominal(group, flavor, resource) > 0:
-        beyond = format_amount(resource, tree.cohort_nominal(group, flavor, resource))
-        rule = f"exceeds its children's guarantees by {beyond} {what}, which all teams could borrow with fairness: even"
-        value = format_amount(resource, tree.guaranteed(group, flavor, resource))
-        yield Problem((*_group_key(tree, group, flavor, resource), "guaranteed"), rule, fix, value, about)
-
-
-def _reach(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
-    """The sum of the limits of all teams in a cohort and below."""
-    groups, teams = tree.children(cohort)
-    of_teams = (tree.team_shares[team].get(flavor, {}).get(resource) for team in teams)
-    below = sum(_reach(tree, group, flavor, resource) for group in groups)
-    return below + sum(share.limit or 0 for share in of_teams if share)

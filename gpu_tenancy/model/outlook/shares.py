@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
+from gpu_tenancy.model.outlook.even import even_amounts
 from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Share, Tree
@@ -56,14 +56,15 @@ class Outlook:
     def __init__(self, tree: Tree, measure: Measure) -> None:
         self._tree = tree
         self._measure = measure
-        self._even = _even(tree, measure) if tree.stack.fairness == "even" else None
+        self._even = even_amounts(tree, measure) if tree.stack.fairness == "even" else None
         self._sums: dict[str, Span] = {}
         self._groups: dict[str, Span] = {}
 
     def busy(self, queue: str) -> Span:
         """GPUs of a queue when all queues request up to their limits.
 
-        With even fairness, each queue has its guarantee and borrows by its weight. With hierarchical fairness, the
+        With even fairness, each queue has its guarantee and borrows by its weight, within the limits of its groups; see
+        `even`. With hierarchical fairness, the
         order of admission decides: the minimum assumes that all others use their limits, the maximum that they use
         their guarantees. A cohort's guarantee stays in the cohort, and its limit applies. Kueue admits whole jobs, so
         GPUs that are too few for a job stay free.
@@ -136,28 +137,6 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             guaranteed, limit = gang.guaranteed, gang.effective_limit
             span = Span(guaranteed, limit)
             yield Holding(name, resource, "Volcano", guaranteed, limit, span, limit, lends=False, back="never lent")
-
-
-def _even(tree: Tree, measure: Measure) -> dict[str, int]:
-    """The amount of each queue when all borrow by weight up to their limits; rounded down."""
-    shares = {queue: _share(tree, queue, measure) for queue in tree.queue_owners}
-    have = {queue: Fraction(share.guaranteed) for queue, share in shares.items()}
-    left = Fraction(supply_of(tree, measure)) - sum(have.values())
-    open_ = {queue for queue, share in shares.items() if share.effective_limit > share.guaranteed}
-    while left > 0 and open_:
-        weights = sum(Fraction(str(tree.stack.teams[queue].weight)) for queue in open_)
-        if not weights:
-            break
-        part = {queue: left * Fraction(str(tree.stack.teams[queue].weight)) / weights for queue in open_}
-        full = {queue for queue in open_ if have[queue] + part[queue] >= shares[queue].effective_limit}
-        for queue in full or open_:
-            taken = min(part[queue], shares[queue].effective_limit - have[queue])
-            have[queue] += taken
-            left -= taken
-        open_ -= full
-        if not full:
-            break
-    return {queue: int(amount) for queue, amount in have.items()}
 
 
 def _share(tree: Tree, queue: str, measure: Measure) -> Share:

@@ -3,7 +3,7 @@
 Each class rejects what the API server, Kueue or Volcano would reject, or accept but never act on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +19,8 @@ from gpu_tenancy.model.kueue import (
     ResourceGroup,
     without_cycles,
 )
-from gpu_tenancy.model.plan.shares import NodeShares, Tree, cohorts_downwards
+from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
+from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.spec.teams import Gang
@@ -153,18 +154,14 @@ def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
 
 
 def cohorts(tree: Tree) -> tuple[Cohort, ...]:
-    """The cohorts, each after its parent; with `fairness: even` only the root."""
-    return tuple(checked_cohort(_cohort(tree, name)) for name in _cohort_names(tree))
-
-
-def _cohort_names(tree: Tree) -> Iterable[str]:
-    return cohorts_downwards(tree) if tree.stack.fairness == "hierarchical" else [tree.root]
+    """The cohorts, each after its parent."""
+    return tuple(checked_cohort(_cohort(tree, name)) for name in cohort_parents(tree))
 
 
 def _cohort(tree: Tree, name: str) -> Cohort:
     quotas = {
         flavor: {
-            resource: Quota(_nominal(tree, name, flavor, resource), _borrowing_limit(tree, name, flavor, resource))
+            resource: Quota(own_quota(tree, name, flavor, resource), _borrowing_limit(tree, name, flavor, resource))
             for resource in supply.capacity
         }
         for flavor, supply in tree.flavors.items()
@@ -176,17 +173,7 @@ def _cohort(tree: Tree, name: str) -> Cohort:
             for flavor, by_resource in quotas.items()
             if any(quota.nominal or quota.borrowing_limit is not None for quota in by_resource.values())
         }
-    spec = tree.stack.cohorts.get(name)
-    weight = spec.weight if spec and spec.weight != 1 else None
-    return Cohort(name, tree.parents.get(name), _groups(quotas), weight)
-
-
-def _nominal(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
-    if tree.stack.fairness == "hierarchical":
-        return tree.cohort_nominal(cohort, flavor, resource)
-    # One flat cohort: cohorts must not have quota of their own there, so the root has all that teams do not have.
-    teams = (shares.get(flavor, {}).get(resource) for shares in tree.team_shares.values())
-    return tree.supply(flavor)[resource] - sum(share.guaranteed for share in teams if share)
+    return Cohort(name, cohort_parents(tree)[name], _groups(quotas), cohort_weight(tree, name))
 
 
 def _borrowing_limit(tree: Tree, cohort: str, flavor: str, resource: str) -> int | None:
@@ -230,7 +217,7 @@ def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
     return kueue.ClusterQueue(
         name=name,
         groups=_groups(_quotas(tree.team_shares[name], lends=tree.lends(name))),
-        cohort=tree.root if even else tree.cohort_of(name),
+        cohort=cohort_of_queue(tree, name),
         preemption=kueue.Preemption(
             within=Policy(team.preemption.within_cluster_queue),
             reclaim=Policy(team.preemption.reclaim_within_cohort),
@@ -254,7 +241,7 @@ def tenancy(tree: Tree) -> kueue.Tenancy:
     """All ClusterQueues and Cohorts of a stack, for Kueue's arithmetic and its simulation."""
     return kueue.Tenancy(
         tuple(_spec(tree, name) for name in tree.queue_owners),
-        tuple(_cohort(tree, name) for name in _cohort_names(tree)),
+        tuple(_cohort(tree, name) for name in cohort_parents(tree)),
         FAIR if tree.stack.fairness == "even" else None,
     )
 

@@ -34,8 +34,8 @@ class Stack(Section):
     """Priority classes by name."""
     fairness: Literal["hierarchical", "even"] = "hierarchical"
     """How teams share unguaranteed quota. `hierarchical`: cohorts' limits are enforced, and a cohort within its own
-    quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight in one flat cohort; cohorts must
-    not limit their teams."""
+    quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight, whatever the cohort; a cohort's
+    limit is enforced, and it then shares as one."""
     cohorts: dict[Name, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}

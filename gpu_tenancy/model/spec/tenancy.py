@@ -93,5 +93,5 @@ class Cohort(Shares):
 
     parent: Name | None = None
     """Parent cohort; required except for the root."""
-    weight: Weight = 1.0
-    """Weight of the cohort under fair sharing."""
+    weight: Weight | None = None
+    """Weight of the cohort under fair sharing, which then shares as one. Default: its teams share by their weights."""

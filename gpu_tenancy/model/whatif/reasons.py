@@ -11,6 +11,21 @@ _MEANS: Final = {
 """By the reasons of the condition `Preempted` of Kueue 0.19 (apis/kueue/v1beta2/workload_types.go)."""
 
 
+_WORDS: Final = {
+    "InClusterQueue": "prioritization in the ClusterQueue",
+    "InCohortReclamation": "reclamation within the cohort",
+    "InCohortFairSharing": "Fair Sharing within the cohort",
+    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+}
+"""Kueue's own words for them in events and conditions (`HumanReadablePreemptionReasons` in
+pkg/scheduler/preemption/preemption.go of v0.19.2)."""
+
+
+def words(reason: str) -> str:
+    """Kueue's words for a reason; an unknown reason as it is."""
+    return _WORDS.get(reason, reason)
+
+
 def meaning(reason: str) -> str:
     """The meaning of a reason for the preempted workload; an unknown reason as it is."""
     return _MEANS.get(reason, reason)

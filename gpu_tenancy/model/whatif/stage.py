@@ -8,6 +8,7 @@ from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import CPU, MEMORY, add, format_amount, is_extended, times
+from gpu_tenancy.model.whatif.jobs import JobStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,11 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
         known |= {each.name: each for each in step.submit}
         found.append(moment_of(tree, label, state, known))
     return tuple(found)
+
+
+def play_story(tree: Tree, story: Iterable[JobStep]) -> tuple[Moment, ...]:
+    """Simulates the steps of a story."""
+    return play(tree, [(step.label, step.step) for step in story])
 
 
 def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:

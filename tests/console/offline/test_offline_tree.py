@@ -88,7 +88,7 @@ POD: dict[str, Json] = {"spec": {"containers": [{"resources": {"limits": {"nvidi
         ),
         (
             manifest("ClusterQueue", "q", api=KUEUE, spec={"resourceGroups": [quota("cpu", "memory", "1Gi", "2Gi")]}),
-            "cpu memory 1Gi → 1Gi + 2Gi",
+            "cpu memory 1Gi → 3Gi",
         ),
         (
             manifest(

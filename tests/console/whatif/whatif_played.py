@@ -12,7 +12,7 @@ from gpu_tenancy.console.whatif.narrative import Played
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.model.whatif import alone, busy, play, read_story, unmodelled_of
+from gpu_tenancy.model.whatif import alone, busy, play_story, read_story, unmodelled_of
 
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
@@ -68,7 +68,7 @@ def only(found: Tree, team_: str) -> Played:
 def told(found: Tree, text: str, folder: Path) -> Played:
     file = folder / "jobs.yaml"
     file.write_text(text, encoding="utf-8")
-    return Played("test", "jobs of jobs.yaml", found, play(found, read_story(file, found)), story=True)
+    return Played("test", "jobs of jobs.yaml", found, play_story(found, read_story(file, found)), story=True)
 
 
 def small_story(folder: Path) -> Played:

@@ -1,0 +1,214 @@
+"""Stories of jobs: those of the repository, the one made from a stack's teams, and what a player tells of them."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from builders import Data, pool, stack, team
+from jsonschema import Draft202012Validator
+from repository import ROOT
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.quantity import CPU
+from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.whatif import (
+    Difference,
+    Event,
+    Job,
+    JobStep,
+    Moment,
+    Running,
+    SimulatedPlayer,
+    StepResult,
+    default_story,
+    play_story,
+    read_story,
+    story_of,
+    story_schema,
+)
+from gpu_tenancy.model.whatif.default_story import TEAMS
+from gpu_tenancy.model.whatif.story_form import story_schema_text
+
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+STORIES = sorted((ROOT / "stacks" / "stories").glob("*.yaml"))
+
+
+def stack_of(name: str) -> Tree:
+    return Tree(load(read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")))
+
+
+def running(moments: tuple[Moment, ...], teams: tuple[str, ...]) -> list[list[int]]:
+    return [[sum(job.team == name for job in moment.running) for name in teams] for moment in moments]
+
+
+NAMESPACES = ("namespace1", "namespace2", "namespace3", "namespace4")
+
+
+def test_the_elastic_table() -> None:
+    tree = stack_of("example-elastic")
+    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+    assert running(moments, NAMESPACES) == [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
+    assert [[(job.team, job.by_team, job.reason) for job in moment.evicted] for moment in moments] == [
+        [],
+        [],
+        [(name, "namespace3", "InCohortReclamation") for name in ("namespace2", "namespace1")],
+        [(name, "namespace4", "InCohortReclamation") for name in ("namespace2", "namespace1")],
+    ]
+
+
+@pytest.mark.parametrize("change", ["hierarchical", "weights"])
+def test_where_groups_are_cohorts_a_group_reclaims_what_its_other_team_leaves_idle(change: str) -> None:
+    data = yaml.safe_load((ROOT / "stacks" / "Pulumi.example-elastic.yaml").read_text(encoding="utf-8"))["config"]
+    sections: Data = {key.removeprefix("gpu-tenancy:"): value for key, value in data.items()}
+    if change == "hierarchical":
+        sections["fairness"] = change
+    else:
+        for name in "ab":
+            sections["cohorts"][name]["weight"] = 1
+    tree = Tree(load(Source(sections)))
+    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+    assert running(moments, NAMESPACES) == [[4, 0, 0, 0], [4, 4, 0, 0], [2, 2, 4, 0], [2, 2, 2, 2]]
+
+
+def test_three_teams_share_the_fleet() -> None:
+    tree = stack_of("example-three-teams")
+    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-three-teams.yaml", tree))
+    assert running(moments, ("team-a", "team-b", "team-c")) == [[6, 0, 0], [4, 4, 0], [2, 2, 4], [4, 4, 0]]
+
+
+@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem)
+def test_the_schema_accepts_the_stories_of_the_repository(file: Path) -> None:
+    validator = cast("Any", Draft202012Validator(story_schema()))
+    assert list(validator.iter_errors(yaml.safe_load(file.read_text(encoding="utf-8")))) == []
+    assert file.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n")
+
+
+def test_the_schema_of_stories_is_up_to_date_and_refuses_what_the_program_refuses() -> None:
+    cast("Any", Draft202012Validator).check_schema(story_schema())
+    file = ROOT / "stacks" / "stories" / "schema.json"
+    assert file.read_text(encoding="utf-8") == story_schema_text(), "run `make schema`"
+    validator = cast("Any", Draft202012Validator(story_schema()))
+    for job in ({"name": "a"}, {"name": "a", "team": "t", "jobs": 0}, {"name": "a", "team": "t", "gpu": 1}):
+        assert list(validator.iter_errors({"steps": [{"submit": [job]}]}))
+
+
+# A story made from a stack's teams.
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+def test_every_stack_has_a_story_in_which_each_team_asks_for_no_more_than_its_limits(file: Path) -> None:
+    tree = Tree(load(read_file(file)))
+    story = story_of(default_story(tree), tree)
+    assert story
+    for job in [job for step in story for job in step.submit]:
+        node = tree.flavors[job.flavor].node
+        assert all(amount <= node[resource] for resource, amount in job.requests.items()), job
+    for step in story:
+        asked: dict[tuple[str, str, str], int] = {}
+        for job in step.submit:
+            for resource, amount in job.requests.items():
+                key = job.queue, job.flavor, resource
+                asked[key] = asked.get(key, 0) + amount * job.pods
+        for (queue, flavor, resource), amount in asked.items():
+            assert amount <= tree.team_shares[queue][flavor][resource].effective_limit
+
+
+def test_of_many_teams_those_that_borrow_most_have_a_step() -> None:
+    teams = {f"t{n}": team(gpus={"h100": {"guaranteed": n % 2, "limit": 2}}) for n in range(TEAMS + 4)}
+    tree = Tree(load(Source(stack(teams=teams))))
+    story = story_of(default_story(tree), tree)
+    assert [step.submit[0].team for step in story] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
+
+
+def test_a_team_whose_name_cannot_start_a_job_s_name_has_jobs_too() -> None:
+    teams = {"3d": team(gpus={"h100": {"guaranteed": 1, "limit": 2}})}
+    tree = Tree(load(Source(stack(teams=teams))))
+    ((step,),) = [story_of(default_story(tree), tree)]
+    assert [job.name for job in step.submit] == ["job-1-3-1", "job-1-3-2"]
+
+
+def test_a_team_with_cpus_alone_asks_for_cpus_that_fit_on_a_node() -> None:
+    quota = {"cpu": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "8Gi", "limit": "16Gi"}}}
+    tree = Tree(load(Source(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))))
+    ((step,),) = [story_of(default_story(tree), tree)]
+    assert {(job.pods, job.requests[CPU], job.requests["memory"]) for job in step.submit} == {(1, 20_000, 2 * 2**30)}
+    (moment,) = play_story(tree, [step])
+    assert len(moment.running) == 4
+
+
+# What a player tells.
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+def test_events_lead_from_each_state_to_the_next_and_the_states_are_those_of_whatif(file: Path) -> None:
+    tree = Tree(load(read_file(file)))
+    own = ROOT / "stacks" / "stories" / f"{file.stem.removeprefix('Pulumi.')}.yaml"
+    story = read_story(own, tree) if own.is_file() else story_of(default_story(tree), tree)
+    ended = [JobStep("end", tuple(job.name for job in story[0].submit[:2]))]
+    player, now = SimulatedPlayer(tree), set[str]()
+    for step, expected in zip([*story, *ended], play_story(tree, [*story, *ended]), strict=True):
+        events: list[Event] = []
+        moment = player.play(step, events.append)
+        assert moment == expected
+        for event in events:
+            if event.kind == "admitted":
+                assert event.job not in now
+                now.add(event.job)
+            elif event.kind != "pending":
+                now.discard(event.job)
+        assert now == {job.workload for job in moment.running}
+        gone = [(event.job, event.by, event.reason) for event in events if event.kind == "preempted"]
+        assert gone == [(job.workload, job.by, job.reason) for job in moment.evicted]
+
+
+def test_a_preemption_has_kueue_s_words() -> None:
+    tree = stack_of("example-elastic")
+    story = read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree)
+    player, events = SimulatedPlayer(tree), list[Event]()
+    for step in story[:3]:
+        player.play(step, events.append)
+    gone = [event for event in events if event.kind == "preempted"]
+    assert gone[0] == Event(
+        "preempted",
+        "n2-4",
+        "namespace2",
+        "n3-1",
+        "namespace3",
+        "InCohortReclamation",
+        "reclamation within the cohort",
+    )
+    waiting = [event for event in events if event.kind == "pending"]
+    assert waiting[0].message.startswith("insufficient unused quota for cpu in flavor cpu, 5 more needed")
+
+
+# Beside a cluster.
+
+
+def moment(*jobs: Running) -> Moment:
+    return Moment("1. a step", jobs, (), (), ())
+
+
+def ran(name: str, of: str, gpus: int = 8) -> Running:
+    return Running(name, of, "h100", gpus)
+
+
+STEP = JobStep("1. a step", (), (Job("j", "a", "a", "h100", {"nvidia.com/gpu": 8}),))
+
+
+def test_without_a_cluster_nothing_is_compared() -> None:
+    result = StepResult(STEP, moment(ran("j", "a")))
+    assert (result.agrees, result.differences, result.shown) == (None, (), result.foreseen)
+
+
+def test_which_of_equal_jobs_runs_does_not_matter() -> None:
+    result = StepResult(STEP, moment(ran("one", "a"), ran("x", "b")), moment(ran("two", "a"), ran("x", "b")))
+    assert (result.agrees, result.differences, result.shown) == (True, (), result.live)
+
+
+def test_teams_that_run_other_jobs_than_foreseen_are_named_with_their_numbers() -> None:
+    foreseen = moment(ran("one", "a"), ran("two", "a"), ran("x", "b"), ran("y", "c", gpus=4))
+    result = StepResult(STEP, foreseen, moment(ran("one", "a"), ran("x", "b"), ran("y", "c", gpus=2)))
+    assert result.agrees is False
+    assert result.differences == (Difference("a", 2, 1), Difference("c", 1, 1))

@@ -1,0 +1,57 @@
+"""What the pages show of `tenancy demo`, and of groups with even sharing, is what the program does."""
+
+import re
+
+import yaml
+from builders import Data
+from repository import ROOT
+from typer.testing import CliRunner
+
+from gpu_tenancy.console.cli import app
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.whatif import play_story, read_story
+from gpu_tenancy.model.whatif.story_form import Submitted
+
+PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")
+STACK = ROOT / "stacks" / "Pulumi.example-elastic.yaml"
+
+
+def blocks() -> list[list[str]]:
+    """The blocks of output of the page, without the spaces at the end of lines."""
+    return [
+        [line.rstrip() for line in block.splitlines()] for block in re.findall(r"\n```\n(.*?)```\n", PAGE, re.DOTALL)
+    ]
+
+
+def test_the_page_shows_what_the_demo_prints() -> None:
+    seen = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["demo", "--project", str(ROOT)])
+    printed = [line.rstrip() for line in seen.stdout.splitlines() if "pending" not in line or line.startswith("team ")]
+    shown = [block for block in blocks() if "namespace1" in "".join(block)]
+    assert len(shown) == 2
+    for block in shown:
+        start = printed.index(block[0])
+        assert printed[start : start + len(block)] == block
+
+
+def test_the_page_names_each_key_of_a_job() -> None:
+    table = PAGE.partition("A job has these keys:")[2].partition("\n\nThe ")[0]
+    named = [key for row in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(Submitted.model_fields)
+
+
+def test_the_table_of_groups_with_even_sharing_is_what_the_simulation_does() -> None:
+    table = MODEL.partition("## Groups with even sharing")[2].partition("In the third step")[0]
+    rows = re.findall(r"^\| (?:then )?namespace\d[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", table, re.MULTILINE)
+    assert len(rows) == 4
+    config = yaml.safe_load(STACK.read_text(encoding="utf-8"))["config"]
+    for column, fairness in enumerate(("even", "hierarchical")):
+        sections: Data = {key.removeprefix("gpu-tenancy:"): value for key, value in config.items()}
+        tree = Tree(load(Source({**sections, "fairness": fairness})))
+        moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+        for step, (row, moment) in enumerate(zip(rows, moments, strict=True)):
+            teams = [f"namespace{number + 1}" for number in range(step + 1)]
+            running = [sum(job.team == team for job in moment.running) for team in teams]
+            assert row[column].strip() == ", ".join(map(str, running))
