@@ -24,8 +24,8 @@ SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees
-	@$(RUN) tenancy up $(STACK)
+up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees; REPLACE=1 deletes another stack there
+	@$(RUN) tenancy up $(STACK) $(if $(REPLACE),--replace)
 
 down: ready ## Stop the embedded platform and delete its data
 	@$(RUN) tenancy down

@@ -14,13 +14,15 @@ from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.embedded.platform import Carried, Platform
+from gpu_tenancy.console.embedded.programs import find_programs
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.objects import KubernetesObject, waves
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.project import Preview, preview
 from gpu_tenancy.console.proofs import Proof, prove
 from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.console.replacing import not_replaced, other_stack
 from gpu_tenancy.console.summary import Summary, settle, summarise
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
@@ -68,11 +70,13 @@ class Options:
 
     Attributes:
         controllers: which operators' controllers run.
+        replace: whether another stack may be deleted with the whole platform.
         foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
             the user can read the preview meanwhile.
     """
 
     controllers: ControllerChoice = "all"
+    replace: bool = False
     foreshow: Callable[[Preview], None] = lambda _: None
 
 
@@ -88,7 +92,8 @@ def up(
 ) -> Outcome:
     """Deploys a stack to a platform and verifies its guarantees.
 
-    Nothing is changed if the stack is invalid.
+    Nothing is changed if the stack is invalid. Another stack is deleted only when this one is rendered and all programs
+    and definitions for it are on this machine.
 
     Args:
         name: of the stack.
@@ -100,32 +105,39 @@ def up(
     Raises:
         StackError: the stack file is invalid; it has every problem.
         RenderError: the rendered resources cannot be deployed.
-        ConsoleError: the platform does not start or rejects an object.
+        ConsoleError: the platform carries another stack, does not start or rejects an object.
     """
     report(f"reading stack {name}")
     stack_preview = preview(name, project, onto=platform.kubeconfig)
     planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
-    _same_stack(platform, name)
+    other = other_stack(platform, name)
+    if other and not options.replace:
+        raise not_replaced(other, name)
     operators = choosing.rows_of(stack_preview.declared) if options.controllers == "all" else dict[str, Row]()
     if not (platform.prepared and programs.prepared(operators, platform.cache)):
         options.foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
     pins = needed(read_pins(), api_groups(stack_preview.objects), operators)
     definitions = fetch(pins, platform.cache, report)
+    if other:
+        find_programs(platform.cache, report)
+        programs.find(operators, platform.cache, report)
+        report(f"deleting stack {other}")
+        platform.down(report)
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
         _controllers(cluster, platform, stack_preview, operators, report)
         report("creating the nodes of the pools")
         nodes = bring_nodes(cluster, node_shapes(stack_preview.stack))
-        engine = _engine(platform, name)
+        engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = _apply(cluster, platform, stack_preview, engine, project)
         report("waiting for the controllers and the scheduler")
         settle(cluster, planned)
         report("verifying the guarantees")
         running = {controller.chart for controller in platform.controllers.recorded() if controller.runs}
-        proofs = prove(cluster, planned, tree, running)
+        proofs = prove(cluster, planned, tree, running, report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -163,17 +175,11 @@ def _listed(counts: Counter[str]) -> dict[str, int]:
     return {action: counts[action] for action in ACTIONS if counts[action]}
 
 
-def _same_stack(platform: Platform, name: str) -> None:
-    carried = platform.carried()
-    if carried and carried[0] != name:
-        raise ConsoleError(f"the embedded platform runs stack {carried[0]}, not {name}", "run `tenancy down` first")
-
-
-def _engine(platform: Platform, name: str) -> Engine:
+def _engine(platform: Platform, name: str, objects: int) -> Engine:
     """The engine of the first `up`, whose state has the objects; for the first `up`, Pulumi if it is on the PATH."""
     carried = platform.carried()
-    engine: Engine = "pulumi" if (carried[1] == "pulumi" if carried else find_pulumi()) else "server-side apply"
-    platform.carry(name, engine)
+    engine: Engine = "pulumi" if (carried.engine == "pulumi" if carried else find_pulumi()) else "server-side apply"
+    platform.carry(Carried(name, engine, objects))
     return engine
 
 

@@ -30,6 +30,10 @@ def up(
     controllers: Annotated[
         Controllers, typer.Option(help="Run the controllers of the stack's operators, such as Kueue, or none.")
     ] = "all",
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
+    ] = False,
 ) -> None:
     """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
 
@@ -49,7 +53,7 @@ def up(
             page = write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 
-        options = Options(controllers=controllers, foreshow=foreshow)
+        options = Options(controllers=controllers, replace=replace, foreshow=foreshow)
         result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)
@@ -88,8 +92,7 @@ def status() -> None:
             )
         carried = platform.carried()
         if carried:
-            stack, engine = carried
-            terminal.out.print(escape(f"\nstack       {stack}, deployed with {engine}"), highlight=False)
+            terminal.out.print(escape(f"\nstack       {carried.name}, deployed with {carried.engine}"), highlight=False)
             terminal.out.print(escape(f"kubeconfig  {platform.kubeconfig}"), highlight=False)
         for part in parts if any(part.runs for part in parts) else ():
             if not part.runs:

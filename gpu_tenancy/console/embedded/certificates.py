@@ -36,26 +36,32 @@ _ETCD: Final = {
     "etcd": {NameOID.COMMON_NAME: "etcd"},
     "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"},
 }
+_FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
+"""What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
+
+_AUTHORITIES: Final = {
+    "authority": ("gpu-tenancy-embedded", _CLUSTER),
+    "etcd-authority": ("gpu-tenancy-embedded-etcd", _ETCD),
+    "front-proxy-authority": ("gpu-tenancy-embedded-front-proxy", _FRONT_PROXY),
+}
 
 
 def make_certificates(places: Places) -> None:
-    """Writes a CA for the cluster, a CA for etcd, a certificate for each part, and the token key, if they do not exist.
+    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist.
 
-    etcd has its own CA, so that clients of the API server have no access to it. The keys of the CAs are never written,
-    because all certificates of a platform are issued together. Only the owner can read the files.
+    etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
+    other API servers, because its certificate speaks for every user. The keys of the CAs are never written, because all
+    certificates of a platform are issued together. Only the owner can read the files.
 
     Raises:
         OSError: the folder is not writable.
     """
-    if places.certificates.is_dir():
+    if _complete(places):
         return
     folder = places.certificates.with_suffix(".new")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    for file, name, subjects in (
-        ("authority", "gpu-tenancy-embedded", _CLUSTER),
-        ("etcd-authority", "gpu-tenancy-embedded-etcd", _ETCD),
-    ):
+    for file, (name, subjects) in _AUTHORITIES.items():
         authority = _authority(name)
         write_private(folder / f"{file}.crt", authority.pem)
         for part, subject in subjects.items():
@@ -63,7 +69,14 @@ def make_certificates(places: Places) -> None:
             write_private(folder / f"{part}.key", _key_pem(key))
             write_private(folder / f"{part}.crt", authority.issue(subject, key))
     write_private(folder / "service-accounts.key", _key_pem(_key()))
+    shutil.rmtree(places.certificates, ignore_errors=True)
     folder.rename(places.certificates)
+
+
+def _complete(places: Places) -> bool:
+    """Whether every certificate exists; an earlier version of this program issued fewer."""
+    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
+    return all(Path(places.certificate(file)).is_file() for file in files)
 
 
 def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:

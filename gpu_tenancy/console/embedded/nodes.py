@@ -21,6 +21,9 @@ OURS: Final = "gpu-tenancy.dev/embedded-node"
 _PODS: Final = "110"
 """Maximum pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
+_METRICS: Final = "metrics.k8s.io/resource-metrics-path"
+"""Annotation by which metrics-server finds the usage of a node, because kwok answers for all nodes at one address."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
@@ -40,7 +43,7 @@ class NodeShape:
             "metadata": {
                 "name": self.name,
                 "labels": {**self.labels, "kubernetes.io/hostname": self.name, OURS: "true"},
-                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "annotations": {"kwok.x-k8s.io/node": "fake", _METRICS: f"/metrics/nodes/{self.name}/metrics/resource"},
             },
             "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in self.taints]},
         }

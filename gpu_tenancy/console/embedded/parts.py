@@ -1,5 +1,6 @@
 """The parts of the control plane and their flags: TLS and RBAC are on, servers listen on loopback only."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 LOOPBACK: Final = "127.0.0.1"
 SERVICES: Final = "10.0.0.0/16"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
+USAGE: Final = Path(__file__).parent / "usage.yaml"
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -72,11 +74,25 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports on the loopback."""
+    """Ports on the loopback.
+
+    Attributes:
+        kwok: where all nodes answer; 0 on a platform that an earlier version of this program started.
+    """
 
     api: int
     etcd: int
     etcd_peer: int
+    kwok: int = 0
+
+
+def read_ports(places: Places) -> Ports:
+    """The ports of a platform that was started.
+
+    Raises:
+        FileNotFoundError: it was not.
+    """
+    return Ports(**json.loads(places.state.read_text(encoding="utf-8"))["ports"])
 
 
 def flags(part: str, places: Places, ports: Ports) -> list[str]:
@@ -130,6 +146,14 @@ def _api_server(places: Places, ports: Ports) -> list[str]:
         f"--service-account-key-file={places.key('service-accounts')}",
         f"--service-account-signing-key-file={places.key('service-accounts')}",
         f"--service-cluster-ip-range={SERVICES}",
+        # API servers that serve further groups, such as metrics-server, trust user names from this certificate only.
+        f"--requestheader-client-ca-file={places.certificate('front-proxy-authority')}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={places.certificate('front-proxy')}",
+        f"--proxy-client-key-file={places.key('front-proxy')}",
         "--endpoint-reconciler-type=none",  # no pod calls the API server
         "--allow-privileged=true",
         "--profiling=false",
@@ -165,13 +189,16 @@ def _scheduler(places: Places, _ports: Ports) -> list[str]:
     ]
 
 
-def _nodes(places: Places, _ports: Ports) -> list[str]:
+def _nodes(places: Places, ports: Ports) -> list[str]:
     return [
         f"--kubeconfig={places.client_config('kwok')}",
-        f"--config={STAGES}",
+        f"--config={STAGES},{USAGE}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
         f"--node-ip={LOOPBACK}",
         "--cidr=10.1.0.0/16",
+        f"--server-address={LOOPBACK}:{ports.kwok}",
+        f"--tls-cert-file={places.certificate('kwok')}",
+        f"--tls-private-key-file={places.key('kwok')}",
     ]

@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from gpu_tenancy.console.embedded.certificates import make_certificates
 from gpu_tenancy.console.embedded.controllers.running import Controllers
 from gpu_tenancy.console.embedded.credentials import write_client_configs, write_private
 from gpu_tenancy.console.embedded.locking import alone
-from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags
+from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.console.embedded.processes import Started, free_ports, start, stop, tail, uninterrupted
 from gpu_tenancy.console.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.console.errors import ConsoleError
@@ -46,6 +46,21 @@ class PartStatus:
     def runs(self) -> bool:
         """Whether the process is running."""
         return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The stack that a platform carries.
+
+    Attributes:
+        name: of the stack.
+        engine: what deployed it.
+        objects: number of its objects; 0 if an earlier version of this program deployed it.
+    """
+
+    name: str
+    engine: str
+    objects: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +111,15 @@ class Platform:
         """The controllers of operators, which are started after the control plane."""
         return Controllers(self.places)
 
-    def carried(self) -> tuple[str, str] | None:
-        """Name and engine of the deployed stack; None if there is none."""
+    def carried(self) -> Carried | None:
+        """The deployed stack; None if there is none."""
         if not self.places.carried.is_file():
             return None
-        stack, engine = json.loads(self.places.carried.read_text(encoding="utf-8"))
-        return stack, engine
+        return Carried(*json.loads(self.places.carried.read_text(encoding="utf-8")))
 
-    def carry(self, stack: str, engine: str) -> None:
-        """Saves the name and the engine of the deployed stack."""
-        write_private(self.places.carried, json.dumps([stack, engine]))
+    def carry(self, stack: Carried) -> None:
+        """Saves which stack is deployed."""
+        write_private(self.places.carried, json.dumps(astuple(stack)))
 
     @property
     def prepared(self) -> bool:
@@ -137,7 +151,7 @@ class Platform:
             shutil.rmtree(self.places.home)
 
     def _start(self, programs: Programs, attempts: int) -> None:
-        running = _Running(Ports(*free_ports(3)), {})
+        running = _Running(Ports(*free_ports(len(fields(Ports)))), {})
         try:
             self._start_parts(programs, running)
         except BaseException as error:
@@ -198,7 +212,9 @@ class Platform:
     def _runs(self) -> bool:
         """Whether every part of the control plane is alive."""
         running = self._running()
-        return running is not None and all(part in running.parts and running.parts[part].process for part in PARTS)
+        if running is None or not all(asdict(running.ports).values()):
+            return False
+        return all(part in running.parts and running.parts[part].process for part in PARTS)
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -218,7 +234,7 @@ class Platform:
         except FileNotFoundError:
             return None
         parts = {part: Started(**started) for part, started in state["parts"].items()}
-        return _Running(Ports(**state["ports"]), parts)
+        return _Running(read_ports(self.places), parts)
 
     def _write(self, running: _Running) -> None:
         state = {

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.proofs.gangs import prove_gangs
 from gpu_tenancy.console.proofs.placement import prove_placement
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.proofs.queueing import manifest_of_anyone, prove_queueing
+from gpu_tenancy.console.proofs.scaling import prove_scaling
 from gpu_tenancy.console.proofs.workloads import prove_workloads
 from gpu_tenancy.console.rehearsal.copies import copied
 from gpu_tenancy.model.plan import Plan
@@ -19,13 +21,16 @@ from gpu_tenancy.model.plan.shares import Tree
 __all__ = ["Proof", "prove"]
 
 KUEUE: Final = "kueue"
+METRICS: Final = "metrics-server"
 VOLCANO: Final = "volcano"
 
 
 _WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
 
 
-def prove(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> tuple[Proof, ...]:
+def prove(
+    cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report = lambda _: None
+) -> tuple[Proof, ...]:
     """Runs all checks, on a cluster whose nodes are simulated by kwok.
 
     Args:
@@ -33,14 +38,20 @@ def prove(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) ->
         plan: of the stack.
         tree: of the stack.
         running: charts whose controllers run, such as `kueue`.
+        report: receives a line for a check that takes long.
     """
-    return tuple(_all(cluster, plan, tree, running))
+    return tuple(_all(cluster, plan, tree, running, report))
 
 
-def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
+def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Proof]:
     yield from prove_placement(cluster, plan, tree)
-    if KUEUE not in running:
-        return
+    if KUEUE in running:
+        yield from _queued(cluster, plan, tree, running)
+    if running:
+        yield from prove_scaling(cluster, plan, report, metered=METRICS in running)
+
+
+def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
     with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
         yield from prove_queueing(cluster, tree, places)
         if VOLCANO in running:

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -17,8 +18,9 @@ from embedded_builders import a_program, quiet
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.embedded import platform as embedded
-from gpu_tenancy.console.embedded.parts import API_SERVER, PARTS, SCHEDULER
-from gpu_tenancy.console.embedded.platform import Platform, PortTakenError
+from gpu_tenancy.console.embedded.certificates import make_certificates
+from gpu_tenancy.console.embedded.parts import API_SERVER, PARTS, SCHEDULER, Places, read_ports
+from gpu_tenancy.console.embedded.platform import Carried, Platform, PortTakenError
 from gpu_tenancy.console.errors import ConsoleError
 
 
@@ -101,9 +103,43 @@ def test_it_listens_on_the_loopback_only(platform: Platform) -> None:
 def test_it_carries_nothing_until_it_is_told_what(tmp_path: Path) -> None:
     platform = Platform(tmp_path / "home", tmp_path / "cache")
     assert platform.carried() is None
-    platform.carry("local", "server-side apply")
-    assert platform.carried() == ("local", "server-side apply")
+    platform.carry(Carried("local", "server-side apply", 97))
+    assert platform.carried() == Carried("local", "server-side apply", 97)
     assert not any(part.runs for part in platform.status())
+
+
+def test_certificates_are_kept_and_all_made_again_where_an_earlier_version_made_fewer(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    make_certificates(places)
+    first = Path(places.certificate("authority")).read_text()
+    make_certificates(places)
+    assert Path(places.certificate("authority")).read_text() == first
+    Path(places.certificate("front-proxy")).unlink()
+    make_certificates(places)
+    assert Path(places.certificate("authority")).read_text() != first
+    assert Path(places.certificate("front-proxy")).is_file()
+
+
+def test_the_api_servers_own_clients_are_no_users(platform: Platform, tmp_path: Path) -> None:
+    config = yaml.safe_load(platform.kubeconfig.read_text())
+    pair = {"client-certificate": "certificate", "client-key": "key"}
+    config["users"][0]["user"] = {key: getattr(platform.places, file)("front-proxy") for key, file in pair.items()}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    with Cluster(tmp_path / "config") as cluster, pytest.raises(ApiError) as refused:
+        cluster.list("v1", "Namespace")
+    assert refused.value.status == 401
+
+
+def test_the_nodes_answer_with_a_certificate_of_the_cluster_and_run_no_commands(platform: Platform) -> None:
+    context = ssl.create_default_context(cafile=platform.places.certificate("authority"))
+    address = f"https://127.0.0.1:{read_ports(platform.places).kwok}"
+    with urllib.request.urlopen(f"{address}/healthz", context=context, timeout=10) as answer:  # noqa: S310
+        assert answer.status == 200
+    for path in ("/debug/pprof/", "/exec/ns/pod/container", "/containerLogs/ns/pod/container"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{address}{path}", context=context, timeout=10)  # noqa: S310
+        refused.value.close()
+        assert refused.value.code == 405, path
 
 
 @pytest.fixture
@@ -129,6 +165,14 @@ def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_take
     assert all(pids(disposable).values())
     with disposable.cluster() as cluster:
         assert cluster.exists("v1", "Namespace", "kept")
+
+    state = json.loads(disposable.places.state.read_text())
+    del state["ports"]["kwok"]  # as an earlier version started it
+    disposable.places.state.write_text(json.dumps(state))
+    before = pids(disposable)
+    disposable.up(quiet)
+    assert not set(before.values()) & set(pids(disposable).values())
+    assert read_ports(disposable.places).kwok
 
     home = disposable.places.home
     assert len(processes_of(home)) == 5

@@ -15,6 +15,7 @@ from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 from gpu_tenancy.model.tables import parse
 
 WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+API_SERVICE: Final = "APIService"
 DEFINITION: Final = "CustomResourceDefinition"
 DEFINITIONS: Final = "apiextensions.k8s.io/v1"
 _LEFT_OUT: Final = frozenset(
@@ -23,9 +24,8 @@ _LEFT_OUT: Final = frozenset(
         *("Deployment", "Job", "Service", "PodDisruptionBudget", "NetworkPolicy"),
         # Nothing collects metrics.
         *("ServiceMonitor", "PodMonitor", "PrometheusRule"),
-        # Kueue's API for pending workloads, which does not run.
-        "APIService",
         # Applied separately: with the certificate's authority, and by their pins.
+        API_SERVICE,
         *WEBHOOKS,
         DEFINITION,
     }
@@ -172,6 +172,30 @@ def by_url(configuration: Manifest, port: int, authority: str) -> Manifest:
     ]
     metadata = {key: value for key, value in _map(configuration["metadata"]).items() if key != "namespace"}
     return {**configuration, "metadata": metadata, "webhooks": hooks}
+
+
+def served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, Manifest]:
+    """A Service and an APIService by which the API server finds the server of further kinds at a port of loopback.
+
+    An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
+    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
+
+    Args:
+        service: the APIService of a chart.
+        port: where its kinds are served.
+        authority: CA certificate in PEM.
+    """
+    spec = {key: value for key, value in _map(service["spec"]).items() if key != "insecureSkipTLSVerify"}
+    name, namespace = (text_at(spec, "service", key) for key in ("name", "namespace"))
+    external: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
+    }
+    target: Json = {"name": name, "namespace": namespace, "port": port}
+    bundle = base64.b64encode(authority.encode()).decode()
+    return external, {**service, "spec": {**spec, "service": target, "caBundle": bundle}}
 
 
 def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Json] | None:

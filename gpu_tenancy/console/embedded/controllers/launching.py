@@ -16,6 +16,7 @@ from gpu_tenancy.console.cluster.errors import UnknownKindError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.certificates import make_webhook_certificates
 from gpu_tenancy.console.embedded.controllers.adapting import (
+    API_SERVICE,
     DEFINITION,
     DEFINITIONS,
     WEBHOOKS,
@@ -26,6 +27,7 @@ from gpu_tenancy.console.embedded.controllers.adapting import (
     conversion,
     plain,
     pod_of,
+    served_at,
 )
 from gpu_tenancy.console.embedded.controllers.charts import (
     RENDERER,
@@ -37,7 +39,7 @@ from gpu_tenancy.console.embedded.controllers.charts import (
 )
 from gpu_tenancy.console.embedded.controllers.table import Program, Row
 from gpu_tenancy.console.embedded.credentials import write_account_config, write_private
-from gpu_tenancy.console.embedded.parts import Places
+from gpu_tenancy.console.embedded.parts import Places, read_ports
 from gpu_tenancy.console.embedded.processes import free_ports
 from gpu_tenancy.console.offline.wire import Json, text_at
 from gpu_tenancy.console.progress import Report
@@ -45,7 +47,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.tables import parse_all
 
 _PARALLEL: Final = 8
-_PORTS: Final = ("health", "metrics", "webhook")
+_PORTS: Final = ("health", "metrics", "webhook", "api")
 _CONFIGURATION: Final = "controller_manager_config.yaml"
 _RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -93,18 +95,25 @@ class Launch:
 
     def admit(self, cluster: Cluster) -> None:
         """Has the API server call the webhooks; requests that they are for fail until the programs run."""
-        if served := self._webhook():
+        if served := self._serving("webhook"):
             apply_all(cluster, [by_url(item, *served) for item in self.objects if item["kind"] in WEBHOOKS])
             for definition in self.objects:
                 if definition["kind"] == DEFINITION and (change := conversion(definition, *served)):
                     name = text_at(definition, "metadata", "name")
                     cluster.patch(Reference(DEFINITIONS, DEFINITION, name), change)
 
-    def _webhook(self) -> tuple[int, str] | None:
-        """Port and CA of the program that serves webhooks."""
+    def register(self, cluster: Cluster) -> None:
+        """Has the API server ask the program for its kinds; it must work, because discovery fails until it answers."""
+        if served := self._serving("api"):
+            for item in self.objects:
+                if item["kind"] == API_SERVICE:
+                    apply_all(cluster, served_at(item, *served))
+
+    def _serving(self, port: str) -> tuple[int, str] | None:
+        """Number of a port by its name, and CA of the program that has it."""
         for name, ports in self.ports.items():
-            if "webhook" in ports:
-                return ports["webhook"], self.certificates[name]["ca.crt"]
+            if port in ports:
+                return ports[port], self.certificates[name]["ca.crt"]
         return None
 
     def command(self, cluster: Cluster, name: str) -> Command:
@@ -118,6 +127,8 @@ class Launch:
             "certificates": str(folder / "certificates"),
             "temporary": str(folder / "temporary"),
             "kubeconfig": str(kubeconfig),
+            "authority": self.places.certificate("authority"),
+            "nodes": read_ports(self.places).kwok,
         }
         _write_files(pod, program, folder, fill)
         apply_all(cluster, [_secret(pod.account.namespace, secret, self.certificates[name]) for secret in pod.secrets])

@@ -12,7 +12,7 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import ApiError, UnreachableError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import wait_for
-from gpu_tenancy.console.embedded.controllers.adapting import DEFINITION, DEFINITIONS, WEBHOOKS
+from gpu_tenancy.console.embedded.controllers.adapting import API_SERVICE, DEFINITION, DEFINITIONS, WEBHOOKS
 from gpu_tenancy.console.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.console.embedded.controllers.records import Controller, read_record, write_record
 from gpu_tenancy.console.embedded.controllers.table import Ready
@@ -25,6 +25,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 
 READY_WITHIN: Final = 90.0
 """Seconds in which a controller works; about 5 are usual."""
+_API_SERVICES: Final = "apiregistration.k8s.io/v1"
 _REGISTRATIONS: Final = "admissionregistration.k8s.io/v1"
 _OK: Final = 200
 
@@ -46,12 +47,15 @@ class Controllers:
         self._record.unlink(missing_ok=True)
 
     def remove(self, cluster: Cluster) -> None:
-        """Stops all controllers, and deletes what would reject or convert objects without them."""
+        """Stops all controllers, and deletes what would reject, convert or serve objects without them."""
         if not self.recorded():
             return
         for kind in WEBHOOKS:
             for item in cluster.list(_REGISTRATIONS, kind, metadata_only=True):
                 cluster.delete(Reference(_REGISTRATIONS, kind, text_at(item, "metadata", "name")))
+        for item in cluster.list(_API_SERVICES, API_SERVICE):
+            if at(item, "spec", "service"):
+                cluster.delete(Reference(_API_SERVICES, API_SERVICE, text_at(item, "metadata", "name")))
         for item in cluster.list(DEFINITIONS, DEFINITION):
             if at(item, "spec", "conversion", "strategy") == "Webhook":
                 reference = Reference(DEFINITIONS, DEFINITION, text_at(item, "metadata", "name"))
@@ -81,6 +85,7 @@ class Controllers:
         for launch in launches:
             for name, program in launch.item.row.programs.items():
                 self._until_ready(name, program.ready, launch)
+            launch.register(cluster)
             apply_all(cluster, list(launch.then()))
         for release in {launch.item.release.name: launch.item.release for launch in launches}.values():
             _until_accepted(cluster, release)

@@ -61,7 +61,9 @@ class Row(_Row):
     """One chart and its programs, by the names of their Deployments.
 
     Attributes:
-        operator: field of the operator in `operators` of a stack.
+        operator: field of the operator in `operators` of a stack; empty for what a cluster has anyway.
+        need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: it runs if the stack needs this.
+        namespace: without an operator.
         source: folder beside this package with the go.mod and go.sum of module and programs.
         module: Go module with the chart.
         chart: folder of the chart in the module.
@@ -70,11 +72,13 @@ class Row(_Row):
         then: objects to apply when the programs work.
     """
 
-    operator: str
     source: str
     module: str
     chart: str
     programs: Mapping[str, Program]
+    operator: str = ""
+    need: str = ""
+    namespace: str = ""
     part: str = ""
     values: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     then: Listed | None = None
