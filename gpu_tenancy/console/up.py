@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.embedded.controllers import choosing, programs
+from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
 from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
@@ -127,12 +128,17 @@ def up(
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
-        _controllers(cluster, platform, stack_preview, operators, report)
+        wanted = _wanted(platform, stack_preview, operators, report)
+        later = platform.controllers.superfluous(wanted)
+        if not later:
+            platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("creating the nodes of the pools")
         nodes = bring_nodes(cluster, node_shapes(stack_preview.stack))
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = _apply(cluster, platform, stack_preview, engine, project)
+        if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
+            platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("waiting for the controllers and the scheduler")
         settle(cluster, planned)
         report("verifying the guarantees")
@@ -153,17 +159,16 @@ def up(
         )
 
 
-def _controllers(
-    cluster: Cluster, platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
-) -> None:
-    """Runs the operators' controllers; removes all that ran if there are none."""
+def _wanted(
+    platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
+) -> tuple[Wanted, ...]:
+    """The charts whose controllers run; says which programs are not available."""
     if not operators:
-        platform.controllers.remove(cluster)
-        return
+        return ()
     found, unavailable = programs.find(operators, platform.cache, report)
     for program, reason in unavailable.items():
         report(f"{program} is not available: {reason}; set {programs.FOLDER} to a folder with this program")
-    platform.controllers.bring(cluster, choosing.wanted(stack_preview.declared, found), platform.cache, report)
+    return choosing.wanted(stack_preview.declared, found)
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:

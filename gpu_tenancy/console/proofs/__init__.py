@@ -4,6 +4,7 @@ They leave no objects: samples are dry runs, or run on temporary nodes, in tempo
 """
 
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
@@ -23,8 +24,6 @@ __all__ = ["Proof", "prove"]
 KUEUE: Final = "kueue"
 METRICS: Final = "metrics-server"
 VOLCANO: Final = "volcano"
-
-
 _WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
 
 
@@ -45,10 +44,16 @@ def prove(
 
 def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Proof]:
     yield from prove_placement(cluster, plan, tree)
+    if not running:
+        return
+    with ThreadPoolExecutor(1) as pool:
+        # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.
+        scaled = pool.submit(lambda: tuple(prove_scaling(cluster, plan, report, metered=METRICS in running)))
+        if KUEUE in running:
+            yield from _queued(cluster, plan, tree, running)
+        yield from scaled.result()
     if KUEUE in running:
-        yield from _queued(cluster, plan, tree, running)
-    if running:
-        yield from prove_scaling(cluster, plan, report, metered=METRICS in running)
+        yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)
 
 
 def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
@@ -59,4 +64,3 @@ def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) 
     if VOLCANO not in running and plan.queues.gang_queues:
         yield Proof("a gang starts whole or not at all", _WITHOUT_VOLCANO, holds=None)
         yield Proof("no GPU is promised by both schedulers", _WITHOUT_VOLCANO, holds=None)
-    yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)

@@ -132,10 +132,9 @@ def test_settings_replace_keys_of_the_configuration_and_a_port_alone_is_a_number
 
 def test_a_webhook_and_a_conversion_call_loopback_with_our_authority() -> None:
     service = {"service": {"name": "hooks", "namespace": "queues", "path": "/mutate"}, "caBundle": "old"}
-    hooks: Any = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "m", "namespace": "queues"}}
-    moved: Any = by_url(
-        {**hooks, "webhooks": [{"name": "a", "clientConfig": service, "sideEffects": "None"}]}, 94, "CA"
-    )
+    listed: Any = [{"name": "a", "clientConfig": service, "sideEffects": "None"}]
+    metadata: Any = {"name": "m", "namespace": "queues"}
+    moved: Any = by_url({"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": listed}, 94, "CA")
     assert moved["webhooks"] == [
         {"name": "a", "clientConfig": {"url": "https://127.0.0.1:94/mutate", "caBundle": "Q0E="}, "sideEffects": "None"}
     ]

@@ -62,14 +62,18 @@ class Controllers:
                 cluster.patch(reference, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
         self.stop()
 
+    def superfluous(self, wanted: Sequence[Wanted]) -> bool:
+        """Whether controllers run that are no longer wanted: they must see their objects deleted before they stop."""
+        names = {name for item in wanted for name in item.row.programs}
+        return any(controller.name not in names for controller in self.recorded())
+
     def bring(self, cluster: Cluster, wanted: Sequence[Wanted], cache: Path, report: Report) -> None:
         """Starts the controllers that do not run or have changed, and waits until all work.
 
         Raises:
             ConsoleError: a chart cannot be rendered, or a controller exits or does not become ready.
         """
-        names = {name for item in wanted for name in item.row.programs}
-        if any(controller.name not in names for controller in self.recorded()):
+        if self.superfluous(wanted):
             self.remove(cluster)  # another set of operators, whose webhooks must not stay
         running = {controller.name: controller for controller in self.recorded()}
         changed = [item for item in wanted if not _current(item, running)]
