@@ -1,6 +1,7 @@
 """The command `demo`, which plays a story of jobs on a stack."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,9 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from gpu_tenancy.console.rehearsal.live import LivePlayer
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.whatif import JobStep
 
@@ -32,12 +36,18 @@ def demo(
             " exist, each team submits jobs up to its limits, one team after another.",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Play it on the Kueue of the embedded platform as well."),
+    ] = False,
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Play a story of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
 
-    [dim]tenancy demo example-elastic[/dim]
+    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
+
+    [dim]tenancy demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.console.demo.data import Recorder  # noqa: PLC0415 - not needed for `--help`
@@ -53,14 +63,29 @@ def demo(
         tree = Tree(load(read_stack(stack, folder)))
         story, source = _story(tree, folder, stack, workloads)
         left_out = unmodelled_of(tree)
-        if as_json:
-            recorder = Recorder()
-            results = play_demo(tree, story, recorder)
-            sys.stdout.write(json_of(tree, results, recorder.events, left_out))
-            return
-        terminal.out.print(f"{escape(stack)}, {escape(source)}, in the simulation of Kueue\n", highlight=False)
-        display = Display(terminal.out, tree, story)
-        display.summary(play_demo(tree, story, display), left_out)
+        where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
+        with _player(stack, tree, live=live) as player:
+            if as_json:
+                recorder = Recorder()
+                results = play_demo(tree, story, recorder, player)
+                sys.stdout.write(json_of(tree, results, recorder.events, left_out))
+            else:
+                terminal.out.print(f"{escape(stack)}, {escape(source)}, {where}\n", highlight=False)
+                display = Display(terminal.out, tree, story)
+                results = play_demo(tree, story, display, player)
+                display.summary(results, left_out)
+        if any(result.agrees is False for result in results):
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextManager[LivePlayer | None]":
+    """The player on the embedded platform; None for the simulation alone."""
+    if not live:
+        return nullcontext()
+    from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.rehearsal.live import live_player  # noqa: PLC0415 - as above
+
+    return live_player(Platform(), stack, tree, terminal.report)
 
 
 def _story(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":

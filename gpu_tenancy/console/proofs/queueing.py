@@ -3,11 +3,9 @@
 Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError
@@ -17,15 +15,13 @@ from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.proofs.stories import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.console.rehearsal.copies import KUEUE, Place
 from gpu_tenancy.console.rehearsal.jobs import job_of
-from gpu_tenancy.console.rehearsal.player import Event, Player
+from gpu_tenancy.console.rehearsal.player import Happened, Player
 from gpu_tenancy.console.texts import counted
 from gpu_tenancy.model.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import CPU, is_extended
 from gpu_tenancy.model.whatif.stage import Moment, amount_of
-
-_IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
 def prove_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
@@ -56,7 +52,7 @@ class _Stage:
 
     def returned(self, story: Return) -> Proof:
         """The guarantee of a queue that comes back."""
-        events: list[Event] = []
+        events: list[Happened] = []
         player = Player(self.cluster, self.tree, self.places, events.append)
         before = player.play("others", story.others)
         after = player.play("owner", story.own)
@@ -135,7 +131,7 @@ class _Stage:
         )
         return ", ".join(parts)
 
-    def _gave_way(self, after: Moment, measure: Measure, events: list[Event]) -> str:
+    def _gave_way(self, after: Moment, measure: Measure, events: list[Happened]) -> str:
         if not after.evicted:
             return "nobody gave way"
         by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
@@ -143,14 +139,14 @@ class _Stage:
             f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
         ]
         message = next(event.message for event in events if event.what == "preempted")
-        return f"{' and '.join(teams)} gave way: {_IDENTIFIERS.sub('', message)}"
+        return f"{' and '.join(teams)} gave way: {message}"
 
 
 def _called(queue: str) -> str:
     return "a queue without a limit" if queue == ANYONE else queue
 
 
-def _is_of(event: Event, step: Step) -> bool:
+def _is_of(event: Happened, step: Step) -> bool:
     return any(event.job == workload.name for workload in step.submit)
 
 

@@ -1,5 +1,6 @@
 """Submits jobs to a live Kueue, and reads what becomes of them."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +19,16 @@ from gpu_tenancy.model.whatif.stage import Moment, moment_of
 
 QUIET: Final = 1.5
 """Seconds without a change after which Kueue counts as settled."""
+UNCONSIDERED: Final = 5.0
+"""The same while Kueue has no message about a pending job, such as one behind the head of its queue."""
 PATIENCE: Final = 60.0
 """Seconds in which Kueue settles."""
 _POLL: Final = 0.2
+_IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Happened:
     """What happened to a job, in the order in which it was seen.
 
     Attributes:
@@ -32,12 +36,16 @@ class Event:
         what: `submitted`, `finished`, `admitted` or `preempted`.
         job: its name in the story.
         message: Kueue's message; empty for what the player did.
+        by: the job that preempts it; empty for other events.
+        reason: of a preemption, such as `InCohortReclamation`.
     """
 
     seconds: float
     what: str
     job: str
     message: str = ""
+    by: str = ""
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +72,7 @@ class Player:
     cluster: Cluster
     tree: Tree
     places: Mapping[str, Place]
-    tell: Callable[[Event], None] = lambda _: None
+    tell: Callable[[Happened], None] = lambda _: None
     _jobs: dict[str, _Seen] = field(default_factory=dict[str, _Seen])
     _known: dict[str, Workload] = field(default_factory=dict[str, Workload])
     _evicted: list[Evicted] = field(default_factory=list[Evicted])
@@ -113,7 +121,7 @@ class Player:
             self._tell("finished", name)
 
     def _settle(self) -> None:
-        """Waits until every job was considered, and nothing has changed for a while."""
+        """Waits until nothing has changed for a while."""
         changed = [time.monotonic(), 0.0]
         last: list[object] = [None]
 
@@ -122,7 +130,7 @@ class Player:
             if now != last[0]:
                 last[0], changed[0] = now, time.monotonic()
             considered = all(seen.admitted or seen.message for seen in self._jobs.values())
-            return considered and time.monotonic() - changed[0] >= QUIET
+            return time.monotonic() - changed[0] >= (QUIET if considered else UNCONSIDERED)
 
         self.cluster.wait_for(settled, timeout=PATIENCE, poll=_POLL, what="Kueue to settle")
 
@@ -162,8 +170,9 @@ class Player:
         message = text_at(preempted, "message")
         numbers = {str(other.number): job for job, other in self._jobs.items()}
         by = next((numbers.get(_number(other), "") for other in workloads if _uid(other) in message), "")
-        self._evicted.append(Evicted(name, by or name, text_at(preempted, "reason"), time.monotonic() - self._began))
-        self._tell("preempted", name, message)
+        seconds, reason = time.monotonic() - self._began, text_at(preempted, "reason")
+        self._evicted.append(Evicted(name, by or name, reason, seconds))
+        self.tell(Happened(seconds, "preempted", name, _IDENTIFIERS.sub("", message), by, reason))
 
     def _state(self) -> Settled:
         jobs = sorted(self._jobs.items(), key=lambda item: item[1].number)
@@ -174,7 +183,7 @@ class Player:
         )
 
     def _tell(self, what: str, job: str, message: str = "") -> None:
-        self.tell(Event(time.monotonic() - self._began, what, job, message))
+        self.tell(Happened(time.monotonic() - self._began, what, job, message))
 
 
 def _number(workload: Manifest) -> str:
