@@ -1,0 +1,96 @@
+"""Stories and proofs on the live Kueue, with the queues of the stack `example-elastic`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from queueing import Queueing
+from repository import ROOT
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.console.project import preview
+from gpu_tenancy.console.proofs.queueing import manifest_of_anyone, prove_queueing
+from gpu_tenancy.console.rehearsal.copies import COPY, KUEUE, copied, own_places
+from gpu_tenancy.console.rehearsal.live import LivePlayer
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.whatif import Event, SimulatedPlayer, StepResult, read_story
+
+KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
+TABLE = [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
+GUARANTEE = "namespace1 gets its 10 CPUs at once, whatever others borrow"
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """The stack on the platform."""
+
+    cluster: Cluster
+    tree: Tree
+
+
+@pytest.fixture(scope="module")
+def elastic(queueing: Queueing) -> Iterator[Elastic]:
+    made = preview("example-elastic", ROOT, onto=queueing.platform.kubeconfig)
+    queueing.run(made.declared)
+    objects = [item.manifest for kind in KINDS for item in made.objects if item.kind == kind]
+    for manifest in objects:
+        queueing.cluster.apply(manifest)
+    yield Elastic(queueing.cluster, Tree(made.stack))
+    for manifest in reversed(objects):
+        queueing.cluster.delete(Reference.of(manifest))
+
+
+def test_the_elastic_table_comes_true_and_the_simulation_foresaw_it(elastic: Elastic) -> None:
+    story = read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", elastic.tree)
+    places = own_places(elastic.tree)
+    simulated, live = SimulatedPlayer(elastic.tree), LivePlayer(elastic.cluster, elastic.tree, places)
+    events: list[Event] = []
+    try:
+        results = [
+            StepResult(step, simulated.play(step, lambda _: None), live.play(step, events.append)) for step in story
+        ]
+    finally:
+        live.clear()
+    found = [[sum(job.team == team for job in each.shown.running) for team in places] for each in results]
+    assert found == TABLE
+    assert all(result.agrees for result in results)
+    preempted = [event for event in events if event.kind == "preempted"]
+    assert {(event.reason, event.by_team) for event in preempted} == {
+        ("InCohortReclamation", "namespace3"),
+        ("InCohortReclamation", "namespace4"),
+    }
+    assert all(event.message.startswith("Preempted to accommodate a workload due to") for event in preempted)
+    for place in places.values():
+        assert elastic.cluster.list(KUEUE, "Workload", namespace=place.namespace) == ()
+
+
+def test_guarantee_and_limit_are_proven_and_nothing_is_left(elastic: Elastic) -> None:
+    with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
+        proofs = list(prove_queueing(elastic.cluster, elastic.tree, places))
+    assert {proof.promise: proof.holds for proof in proofs} == {
+        GUARANTEE: True,
+        "namespace1 cannot use more than its limit, 20 CPUs, although more is idle": True,
+        "a job without a queue does not run in namespace1": True,
+    }
+    assert "gave way: Preempted to accommodate a workload" in proofs[0].seen
+    for kind in ("ClusterQueue", "Cohort"):
+        for item in elastic.cluster.list(KUEUE, kind, labels=COPY, metadata_only=True):
+            elastic.cluster.wait_gone(Reference.of(item))
+
+
+def test_queues_that_reclaim_nothing_break_the_proof_of_the_guarantee(elastic: Elastic) -> None:
+    never: dict[str, Json] = {"spec": {"preemption": {"reclaimWithinCohort": "Never"}}}
+    always: dict[str, Json] = {"spec": {"preemption": {"reclaimWithinCohort": "Any"}}}
+    queues = [Reference(KUEUE, "ClusterQueue", name) for name in elastic.tree.queue_owners]
+    for queue in queues:
+        elastic.cluster.patch(queue, never)
+    try:
+        with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
+            proofs = {proof.promise: proof for proof in prove_queueing(elastic.cluster, elastic.tree, places)}
+    finally:
+        for queue in queues:
+            elastic.cluster.patch(queue, always)
+    assert proofs[GUARANTEE].holds is False
+    assert "is pending; nobody gave way" in proofs[GUARANTEE].seen
