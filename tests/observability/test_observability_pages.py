@@ -172,8 +172,31 @@ def test_another_vendors_gpus_are_asked_for_by_their_own_name() -> None:
     assert "nvidia" not in text
 
 
-def test_a_fleet_without_gpus_has_nothing_to_look_at() -> None:
+def test_a_fleet_without_gpus_or_teams_has_nothing_to_look_at() -> None:
     assert observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={})) == ObservabilityPlan()
+
+
+def without_gpus(**sections: Any) -> Any:
+    return stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team(**sections)})
+
+
+def test_a_stack_without_gpus_has_the_quotas_and_alerts_of_cpus() -> None:
+    found = observed(without_gpus())
+    assert [name for name, _ in found.dashboards] == ["gpu-tenancy-quota.json"]
+    board = json.loads(found.dashboards[0][1])
+    assert (board["title"], board["panels"][1]["title"]) == ("CPU quota", "CPUs now")
+    assert [group["name"] for group in found.rules] == ["gpu-tenancy-teams"]
+    assert "GPU" not in found.dashboards[0][1] + json.dumps(found.rules)
+    assert "Gangs" not in [panel["title"] for panel in board["panels"]]
+    selected = [selector for expr in _expressions(found) for selector in _selectors(expr)]
+    assert {name for name, _ in selected} <= set(metrics())
+    assert 'resource=~"cpu"' in found.dashboards[0][1].replace('\\"', '"')
+
+
+def test_servers_without_gpus_have_a_page_without_gpu_utilisation() -> None:
+    served = server(gpus=0, replicas={"min": 1, "max": 4}, scaleOn={"cpu": 70})
+    (_, page) = (json.loads(text) for _, text in observed(without_gpus(serving={"api": served})).dashboards)
+    assert [panel["title"] for panel in page["panels"]][2:] == ["a/api", "Replicas", "CPUs"]
 
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Data
+from builders import Data, pool, stack, team
 from observability_builders import observed, panels, tried, watched
 from observability_world import ANSWERS, CHOSEN, WORLD
 
@@ -164,3 +164,30 @@ def test_every_alert_is_tried() -> None:
     assert {rule["alert"] for group in observed(watched()).rules for rule in group["rules"]} == {
         name.partition(",")[0] for name in ALARMS
     }
+
+
+def test_without_gpus_the_same_is_told_of_cpus(tmp_path: Path) -> None:
+    """10 CPUs guaranteed, 6 of them used, and pending workloads that ask for 5."""
+    found = observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}))
+    cpus = 'cluster_queue="a", flavor="cpu", resource="cpu"'
+    world = {
+        f"kueue_cluster_queue_nominal_quota{{{cpus}}}": 10,
+        f"kueue_cluster_queue_borrowing_limit{{{cpus}}}": 10,
+        f"kueue_cluster_queue_resource_reservation{{{cpus}}}": 6,
+        f"kueue_cluster_queue_resource_usage{{{cpus}}}": 6,
+        'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="cpu"}': 5,
+    }
+    shown = {
+        name: expr.replace("$team", "a").replace("$flavor", "cpu")
+        for name, expr, _ in panels(found)
+        if "/CPUs now/" in name
+    }
+    answers = [10, 20, 6, 0, 4, 14]
+    checks = [
+        _asks(f"sum({expr})", "20m", {"{}": answer}) for expr, answer in zip(shown.values(), answers, strict=True)
+    ]
+    checks.append(_asks(_firing("GuaranteeNotHonoured"), "20m", {f"{{{cpus}}}": 1}))
+    rules = {"groups": list(found.rules)}
+    case = {"interval": "1m", "input_series": _series(world, 20), "promql_expr_test": checks}
+    passed, said = tried([case], rules, tmp_path)
+    assert passed, said

@@ -10,6 +10,7 @@ from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.amounts import amount, amount_text
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.model.plan import Plan, PriorityPlan
@@ -48,31 +49,37 @@ def _default(plan: Plan, tree: Tree, team: str) -> str | None:
 
 
 def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Proof]:
-    """Checks that a pod with one GPU more than the team's free quota is rejected by the ResourceQuota."""
+    """Checks that a pod with one GPU (or CPU) more than the team's free quota is rejected by the ResourceQuota."""
     budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
-    for resource in gpu_resources(tree):
-        if not team.quotas[0].hard.get(f"requests.{resource}"):
-            continue
+    for resource in _limited(team, tree):
         maximum = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
         hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
-        free = hard - used
-        rejection = _rejection(cluster, _sample(team, resource, free + 1, maximum, priority))
+        free, unit = hard - used, 1000 if resource == CPU else 1
+        rejection = _rejection(cluster, _sample(team, resource, free + unit, maximum, priority))
         fits = free == 0 or _rejection(cluster, _sample(team, resource, free, maximum, priority)) is None
         result = f"is rejected: {rejection}" if rejection else "is admitted"
+        hard_text, used_text, free_text, more = (
+            amount_text(resource, value) for value in (hard, used, free, free + unit)
+        )
+        admitted = f"a pod with {free_text} is {'admitted' if fits else 'rejected'}, " if free else ""
         yield Proof(
-            f"{team.name} cannot use more than its {hard} {resource}",
-            f"{used} used; {_fitting(free, fits=fits)}a pod with {free + 1} {result}",
+            f"{team.name} cannot use more than its {hard_text} {'CPUs' if resource == CPU else resource}",
+            f"{used_text} used; {admitted}a pod with {more} {result}",
             holds=fits and rejection is not None and "exceeded quota" in rejection,
         )
 
 
-def _fitting(free: int, *, fits: bool) -> str:
-    return f"a pod with {free} is {'admitted' if fits else 'rejected'}, " if free else ""
+def _limited(team: NamespacePlan, tree: Tree) -> Iterator[str]:
+    """The resources of a team's first quota that are checked: its GPUs, or CPUs if it has none."""
+    hard = team.quotas[0].hard
+    gpus = [resource for resource in gpu_resources(tree) if hard.get(f"requests.{resource}")]
+    yield from gpus or ([CPU] if hard.get(f"requests.{CPU}") else [])
 
 
 def _count(quota: Mapping[str, Json] | None, field: str, resource: str) -> int:
-    amount = at(quota or {}, "status", field, resource)
-    return int(amount) if isinstance(amount, str) else 0
+    """An amount in base units."""
+    written = at(quota or {}, "status", field, resource)
+    return amount(resource, written) if isinstance(written, str) else 0
 
 
 def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
@@ -84,10 +91,10 @@ def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
     return None
 
 
-def _sample(team: NamespacePlan, resource: str, gpus: int, maximum: int, priority: str | None) -> Manifest:
-    """A pod that requests GPUs, in containers within the team's LimitRange."""
-    minimum = {name: max(amount, team.limits.min.get(name, 0)) for name, amount in _SMALL.items()}
-    sizes = [min(maximum, gpus - start) for start in range(0, gpus, maximum)]
+def _sample(team: NamespacePlan, resource: str, requested: int, maximum: int, priority: str | None) -> Manifest:
+    """A pod that requests GPUs or CPUs, in containers within the team's LimitRange."""
+    minimum = {name: max(value, team.limits.min.get(name, 0)) for name, value in _SMALL.items()}
+    sizes = [min(maximum, requested - start) for start in range(0, requested, maximum)]
     containers: list[Json] = [_container(f"c{i}", {**minimum, resource: size}) for i, size in enumerate(sizes)]
     return _pod("tenancy-proof", team.name, containers, priority)
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.figures import DASH
-from gpu_tenancy.console.texts import plural
+from gpu_tenancy.console.texts import counted, plural
 from gpu_tenancy.console.whatif.bars import OTHERS, colours
 from gpu_tenancy.console.whatif.narrative import Played, job_note, number
 from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.quantity import is_extended
+from gpu_tenancy.model.quantity import CPU, is_extended
 from gpu_tenancy.model.whatif import Moment, Running, Waiting, amount_of, meaning
 
 LANE: Final = 24
@@ -142,10 +142,16 @@ def _lanes(played: Played) -> Iterator[Lane]:
             yield Lane(team, plural(len(own), "job"), hues[team], top, HEAD)
             top += HEAD
         for each in own:
-            note = job_note(each)
+            note = _lane_note(each)
             spells = tuple(_spells(played.moments, each.workload))
             yield Lane(each.workload, note, hues[team], top, LANE, spells)
             top += LANE
+
+
+def _lane_note(job: Running | Waiting) -> str:
+    """What a job requests, beside its name, which needs the width: of a job without GPUs only its CPUs."""
+    cpus = job.amounts.get(CPU)
+    return counted(cpus, CPU) if cpus else job_note(job)
 
 
 def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:

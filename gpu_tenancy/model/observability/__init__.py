@@ -7,6 +7,7 @@ from gpu_tenancy.model.observability import pages, promises
 from gpu_tenancy.model.observability.alerts import Group, groups
 from gpu_tenancy.model.observability.dashboards import to_json
 from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.quantity import CPU
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree
@@ -18,8 +19,8 @@ class ObservabilityPlan:
     """Dashboards and alerts of one environment.
 
     Attributes:
-        dashboards: file name and JSON of each; empty without GPUs.
-        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without GPUs.
+        dashboards: file name and JSON of each; without GPUs those of quotas and servers, empty without teams.
+        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without teams if there are no GPUs.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
@@ -34,10 +35,11 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
         servers: the servers of all teams, with their latency targets.
     """
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
-    if not resources:
-        return ObservabilityPlan()
-    on = Expressions(resources, tuple(tree.stack.teams))
+    teams = tuple(tree.stack.teams)
     services = [_service(server) for server in servers]
+    if not resources:
+        return _without_gpus(tree, Expressions((CPU,), teams), services) if teams else ObservabilityPlan()
+    on = Expressions(resources, teams)
     with_gpus = [name for name, flavor in tree.flavors.items() if flavor.resource]
     boards = (
         pages.cluster(on),
@@ -46,6 +48,11 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
         promises.quota(on, with_gpus),
         promises.serving(on, services),
     )
+    return ObservabilityPlan(tuple((f"{board.uid}.json", to_json(board)) for board in boards), groups(on))
+
+
+def _without_gpus(tree: "Tree", on: Expressions, services: list[promises.Service]) -> ObservabilityPlan:
+    boards = [promises.quota(on, list(tree.flavors)), *([promises.serving(on, services)] if services else [])]
     return ObservabilityPlan(tuple((f"{board.uid}.json", to_json(board)) for board in boards), groups(on))
 
 

@@ -26,7 +26,9 @@ class Group(TypedDict):
 
 
 def groups(on: Expressions) -> tuple[Group, ...]:
-    """All alerts: one group for GPU nodes, one for the teams."""
+    """All alerts: one group for GPU nodes, one for the teams; without GPUs only that for the teams."""
+    if on.noun == "CPUs":
+        return ({"name": "gpu-tenancy-teams", "rules": _teams(on)},)
     return ({"name": "gpu-tenancy-fleet", "rules": _fleet(on)}, {"name": "gpu-tenancy-teams", "rules": _teams(on)})
 
 
@@ -75,6 +77,7 @@ def _fleet(on: Expressions) -> list[Rule]:
 
 def _teams(on: Expressions) -> list[Rule]:
     queue, what = "{{ $labels.cluster_queue }}", "{{ $labels.resource }} of {{ $labels.flavor }}"
+    noun, section = on.noun, "gpus.{{ $labels.flavor }}" if on.noun == "GPUs" else "quota.{{ $labels.flavor }}.cpu"
     server = "{{ $labels.namespace }}/{{ $labels.horizontalpodautoscaler }}"
     return [
         _rule(
@@ -82,18 +85,18 @@ def _teams(on: Expressions) -> list[Rule]:
             on.broken_promise,
             lasting="10m",
             severity="critical",
-            summary=f"{queue} waits for GPUs with only {{{{ $value }}}} {what}, less than it is guaranteed",
+            summary=f"{queue} waits for {noun} with only {{{{ $value }}}} {what}, less than it is guaranteed",
             description=f"Read why its first workload waits: `kubectl describe workloads -n {queue}`. Borrowers that"
             " are not preempted: check reclaimWithinCohort and Kueue's log. Nodes that are not there: check the"
             " autoscaler and the pool. A workload larger than what is left of the guarantee waits rightly: Kueue says"
-            " how many GPUs are waited for, not by how large a workload.",
+            f" how many {noun} are waited for, not by how large a workload.",
         ),
         _rule(
             "GuaranteeInDoubt",
             on.doubted_promise,
             lasting="30m",
             severity="info",
-            summary=f"{queue} waits for GPUs and has only {{{{ $value }}}} {what}, less than it is guaranteed",
+            summary=f"{queue} waits for {noun} and has only {{{{ $value }}}} {what}, less than it is guaranteed",
             description=f"Another flavor of {queue} is used up, and Kueue's metrics do not say which one is waited for."
             f" `kubectl describe workloads -n {queue}`: one that asks for the other flavor waits rightly; one that asks"
             " for {{ $labels.flavor }} waits as in GuaranteeNotHonoured.",
@@ -115,7 +118,7 @@ def _teams(on: Expressions) -> list[Rule]:
             severity="info",
             summary=f"{queue} has used all {{{{ $value }}}} {what} that it may for a day",
             description="Look at dashboard Quota: what it waits for, and what others leave idle. Where it should have"
-            f" more, raise teams.{queue}.gpus.{{{{ $labels.flavor }}}}.limit in the stack, or the pool's nodes.max.",
+            f" more, raise teams.{queue}.{section}.limit in the stack, or the pool's nodes.max.",
         ),
         _rule(
             "AutoscalerAtMaximum",

@@ -80,7 +80,7 @@ def _to_the_others() -> dict[str, Any]:
     """A link to each dashboard with the same tag, which keeps the time range and the variables."""
     return {
         "type": "dashboards",
-        "title": "GPU pages",
+        "title": "Tenancy pages",
         "tags": [_TAG],
         "icon": "external link",
         "tooltip": "",

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.model.quantity import CPU
+
 _APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
 """XIDs that a program causes, not the GPU; NVIDIA's health check ignores them too.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/gpu-kubelet-plugin/device_health.go (2026-08)."""
@@ -29,12 +31,17 @@ class Expressions:
     """PromQL for one stack. A parameter `more` adds label matchers, such as `, node=~"$node"`.
 
     Attributes:
-        resources: extended resources of the GPUs, such as `nvidia.com/gpu`.
+        resources: extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` for a stack without GPUs.
         teams: namespaces of the teams.
     """
 
     resources: tuple[str, ...]
     teams: tuple[str, ...]
+
+    @property
+    def noun(self) -> str:
+        """What is counted: `GPUs`, or `CPUs` for a stack without GPUs."""
+        return "CPUs" if self.resources == (CPU,) else "GPUs"
 
     @property
     def raw(self) -> str:

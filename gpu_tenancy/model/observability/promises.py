@@ -35,21 +35,24 @@ class Service:
 
 def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
     """The dashboard of quotas: guarantee, usage, borrowing and pending workloads of each team."""
+    noun = on.noun
+    model = "GPU model" if noun == "GPUs" else "flavor"
+    heading = model[0].upper() + model[1:]
     kind = ("resource", "Resource" if len(on.resources) > 1 else "")
     high = 3 + len(on.teams)
     evicted = f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{_OF_QUEUES}[1h])) > 0"
     closed = 'cluster_queue=~"$team", status!="active"'
     return Dashboard(
         "gpu-tenancy-quota",
-        "GPU quota",
+        f"{noun[:-1]} quota",
         (
-            Panel("How to read this page", kind="text", help=_READ, size=(24, 4)),
-            Panel("GPUs now", _shares(on), "table", labels=(_TEAM, ("flavor", "GPU model"), kind), size=(24, high)),
+            Panel("How to read this page", kind="text", help=_read(noun), size=(24, 4)),
+            Panel(f"{noun} now", _shares(on), "table", labels=(_TEAM, ("flavor", heading), kind), size=(24, high)),
             Panel(
                 "What waits, and why",
                 _waiting(on),
                 "table",
-                help=_WHY,
+                help=_why(noun),
                 empty="There is no queue of these teams.",
                 labels=(_TEAM,),
                 size=(12, high),
@@ -58,13 +61,13 @@ def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
                 "Budget of the namespace",
                 tuple(Target(_budget(on, bound), title) for bound, title in (("hard", "At most"), ("used", "Used"))),
                 "table",
-                help=_BUDGET,
+                help=_budget_help(model),
                 empty="These namespaces have no budget.",
                 labels=(("namespace", "Namespace"), ("resource", "Resource")),
                 size=(12, high),
             ),
-            Panel("$team", _lines(on), help=_LINES, empty="No quota of these GPU models.", size=(6, 8), repeat="team"),
-            graph("GPUs that are waited for", on.wanted(_OF_TEAM), "{{cluster_queue}}"),
+            Panel("$team", _lines(on), help=_LINES, empty=f"No quota of these {model}s.", size=(6, 8), repeat="team"),
+            graph(f"{noun} that are waited for", on.wanted(_OF_TEAM), "{{cluster_queue}}"),
             graph(
                 "Workloads evicted within the hour",
                 evicted,
@@ -79,27 +82,37 @@ def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
                 explained="`kubectl describe clusterqueue` says why.",
                 empty="All queues of these teams admit workloads.",
             ),
-            _gangs(on),
+            *([_gangs(on)] if noun == "GPUs" else []),
         ),
-        (Variable("team", "Team", on.teams), Variable("flavor", "GPU model", tuple(flavors))),
+        (Variable("team", "Team", on.teams), Variable("flavor", heading, tuple(flavors))),
     )
 
 
-_READ = (
-    "- **Guaranteed**: the team gets these GPUs back whenever it asks, whoever borrowed them."
-    " **Limit**: the most that it can reach while others leave theirs; ∞ where there is none.\n"
-    "- **In use** above guaranteed is **borrowed**: it goes on until an owner wants its own back, and is then taken."
-    " **Idle** is guaranteed and not in use: others may borrow it, where the team lends.\n"
-    "- A team waits although it has **idle** GPUs of the model that it asks for: tell the operators. It waits and its"
-    " **room**, what is left up to its limit, is 0: it waits for its own workloads."
-)
-_WHY = (
-    "In turn: not tried yet. Do not fit now: no room in what is free, or never any, as for a request larger than the"
-    " limit; `kubectl describe workload` says which. GPUs asked for: by all of them together."
-)
-_BUDGET = (
-    "Kubernetes' own quota, of all GPU models together: a pod beyond it is refused although its queue admitted it."
-)
+def _read(noun: str) -> str:
+    asked = "of the model" if noun == "GPUs" else "of the flavor"
+    return (
+        f"- **Guaranteed**: the team gets these {noun} back whenever it asks, whoever borrowed them."
+        " **Limit**: the most that it can reach while others leave theirs; ∞ where there is none.\n"
+        "- **In use** above guaranteed is **borrowed**: it goes on until an owner wants its own back, and is then"
+        " taken. **Idle** is guaranteed and not in use: others may borrow it, where the team lends.\n"
+        f"- A team waits although it has **idle** {noun} {asked} that it asks for: tell the operators. It waits and its"
+        " **room**, what is left up to its limit, is 0: it waits for its own workloads."
+    )
+
+
+def _why(noun: str) -> str:
+    return (
+        "In turn: not tried yet. Do not fit now: no room in what is free, or never any, as for a request larger than"
+        f" the limit; `kubectl describe workload` says which. {noun} asked for: by all of them together."
+    )
+
+
+def _budget_help(model: str) -> str:
+    return (
+        f"Kubernetes' own quota, of all {model}s together: a pod beyond it is refused although its queue admitted it."
+    )
+
+
 _LINES = (
     "Dashed: guaranteed and limit. Kueue keeps no pairs of who borrows from whom: one model's borrowers use its idle."
 )
@@ -129,7 +142,7 @@ def _waiting(on: Expressions) -> tuple[Target, ...]:
     return (
         Target(having("active"), "In turn"),
         Target(having("inadmissible"), "Do not fit now", colours=_WAITS),
-        Target(f"sum by (cluster_queue) ({on.wanted(_OF_TEAM)})", "GPUs asked for"),
+        Target(f"sum by (cluster_queue) ({on.wanted(_OF_TEAM)})", f"{on.noun} asked for"),
     )
 
 
@@ -210,7 +223,7 @@ def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
     pod = f'pod=~"{server.name}-[^-]+-[^-]+"'  # ReplicaSet and pod add a part each
     own = f', exported_namespace="{server.team}", exported_{pod}'
     held = on.held(f', namespace="{server.team}", {pod}')
-    gpus = graph("GPUs", f"sum({held})", "held", empty="No pod of it holds a GPU.")
+    gpus = graph(on.noun, f"sum({held})", "held", empty=f"No pod of it holds a {on.noun[:-1]}.")
     used = graph(
         "GPU utilisation",
         f"avg({on.of_pods('DCGM_FI_DEV_GPU_UTIL', own)})",
@@ -220,7 +233,7 @@ def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
     )
     scaled = f'namespace="{server.team}", horizontalpodautoscaler="{server.name}"'
     counts = tuple(Target(_replicas(metric, scaled), word, bound="spec" in metric) for metric, word in _COUNTS)
-    panels = [gpus, used]
+    panels = [gpus, used] if on.noun == "GPUs" else [gpus]
     if server.scaled:
         panels.insert(0, Panel("Replicas", counts, empty="Its autoscaler is not there."))
     if server.latency:

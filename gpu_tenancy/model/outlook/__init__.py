@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
+from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
@@ -144,11 +145,16 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class StackOutlook:
-    """Summary of a stack; teams, pools and flavors in the stack's order."""
+    """Summary of a stack; teams, pools and flavors in the stack's order.
+
+    Attributes:
+        borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
+    """
 
     environment: str
     fairness: str
     root: str
+    borrows_as_one: tuple[str, ...]
     groups: tuple[Group, ...]
     supply: tuple[Supply, ...]
     pools: tuple[Pool, ...]
@@ -183,6 +189,9 @@ def outlook(stack: Stack) -> StackOutlook:
         environment=stack.environment,
         fairness=stack.fairness,
         root=tree.root,
+        borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root)
+        if stack.fairness == "even"
+        else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
         supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
         pools=_pools(stack, tree),

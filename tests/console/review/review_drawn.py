@@ -27,6 +27,8 @@ def generated(seed: int) -> Data:
         weight = {"weight": drawn.choice([1, 2, 3])} if even else {}
         gpus = {"h100": {"guaranteed": sure, "limit": most}}
         teams[f"team-{number}"] = team(cohort=cohort, gpus=gpus, **keeps, **weight)
+    if even:
+        _bound(drawn, cohorts, teams)
     return {
         "fairness": "even" if even else "hierarchical",
         "cluster": EXISTING,
@@ -34,6 +36,22 @@ def generated(seed: int) -> Data:
         "cohorts": cohorts,
         "teams": teams,
     }
+
+
+def _bound(drawn: Random, cohorts: dict[str, Data], teams: Data) -> None:
+    """Gives some groups a limit or a weight of their own, which make them Cohorts also with even sharing."""
+
+    def guaranteed(name: str) -> int:
+        own = [each["gpus"]["h100"]["guaranteed"] for each in teams.values() if each["cohort"] == name]
+        return sum(own) + sum(guaranteed(group) for group, spec in cohorts.items() if spec.get("parent") == name)
+
+    for name in [name for name in cohorts if name != "org"]:
+        kind = drawn.choice(["none", "limit", "limit", "weight"])
+        if kind == "limit":
+            least = guaranteed(name)
+            cohorts[name]["gpus"] = {"h100": {"guaranteed": least, "limit": least + drawn.choice([0, 2, 4, 8])}}
+        elif kind == "weight":
+            cohorts[name]["weight"] = drawn.choice([1, 2])
 
 
 def coherent(count: int) -> list[Data]:

@@ -103,7 +103,8 @@ class World:
         """What each queue has at least and at most when all want all that they may have."""
         queues = [node for node in self.queues.values() if key in node.nominal and (self.limit(node, key) or 0) > 0]
         if self.fair:
-            return {name: (amount, amount) for name, amount in self._even(queues, key).items()}
+            amounts = {node.name: 0 for node in queues} | self._even(key)
+            return {name: (amount, amount) for name, amount in amounts.items()}
         ranges = [(node.nominal[key], self.limit(node, key) or 0) for node in queues]
         bounds = [self.limit(node, key) or 0 for node in self.cohorts.values()]
         totals = [self.total(node, key) for node in self.cohorts.values()]
@@ -147,25 +148,38 @@ class World:
     def _floor(self, node: Node, key: Key) -> int:
         return min(self.total(node, key), self._most(node, key)) if node.parent else 0
 
-    def _even(self, queues: list[Node], key: Key) -> dict[str, int]:
-        """The level to which borrowing by weight rises, found where the sum of all meets the supply."""
+    def _even(self, key: Key) -> dict[str, int]:
+        return dict(self._rising(self.cohorts[self.root], Fraction(self.supply(key)), key))
 
-        def at(level: Fraction) -> dict[str, Fraction]:
-            return {
-                node.name: min(Fraction(self.limit(node, key) or 0), node.nominal[key] + node.weight * level)
-                for node in queues
+    def _rising(self, cohort: Node, amount: Fraction, key: Key) -> Iterator[tuple[str, int]]:
+        """The level to which borrowing by weight rises, found where the sum of all meets the amount."""
+        below = [node for node in self.below(cohort.name) if self._most(node, key) > 0]
+
+        def at(level: Fraction, node: Node) -> Fraction:
+            most = self._most(node, key)
+            return min(Fraction(most), min(self.total(node, key), most) + node.weight * level)
+
+        def full(level: Fraction) -> Fraction:
+            return sum((at(level, node) for node in below), Fraction(0))
+
+        turns = sorted(
+            {
+                (self._most(node, key) - min(self.total(node, key), self._most(node, key))) / node.weight
+                for node in below
             }
-
-        supply = self.supply(key)
-        turns = sorted({Fraction(node.borrowing.get(key, 0)) / node.weight for node in queues if node.weight})
-        below = Fraction(0)
+        )
+        level = Fraction(0)
         for turn in turns:
-            high, low = sum(at(turn).values()), sum(at(below).values())
-            if high >= supply:
-                level = below + (supply - low) * (turn - below) / (high - low) if high > low else below
-                return {name: floor(amount) for name, amount in at(level).items()}
-            below = turn
-        return {name: floor(amount) for name, amount in at(below).items()}
+            if (high := full(turn)) >= amount:
+                low = full(level)
+                level += (amount - low) * (turn - level) / (high - low) if high > low else 0
+                break
+            level = turn
+        for node in below:
+            if self.is_queue(node):
+                yield node.name, floor(at(level, node))
+            else:
+                yield from self._rising(node, at(level, node), key)
 
 
 def _name(manifest: Manifest) -> str:

@@ -221,10 +221,30 @@ def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
         group.name: {flavor: share for flavor, share in group.shares.items() if flavor in resources}
         for group in case.now.groups
     }
-    assert told == {
+    expected = {
         name: {flavor: held(node, (flavor, resource)) for flavor, resource in resources.items()}
         for name, node in world.cohorts.items()
     }
+    assert {name: told[name] for name in expected} == expected
+
+
+def test_a_group_without_a_cohort_has_what_its_queues_have_together(case: Case) -> None:
+    groups = {group.name: group for group in case.now.groups}
+
+    def queues(name: str) -> list[Node]:
+        below = [node for inner in groups[name].groups for node in queues(inner)]
+        return [*(case.world.queues[team] for team in groups[name].teams), *below]
+
+    without = [group for group in case.now.groups if group.name not in case.world.cohorts]
+    assert not without or case.world.fair
+    for group in without:
+        for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
+            key = (supply.flavor, supply.resource)
+            own, guaranteed, limit = group.shares[supply.flavor]
+            nodes = queues(group.name)
+            assert (own, guaranteed) == (0, sum(node.nominal.get(key, 0) for node in nodes))
+            reach = min(case.world.supply(key), sum(case.world.limit(node, key) or 0 for node in nodes))
+            assert limit is None or limit >= reach
 
 
 def test_a_namespace_s_quota_admits_what_the_report_says_that_its_team_may_reach(case: Case) -> None:

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from builders import Data
 from repository import ROOT
 from review_pages import (
     CHANGES,
@@ -230,6 +231,19 @@ def test_a_comparison_that_finds_nothing_says_so() -> None:
     assert [figure.change for figure in key_figures(reviewed(now, before=now))] == ["±0"] * 4
     new = reviewed(now, notes=("stack test does not exist at origin/main; all resources are new",))
     assert "No values to compare: the base has no valid version of this stack." in Page(page(new)).words
+
+
+def test_cohorts_that_borrow_as_one_with_even_sharing_are_named() -> None:
+    def words(*cohorts: str) -> str:
+        groups: Data = {"org": {}, "lab": {"parent": "org"}}
+        groups |= {name: {"parent": "org", "weight": 2} for name in cohorts}
+        sections = small() | {"fairness": "even", "cohorts": groups}
+        return Page(page(reviewed(outlook_of(sections)))).words
+
+    start = "Teams borrow in proportion to their weights, across all cohorts"
+    assert f"{start}." in words()
+    assert f"{start} except lab, which borrows as one." in words("lab")
+    assert f"{start} except lab, other, each of which borrows as one." in words("lab", "other")
 
 
 def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by_kind() -> None:

@@ -1,0 +1,59 @@
+"""The stack `example-elastic`, which has no GPUs: its proofs and its summary on a real API server."""
+
+from collections.abc import Iterator
+
+import pytest
+from acceptance_builders import declared, flat, in_waves, remove, sections_of
+
+from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.proofs import NAMESPACE, prove
+from gpu_tenancy.console.summary import settle, summarise
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+
+TEAMS = ("namespace1", "namespace2", "namespace3", "namespace4")
+
+
+@pytest.fixture(scope="module")
+def elastic(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Plan, Tree]]:
+    sections = sections_of("example-elastic")
+    stack = load(Source(sections))
+    made = plan(stack)
+    waves = in_waves(declared(sections))
+    bring_nodes(cluster, node_shapes(stack))
+    apply(cluster, waves, tmp_path_factory.mktemp("elastic") / "inventory.json")
+    settle(cluster, made)
+    yield made, Tree(stack)
+    remove(cluster, flat(waves))
+    bring_nodes(cluster, ())
+
+
+def test_no_team_can_use_more_than_its_cpus(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
+    found = prove(cluster, *elastic)
+    assert [proof.promise for proof in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
+    assert [proof.seen for proof in found if not proof.holds] == []
+    for proof in found:
+        assert proof.seen.startswith("0 used; a pod with 20 is admitted, a pod with 21 is rejected: ")
+        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in proof.seen
+    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))
+
+
+def test_the_summary_counts_cpus_and_memory(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
+    found = summarise(cluster, *elastic)
+    assert {(holding.team, holding.flavor): (holding.guaranteed, holding.limit) for holding in found.holdings} == {
+        key: value
+        for team in TEAMS
+        for key, value in {
+            (team, "CPUs"): (10_000, 20_000),
+            (team, "memory"): (40 * 2**30, 80 * 2**30),
+        }.items()
+    }
+    assert {supply.flavor: (supply.nodes, supply.capacity) for supply in found.supply} == {
+        "CPUs": (4, 40_000),
+        "memory": (4, 160 * 2**30),
+    }
