@@ -9,7 +9,7 @@ from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.proofs import NAMESPACE, prove
+from gpu_tenancy.console.proofs.placement import NAMESPACE, prove_placement
 from gpu_tenancy.console.summary import settle, summarise
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -34,7 +34,7 @@ def elastic(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_no_team_can_use_more_than_its_cpus(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
-    found = prove(cluster, *elastic)
+    found = prove_placement(cluster, *elastic)
     assert [proof.promise for proof in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
     assert [proof.seen for proof in found if not proof.holds] == []
     for proof in found:
