@@ -18,7 +18,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests attempts lint style types bench docs schema policies scopes requirements simulate ready ready-clouds
+.PHONY: up down preview test tests attempts lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -62,6 +62,10 @@ bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,0
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)
+
+agree: ready ## Play 210 random scenarios on the real Kueue and in the simulation; SEED=N, COUNT=N, SCENARIOS=FILE, DOCS=yes
+	@$(RUN) python -m benchmarks.agree $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
+	  $(if $(SCENARIOS),--scenarios $(SCENARIOS)) $(if $(DOCS),--docs)
 
 schema: ready ## Generate stacks/schema.json and stacks/stories/schema.json from the model
 	@$(RUN) tenancy schema --out stacks/schema.json

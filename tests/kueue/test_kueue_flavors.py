@@ -5,6 +5,7 @@ from typing import Any
 from kueue_builders import GPU, admitted, after, after_steps, evicted, group, pending, work
 
 from gpu_tenancy.model.kueue import (
+    FAIR,
     ClusterQueue,
     FlavorQuotas,
     Fungibility,
@@ -73,6 +74,30 @@ def test_a_queue_may_prefer_a_flavor_with_preemption_over_one_with_borrowing() -
         )
         settled = after_steps(tenancy, [work("low", "a", 2)], [work("high", "a", 2, 1)])
         assert evicted(settled) == expected
+
+
+def test_borrowing_of_one_resource_hides_that_another_needs_preemption() -> None:
+    """Kueue 0.19.2 with the preference for preemption: it preempts nobody, and the workload blocks its queue."""
+    preempt = Fungibility(Fungible.NEXT, Fungible.NEXT, Preference.PREEMPT)
+    borrow = Fungibility(Fungible.NEXT, Fungible.NEXT)
+
+    def both(gpus: int, cpus: int) -> tuple[ResourceGroup, ...]:
+        return (ResourceGroup((FlavorQuotas("f1", {GPU: Quota(gpus), "cpu": Quota(cpus)}),)),)
+
+    def requesting(name: str, queue: str) -> Workload:
+        return Workload(name, queue, (PodSet({GPU: 1, "cpu": 1}),))
+
+    for rules, expected in ((borrow, ["one"]), (preempt, ["other"])):
+        tenancy = Tenancy(
+            (
+                ClusterQueue("a", both(0, 1), "org", preemption=Preemption(reclaim=Policy.ANY), fungibility=rules),
+                ClusterQueue("b", both(4, 0), "org"),
+            ),
+            fair_sharing=FAIR,
+        )
+        settled = after_steps(tenancy, [requesting("other", "b")], [requesting("one", "a")])
+        assert admitted(settled) == expected
+        assert not settled.livelock
 
 
 def test_all_resources_of_a_group_come_from_one_flavor() -> None:

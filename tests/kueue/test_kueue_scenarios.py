@@ -13,7 +13,7 @@ from gpu_tenancy.console.commands.simulate import register
 from gpu_tenancy.model.kueue import Settled, Step, run
 from gpu_tenancy.model.kueue.scenarios import observe, read_steps, read_tenancy
 
-SCENARIOS: Final = Path(__file__).parent / "recordings" / "kueue-0.19.2.jsonl"
+RECORDINGS: Final = Path(__file__).parent / "recordings"
 LAST: Final = 0.99
 """The part of scenarios whose last step agrees, at least."""
 STEPS: Final = 0.98
@@ -32,7 +32,11 @@ MINIMAL: Final = {
 
 def scenarios() -> list[dict[str, Any]]:
     """The recordings; the page next to them describes how they were made."""
-    return [json.loads(line) for line in SCENARIOS.read_text(encoding="utf-8").splitlines()]
+    return read("kueue-0.19.2.jsonl")
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RECORDINGS / name).read_text(encoding="utf-8").splitlines()]
 
 
 def agrees(settled: Settled, observed: dict[str, Any]) -> bool:
@@ -71,6 +75,17 @@ def test_recordings_that_did_not_settle_are_livelocks_in_the_simulation() -> Non
     for scenario in livelocks:
         states = run(read_tenancy(scenario), read_steps(scenario))
         assert any(settled.livelock for settled in states), scenario["id"]
+
+
+@pytest.mark.parametrize("miss", read("kueue-0.19.2-misses.jsonl"), ids=lambda miss: miss["id"])
+def test_what_make_agree_has_found_agrees_now(miss: dict[str, Any]) -> None:
+    """Preemptions too, since a miss can be in them alone."""
+    states = run(read_tenancy(miss), read_steps(miss))
+    assert [agrees(*pair) for pair in zip(states, miss["observed"], strict=True)] == [True] * len(states)
+    assert not any(settled.livelock for settled in states)
+    for settled, trace in zip(states, miss["trace"], strict=True):
+        evicted = [f"-{one.name} {one.reason} by {one.by}" for one in settled.evicted]
+        assert sorted(evicted) == sorted(text for _, text in trace if text.startswith("-"))
 
 
 def test_a_workload_that_finishes_during_a_livelock_is_removed() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from gpu_tenancy.console.cluster.discovery import Catalogue, Resource, resources
-from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError, UnreachableError
+from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError, UnreachableError, api_error
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
 from gpu_tenancy.console.cluster.waiting import holders, wait_for
 from gpu_tenancy.console.offline.wire import maps_at, text_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -27,6 +27,13 @@ _T = TypeVar("_T")
 _PAGE: Final = "500"
 _BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
+
+
+class Event(NamedTuple):
+    """A change of an object, with the object after it. A `BOOKMARK` is no change: it has a later resource version."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Manifest
 
 
 class Cluster:
@@ -131,6 +138,29 @@ class Cluster:
             following = text_at(page, "metadata", "continue")
             if not following:
                 return tuple(objects)
+
+    def watch(
+        self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
+    ) -> Iterator[Event]:
+        """Yields changes of a kind's objects as they happen.
+
+        Args:
+            api_version: such as `apps/v1`.
+            kind: such as `Deployment`.
+            namespace: empty for all namespaces.
+            since: resource version of the last known event; empty to begin with every existing object as `ADDED`.
+            seconds: when to end, at most 50, because the server sends little if nothing changes.
+
+        Raises:
+            ApiError: status 410 if `since` is too old; begin again without it.
+        """
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)}
+        path = self.resource(api_version, kind).path(namespace)
+        for line in self._transport.lines(Request("GET", path, query)):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise api_error(event["object"]["code"], "Expired", json.dumps(event["object"]).encode())
+            yield Event(event["type"], event["object"])
 
     def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False) -> Manifest:
         """Creates an object that must not exist yet, with strict field validation, and returns it.

@@ -20,18 +20,30 @@ from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.errors import ConsoleError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from gpu_tenancy.console.cluster.request import Request
 
 _TIMEOUT: Final = (5.0, 60.0)
+_CHUNK: Final = 2**16
+_OK: Final = 200
 _REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
 """Not POST, because a request whose answer is lost can have created its object."""
+
+
+class _Stream(Protocol):
+    """The used methods of `urllib3.BaseHTTPResponse`."""
+
+    def stream(self, amt: int) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
 
 
 class _Answer(Protocol):
     status: int
     reason: str
+    response: _Stream
 
     def read(self) -> bytes: ...
 
@@ -87,6 +99,35 @@ class Transport:
             ApiError: the server rejected the request.
             UnreachableError: the server did not answer.
         """
+        try:
+            answer = self._call(request)
+            content = answer.read()
+        except (HTTPError, ApiException) as error:
+            raise UnreachableError(self.server, error) from error
+        _check(answer, content)
+        return content
+
+    def lines(self, request: Request) -> Generator[bytes]:
+        """Yields the lines of an answer as they arrive, until the server ends it.
+
+        Raises:
+            ApiError, UnreachableError: as for `send`; also while lines arrive.
+        """
+        try:
+            answer = self._call(request)
+            if answer.status != _OK:
+                _check(answer, answer.read())
+            rest = b""
+            try:
+                for chunk in answer.response.stream(_CHUNK):
+                    *complete, rest = (rest + chunk).split(b"\n")
+                    yield from complete
+            finally:
+                answer.response.close()
+        except (HTTPError, ApiException) as error:
+            raise UnreachableError(self.server, error) from error
+
+    def _call(self, request: Request) -> _Answer:
         method, url, headers, _, _ = self._client.param_serialize(
             request.method,
             request.path,
@@ -96,15 +137,13 @@ class Transport:
         )
         # The package itself serializes bodies whose content type is JSON.
         body = request.body if request.body is None or "json" in request.content_type else json.dumps(request.body)
-        try:
-            answer = self._client.call_api(method, url, headers, body, _request_timeout=_TIMEOUT)
-            content = answer.read()
-        except (HTTPError, ApiException) as error:
-            raise UnreachableError(self.server, error) from error
-        if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
-            raise api_error(answer.status, answer.reason, content)
-        return content
+        return self._client.call_api(method, url, headers, body, _request_timeout=_TIMEOUT)
 
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
+
+
+def _check(answer: _Answer, content: bytes) -> None:
+    if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
+        raise api_error(answer.status, answer.reason, content)

@@ -66,7 +66,7 @@ class Assignment:
         pod_sets: the flavor of each resource of each pod set; empty for a pod set that fits nowhere, which is the last.
         usage: the amount by key.
         borrowing: the largest of all pod sets and resources.
-        mode: FIT, PREEMPT or NO_FIT; the worst of all pod sets.
+        mode: FIT, PREEMPT or NO_FIT; the worst of all pod sets. It can be FIT although a resource needs preemption.
         reasons: why flavors did not fit.
         last_assignment: where the search stopped.
     """
@@ -113,7 +113,7 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
     for index, requests in enumerate(workload.requests):
         assigned: dict[str, FlavorAssignment] = {}
         last_tried: dict[str, int] = {}
-        failed = False
+        failed, fits = False, True
         for resource, amount in requests.items():
             group = queue.group_of.get(resource)
             if group is None:
@@ -126,10 +126,11 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
             if resource in assigned:
                 continue
             search = _FlavorSearch(workload, index, group, simulate_preemption, assignment, fair=fair)
-            best, last_tried_index = search.run(resource)
+            best, best_mode, last_tried_index = search.run(resource)
             if not best:
                 failed = True
                 break
+            fits = fits and best_mode is Mode.FIT
             assigned |= best
             last_tried |= dict.fromkeys(best, last_tried_index)
         if failed:
@@ -139,7 +140,9 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
         for resource, flavor in assigned.items():
             assignment.borrowing = max(assignment.borrowing, flavor.borrowing)
             assignment.usage[flavor.key] = assignment.usage.get(flavor.key, 0) + requests[resource]
-            worst = min(worst, Mode.FIT if flavor.mode is Mode.FIT else Mode.PREEMPT)
+            # Kueue takes a pod set for one that fits if the representative mode of its flavors is so. By the preference
+            # PreemptionOverBorrowing, that hides a resource which needs preemption behind one that fits by borrowing.
+            worst = min(worst, Mode.FIT if fits or flavor.mode is Mode.FIT else Mode.PREEMPT)
         if failed:
             worst = Mode.NO_FIT
             break
@@ -168,12 +171,12 @@ class _FlavorSearch:
         self._requests = {name: amount for name, amount in workload.requests[index].items() if name in group.covered}
         self._can_preempt_while_borrowing = _can_preempt_while_borrowing(workload.queue, fair=fair)
 
-    def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], int]:
+    def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], Mode, int]:
         """Tries the flavors from the one after `resource`'s last tried flavor.
 
         Returns:
-            The best flavor for all resources of the group, empty if none fits; and the index of the last tried flavor,
-            -1 if it is the last of the group.
+            The best flavor for all resources of the group, empty if none fits; its representative mode; and the index
+            of the last tried flavor, -1 if it is the last of the group.
         """
         fungibility = self._workload.queue.spec.fungibility
         best: dict[str, FlavorAssignment] = {}
@@ -188,11 +191,12 @@ class _FlavorSearch:
                 continue
             assigned, representative_mode = self._try_flavor(name, keys, fungibility)
             if not _should_try_next_flavor(representative_mode, fungibility):
-                best = assigned
+                best, best_mode = assigned, representative_mode
                 break
             if is_preferred(representative_mode, best_mode, fungibility):
                 best, best_mode = assigned, representative_mode
-        return best, -1 if last_tried == len(flavors) - 1 else last_tried
+        mode = Mode.NO_FIT if best_mode is None else best_mode.mode
+        return best, mode, -1 if last_tried == len(flavors) - 1 else last_tried
 
     def _next_flavor_to_try(self, resource: str) -> int:
         last_assignment = self._workload.last_assignment

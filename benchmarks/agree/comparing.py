@@ -1,0 +1,129 @@
+"""Compares what the simulation foresees with what Kueue did."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
+from benchmarks.agree.tenancies import Data
+from gpu_tenancy.model.kueue import Settled, run
+from gpu_tenancy.model.kueue.scenarios import read_steps, read_tenancy
+
+Verdict: TypeAlias = Literal["agrees", "differs", "unstable", "livelock"]
+"""`livelock`: neither comes to rest. `unstable`: plays of the scenario differ. Neither is counted."""
+Play: TypeAlias = Callable[[Sequence[Data], Pace], Sequence[Played]]
+
+REPLAYS = 2
+"""More plays of a scenario in which simulation and Kueue differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One scenario.
+
+    Attributes:
+        steps: whether the states agree, for each step that was played.
+        preemptions: whether the same workloads were preempted for the same workloads and reasons, likewise.
+        livelock: whether the simulation does not come to rest in these steps.
+        plays: the plays that count: all that were made, or the careful ones if they agree with one another.
+    """
+
+    scenario: Data
+    verdict: Verdict
+    steps: tuple[bool, ...]
+    preemptions: tuple[bool, ...]
+    livelock: bool
+    plays: tuple[Played, ...]
+
+    @property
+    def counted(self) -> bool:
+        """Whether it counts in the agreement."""
+        return self.verdict in {"agrees", "differs"}
+
+    @property
+    def recording(self) -> Data:
+        """The scenario with what Kueue did, in the form of the recordings."""
+        played = self.plays[-1]
+        return {
+            **self.scenario,
+            "observed": played.observed,
+            "stable": self.verdict != "unstable",
+            "passes": len(self.plays),
+            "trace": played.trace,
+            "reservationTie": played.tie,
+            "settled": played.settled,
+        }
+
+
+def compare(scenarios: Sequence[Data], play: Play) -> list[Compared]:
+    """Plays scenarios, and those again in which simulation and Kueue differ, because the first play is in a hurry.
+
+    Args:
+        scenarios: what to play.
+        play: plays scenarios on Kueue.
+    """
+    first = [compared(scenario, (played,)) for scenario, played in zip(scenarios, play(scenarios, QUICK), strict=True)]
+    again = [one.scenario for one in first if one.verdict in {"differs", "unstable"}]
+    replays = [play(again, CAREFUL) for _ in range(REPLAYS)] if again else []
+    later = {scenario["id"]: plays for scenario, *plays in zip(again, *replays, strict=True)} if again else {}
+    return [
+        compared(one.scenario, (*one.plays, *later[one.scenario["id"]])) if one.scenario["id"] in later else one
+        for one in first
+    ]
+
+
+def compared(scenario: Data, plays: Sequence[Played]) -> Compared:
+    """The verdict on one scenario.
+
+    Args:
+        scenario: what was played.
+        plays: in their order. The first was in a hurry: it does not count if all others agree with one another.
+    """
+    states = run(read_tenancy(scenario), read_steps(scenario))
+    several = "flavors" in plays[-1].observed[0]
+    counted = tuple(plays if len(plays) == 1 or not _same(plays[1:]) else plays[1:])
+    last = counted[-1]
+    states = states[: len(last.observed)]
+    steps = tuple(_foreseen(one, flavors=several) == other for one, other in zip(states, last.observed, strict=True))
+    livelock = any(state.livelock for state in states)
+    return Compared(
+        scenario,
+        _verdict(counted, steps, livelock=livelock),
+        steps,
+        tuple(_preemptions(one) == _recorded(trace) for one, trace in zip(states, last.trace, strict=True)),
+        livelock,
+        counted,
+    )
+
+
+def _verdict(plays: Sequence[Played], steps: Sequence[bool], *, livelock: bool) -> Verdict:
+    if livelock and not any(played.settled for played in plays):
+        return "livelock"
+    if not _same(plays):
+        return "unstable"
+    if not livelock and plays[-1].settled and all(steps):
+        return "agrees"
+    # Kueue would decide otherwise with another random id.
+    return "unstable" if any(played.tie for played in plays) else "differs"
+
+
+def _same(plays: Sequence[Played]) -> bool:
+    return all(played.same(plays[0]) for played in plays)
+
+
+def _foreseen(settled: Settled, *, flavors: bool) -> Data:
+    return {
+        "admitted": [workload.name for workload in settled.admitted],
+        "pending": [workload.name for workload in settled.pending],
+        **({"flavors": {one.name: dict(one.flavors[0]) for one in settled.admitted}} if flavors else {}),
+    }
+
+
+def _preemptions(settled: Settled) -> Counter[str]:
+    """The simulated preemptions as in a trace; their order may depend on milliseconds."""
+    return Counter(f"-{one.name} {one.reason} by {one.by}" for one in settled.evicted)
+
+
+def _recorded(trace: Sequence[Sequence[Any]]) -> Counter[str]:
+    return Counter(text for _, text in trace if text.startswith("-"))

@@ -1,0 +1,153 @@
+"""The objects of a scenario on a cluster, under names of its own, so that many scenarios can be played at once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.agree.tenancies import Data
+from gpu_tenancy.console.cluster.client import Manifest
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+NAMESPACE: Final = "agreement"
+"""The namespace of all scenarios; Kueue manages it like the namespace of a team."""
+SCENARIO: Final = "gpu-tenancy.dev/scenario"
+"""Label of all objects but Jobs; its value is the prefix of the scenario that the object belongs to, if to one."""
+KINDS: Final = ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass")
+"""The kinds outside of the namespace, in the order of their deletion."""
+
+
+def shared(scenarios: Sequence[Data]) -> list[Manifest]:
+    """What the scenarios share: the namespace, flavors and priority classes, each by its value."""
+    lines = [
+        line
+        for scenario in scenarios
+        for owner in (*scenario["clusterQueues"], *(scenario.get("cohorts") or ()))
+        for line in owner.get("resources") or owner.get("quota") or ()
+    ]
+    values = {value for scenario in scenarios for value in _priorities(scenario).values()}
+    labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
+        *(_kueue("ResourceFlavor", flavor, spec={}) for flavor in sorted({line["flavor"] for line in lines})),
+        *(_kueue("WorkloadPriorityClass", _class(value), value=value) for value in sorted(values)),
+    ]
+
+
+def _priorities(scenario: Data) -> Mapping[str, int]:
+    return scenario.get("priorities") or {}
+
+
+def _class(priority: int) -> str:
+    return f"priority-{priority}"
+
+
+def _kueue(kind: str, name: str, scenario: str = "", namespace: str = "", **rest: Json) -> Manifest:
+    metadata: dict[str, Json] = {"name": name, "labels": {SCENARIO: scenario}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": KUEUE, "kind": kind, "metadata": metadata, **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects of one scenario.
+
+    Attributes:
+        prefix: of their names; no other scenario on the cluster has it.
+    """
+
+    scenario: Data
+    prefix: str
+
+    def queues(self) -> Iterator[Manifest]:
+        """Cohorts, each after its parent, then ClusterQueues and LocalQueues."""
+        for cohort in self.scenario.get("cohorts") or ():
+            yield _kueue("Cohort", self._named(cohort["name"]), self.prefix, spec=self._cohort(cohort))
+        for queue in self.scenario["clusterQueues"]:
+            yield _kueue("ClusterQueue", self._named(queue["name"]), self.prefix, spec=self._queue(queue))
+        for queue in self.scenario["clusterQueues"]:
+            name = self._named(queue["name"])
+            yield _kueue("LocalQueue", name, self.prefix, NAMESPACE, spec={"clusterQueue": name})
+
+    def blocking_queues(self) -> Iterator[Reference]:
+        """The ClusterQueues whose first workload blocks those behind it."""
+        for queue in self.scenario["clusterQueues"]:
+            if queue.get("strategy") == "StrictFIFO":
+                yield Reference(KUEUE, "ClusterQueue", self._named(queue["name"]))
+
+    def job(self, workload: Data) -> Manifest:
+        """A workload as a Job, which Kueue suspends until it admits it; no node runs its pods."""
+        requests: Json = {resource: str(amount) for resource, amount in workload["requests"].items()}
+        container: Json = {
+            "name": "main",
+            "image": "registry.example.com/workload:1",
+            "resources": {"requests": requests, "limits": requests},
+        }
+        labels: dict[str, Json] = {"kueue.x-k8s.io/queue-name": self._named(workload["queue"])}
+        if priority := workload.get("priority"):
+            labels["kueue.x-k8s.io/priority-class"] = _class(self.scenario["priorities"][priority])
+        pods = workload.get("pods", 1)
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": self._named(workload["name"]), "namespace": NAMESPACE, "labels": labels},
+            "spec": {
+                "parallelism": pods,
+                "completions": pods,
+                # No scheduler looks at the pods, because there are no nodes.
+                "template": {"spec": {"schedulerName": "none", "restartPolicy": "Never", "containers": [container]}},
+            },
+        }
+
+    def job_reference(self, workload: str) -> Reference:
+        """The Job of a workload."""
+        return Reference("batch/v1", "Job", self._named(workload), NAMESPACE)
+
+    def _named(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def _cohort(self, cohort: Data) -> Json:
+        parent = cohort.get("parent")
+        return {
+            **({"parentName": self._named(parent)} if parent else {}),
+            **_groups(cohort.get("quota") or ()),
+            **_fair_sharing(cohort),
+        }
+
+    def _queue(self, queue: Data) -> Json:
+        cohort = queue.get("cohort")
+        return {
+            **({"cohortName": self._named(cohort)} if cohort else {}),
+            "namespaceSelector": {},
+            "queueingStrategy": queue.get("strategy") or "BestEffortFIFO",
+            "preemption": queue.get("preemption") or {},
+            **({"flavorFungibility": fungibility} if (fungibility := queue.get("flavorFungibility")) else {}),
+            **_groups(queue["resources"]),
+            **_fair_sharing(queue),
+        }
+
+
+def _fair_sharing(owner: Data) -> dict[str, Json]:
+    weight = owner.get("weight")
+    return {} if weight is None else {"fairSharing": {"weight": f"{weight:g}"}}
+
+
+def _groups(lines: Sequence[Data]) -> dict[str, Json]:
+    """One resource group, its flavors in the order of the lines."""
+    flavors: dict[str, list[Json]] = {}
+    for line in lines:
+        amounts = {
+            "nominalQuota": line["nominal"],
+            "borrowingLimit": line.get("borrowingLimit"),
+            "lendingLimit": line.get("lendingLimit"),
+        }
+        quota: Json = {key: str(amount) for key, amount in amounts.items() if amount is not None}
+        flavors.setdefault(line["flavor"], []).append({"name": line["resource"], **quota})
+    if not flavors:
+        return {}
+    covered: list[Json] = list(dict.fromkeys(line["resource"] for line in lines))
+    written: list[Json] = [{"name": name, "resources": resources} for name, resources in flavors.items()]
+    return {"resourceGroups": [{"coveredResources": covered, "flavors": written}]}

@@ -1,0 +1,187 @@
+"""Follows what Kueue does to the workloads of all scenarios that are played at the same time."""
+
+import re
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Condition, Event, Thread
+from typing import Final
+
+from benchmarks.agree.objects import KUEUE, NAMESPACE
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.errors import ApiError, UnreachableError
+from gpu_tenancy.console.cluster.waiting import condition
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+
+_PREEMPTOR: Final = re.compile(r"JobUID: ([0-9a-f-]+)")
+_SECONDS: Final = 20
+"""Of one watch; it continues where it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a Workload object shows.
+
+    Attributes:
+        created: the second of its creation.
+        reserved: the second in which its quota was reserved; None without quota.
+        assessed: whether the scheduler has decided on it since its creation.
+        evicting: whether it is evicted, but still has its quota.
+        evicted: why, if it is evicted: Kueue's reason.
+        preemptor: uid of the job that it was preempted for; empty if there is none.
+        flavors: of each resource, if it has quota.
+    """
+
+    priority: int
+    created: int
+    reserved: int | None
+    assessed: bool
+    admitted: bool
+    evicting: bool
+    evicted: str
+    preemptor: str
+    flavors: Mapping[str, str]
+
+    @property
+    def changing(self) -> bool:
+        """Whether it is between two states."""
+        return self.evicting or self.admitted != (self.reserved is not None)
+
+
+def read_workload(manifest: Manifest) -> Workload:
+    """Reads a Workload object."""
+    reserved, admitted = condition(manifest, "QuotaReserved"), condition(manifest, "Admitted")
+    evicted, preempted = condition(manifest, "Evicted"), condition(manifest, "Preempted")
+    has_quota = text_at(reserved, "status") == "True"
+    is_evicted = text_at(evicted, "status") == "True"
+    match = _PREEMPTOR.search(text_at(preempted, "message"))
+    priority = at(manifest, "spec", "priority")
+    pod_sets = maps_at(manifest, "status", "admission", "podSetAssignments")
+    flavors = at(pod_sets[0], "flavors") if pod_sets else None
+    return Workload(
+        priority=priority if isinstance(priority, int) else 0,
+        created=_second(text_at(manifest, "metadata", "creationTimestamp")),
+        reserved=_second(text_at(reserved, "lastTransitionTime")) if has_quota else None,
+        assessed=bool(reserved),
+        admitted=text_at(admitted, "status") == "True",
+        evicting=is_evicted and has_quota,
+        evicted=text_at(preempted, "reason") or text_at(evicted, "reason") if is_evicted else "",
+        preemptor=match[1] if match else "",
+        flavors={key: str(value) for key, value in flavors.items()} if isinstance(flavors, dict) else {},
+    )
+
+
+def _second(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp())
+
+
+@dataclass(slots=True)
+class View:
+    """The workloads of one scenario, by the names of their Jobs; `changed` guards it and is notified of each change.
+
+    Attributes:
+        last: when something changed, by the monotonic clock.
+        events: evictions and admissions in their order: time by the monotonic clock, `+` or `-`, workload, reason and
+            uid of the job that it was preempted for.
+        tie: whether a preempted workload had a rival of the same priority and second of reservation, between which
+            Kueue decides by a random id.
+    """
+
+    changed: Condition = field(default_factory=Condition)
+    workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
+    last: float = 0.0
+    events: list[tuple[float, str, str, str, str]] = field(default_factory=list[tuple[float, str, str, str, str]])
+    tie: bool = False
+
+    def update(self, name: str, now: Workload | None) -> None:
+        """Takes a Workload's new state; None if it is deleted."""
+        with self.changed:
+            self.last = time.monotonic()
+            before = self.workloads.get(name)
+            if now is None:
+                self.workloads.pop(name, None)
+            else:
+                self.workloads[name] = now
+                self._note(name, before, now)
+            self.changed.notify_all()
+
+    def _note(self, name: str, before: Workload | None, now: Workload) -> None:
+        if now.evicting and not (before and before.evicting):
+            self.events.append((self.last, "-", name, now.evicted, now.preemptor))
+            self.tie = self.tie or any(
+                (rival.priority, rival.reserved) == (now.priority, now.reserved)
+                for other, rival in self.workloads.items()
+                if other != name
+            )
+        if now.admitted and not (before and before.admitted):
+            self.events.append((self.last, "+", name, "", ""))
+
+
+class Observer:
+    """Follows the Workloads of a namespace in a thread of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._views: dict[str, View] = {}
+        self._ended = Event()
+        self._failure: Exception | None = None
+        self._reactions: deque[float] = deque([0.2], maxlen=24)
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """Follows until the block ends."""
+        thread = Thread(target=self._follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            # A watch ends by itself; nobody needs its events.
+            thread.join(timeout=0.1)
+
+    def view(self, prefix: str) -> View:
+        """The view of a scenario, by the prefix of its names."""
+        return self._views.setdefault(prefix, View())
+
+    def check(self) -> None:
+        """Raises the error that ended the watch, if any."""
+        if self._failure:
+            raise self._failure
+
+    def reacted(self, seconds: float) -> None:
+        """Takes the seconds that Kueue took to decide on one workload."""
+        self._reactions.append(seconds)
+
+    @property
+    def reaction(self) -> float:
+        """Seconds in which Kueue decides at present, at worst."""
+        return max(tuple(self._reactions))
+
+    def _follow(self) -> None:
+        try:
+            since = ""
+            while not self._ended.is_set():
+                since = self._once(since)
+        except (ApiError, UnreachableError) as error:
+            if not self._ended.is_set():
+                self._failure = error
+
+    def _once(self, since: str) -> str:
+        for event in self._cluster.watch(KUEUE, "Workload", namespace=NAMESPACE, since=since, seconds=_SECONDS):
+            since = text_at(event.object, "metadata", "resourceVersion")
+            for owner in _jobs(event.object):
+                prefix, _, name = owner.partition("-")
+                with suppress(KeyError):
+                    gone = event.type == "DELETED"
+                    self._views[prefix].update(name, None if gone else read_workload(event.object))
+        return since
+
+
+def _jobs(manifest: Manifest) -> Iterator[str]:
+    """The names of a Workload's Jobs."""
+    for owner in maps_at(manifest, "metadata", "ownerReferences"):
+        if text_at(owner, "kind") == "Job":
+            yield text_at(owner, "name")

@@ -1,0 +1,218 @@
+"""`make agree` without a cluster: how it judges plays, and what it reports."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from typer import Typer
+from typer.testing import CliRunner
+
+from benchmarks.agree import __main__ as program
+from benchmarks.agree import kueue, reporting
+from benchmarks.agree.comparing import Compared, Verdict, compare, compared
+from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
+from benchmarks.agree.reporting import Run
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.kueue.scenarios import observe
+
+Data = dict[str, Any]
+LIVELOCKS = ROOT / "tests/kueue/recordings/kueue-0.19.2.jsonl"
+
+
+def scenario(identity: str = "one") -> Data:
+    """One queue with a GPU, for which two workloads wait, of two steps."""
+    line = {"flavor": "main", "resource": "nvidia.com/gpu", "nominal": 1}
+    requests = {"nvidia.com/gpu": 1}
+    return {
+        "id": identity,
+        "class": "flat-equal",
+        "fairSharing": False,
+        "cohorts": [{"name": "root", "parent": None}],
+        "clusterQueues": [{"name": "qa", "cohort": "root", "resources": [line]}],
+        "priorities": {},
+        "steps": [
+            {"submit": [{"name": name, "queue": "qa", "requests": requests} for name in ("w01", "w02")]},
+            {"finish": ["w01"]},
+        ],
+    }
+
+
+RIGHT = Played(observe(scenario())["observed"], [[[0.0, "+w01"]], [[1.1, "+w02"]]], settled=True, tie=False)
+WRONG = replace(RIGHT, observed=[RIGHT.observed[0], {"admitted": [], "pending": ["w02"]}])
+
+
+# How plays are judged.
+
+
+@pytest.mark.parametrize(
+    ("plays", "verdict"),
+    [
+        pytest.param([RIGHT], "agrees", id="one play is as foreseen"),
+        pytest.param([WRONG, RIGHT, RIGHT], "agrees", id="only the play in a hurry was not at rest"),
+        pytest.param([WRONG, WRONG, WRONG], "differs", id="every play is otherwise"),
+        pytest.param([RIGHT, WRONG, WRONG], "differs", id="careful plays count"),
+        pytest.param([WRONG, RIGHT, WRONG], "unstable", id="careful plays differ"),
+        pytest.param([WRONG, WRONG, RIGHT], "unstable", id="careful plays differ, the last is as foreseen"),
+        pytest.param([replace(WRONG, tie=True)] * 3, "unstable", id="Kueue decided by a random id"),
+        pytest.param([replace(RIGHT, tie=True)] * 3, "agrees", id="a random id made no difference"),
+        pytest.param([replace(RIGHT, settled=False)] * 3, "differs", id="Kueue did not come to rest"),
+    ],
+)
+def test_the_verdict_depends_on_all_plays(plays: Sequence[Played], verdict: Verdict) -> None:
+    assert compared(scenario(), plays).verdict == verdict
+
+
+def test_a_livelock_in_both_is_not_counted_and_one_in_the_simulation_alone_differs() -> None:
+    lines = map(json.loads, LIVELOCKS.read_text(encoding="utf-8").splitlines())
+    (restless,) = (one for one in lines if not one.get("settled", True))
+    played = Played(restless["observed"], restless["trace"], settled=False, tie=False)
+    assert compared(restless, [played]).verdict == "livelock"
+    assert not compared(restless, [played]).counted
+    assert compared(restless, [replace(played, settled=True)] * 3).verdict == "differs"
+
+
+def test_a_difference_says_who_does_not_come_to_rest() -> None:
+    restless = replace(RIGHT, settled=False)
+    assert reporting.difference(compared(scenario(), [restless] * 3)) == "one: only Kueue does not come to rest"
+    assert reporting.difference(compared(scenario(), [WRONG] * 3)) == "one: step 2"
+
+
+def test_preemptions_are_compared_too_but_do_not_decide() -> None:
+    otherwise = replace(RIGHT, trace=[[[0.0, "+w01"], [0.1, "-w01 InClusterQueue by w02"]], [[1.1, "+w02"]]])
+    result = compared(scenario(), [otherwise])
+    assert (result.verdict, result.preemptions) == ("agrees", (False, True))
+
+
+def test_flavors_are_compared_where_there_are_several() -> None:
+    two = scenario()
+    two["clusterQueues"][0]["resources"].append({"flavor": "other", "resource": "nvidia.com/gpu", "nominal": 0})
+    flavors = [{"w01": {"nvidia.com/gpu": "main"}}, {"w02": {"nvidia.com/gpu": "main"}}]
+    right = [{**state, "flavors": flavor} for state, flavor in zip(RIGHT.observed, flavors, strict=True)]
+    wrong = [right[0], {**right[1], "flavors": {"w02": {"nvidia.com/gpu": "other"}}}]
+    assert compared(two, [replace(RIGHT, observed=right)]).verdict == "agrees"
+    assert compared(two, [replace(RIGHT, observed=wrong)] * 3).steps == (True, False)
+
+
+def test_only_what_does_not_agree_is_played_again_and_carefully() -> None:
+    asked: list[tuple[list[str], Pace]] = []
+
+    def play(scenarios: Sequence[Data], pace: Pace) -> list[Played]:
+        asked.append(([one["id"] for one in scenarios], pace))
+        return [RIGHT if one["id"] == "right" else WRONG for one in scenarios]
+
+    results = compare([scenario("right"), scenario("wrong")], play)
+    assert asked == [(["right", "wrong"], QUICK), (["wrong"], CAREFUL), (["wrong"], CAREFUL)]
+    assert [one.verdict for one in results] == ["agrees", "differs"]
+
+
+# What is reported.
+
+
+def run(*plays: Sequence[Played]) -> Run:
+    results = [compared(scenario(f"s{number}"), made) for number, made in enumerate(plays)]
+    return Run(kueue="0.19.2", source="seed 1", date="2026-11-22", seconds=61, scenarios=results)
+
+
+def test_the_part_that_agrees_decides() -> None:
+    assert run(*[[RIGHT]] * 99, [WRONG] * 3).enough
+    assert not run(*[[RIGHT]] * 98, [WRONG] * 3).enough
+    assert not run([WRONG, RIGHT, WRONG]).enough, "nothing was counted"
+
+
+def test_a_miss_is_a_recording_that_can_be_played_again(tmp_path: Path) -> None:
+    files = reporting.write(run([RIGHT], [WRONG] * 3, [WRONG, RIGHT, WRONG]), tmp_path)
+    assert [file.name for file in files] == ["report.json", "misses.jsonl", "unstable.jsonl"]
+    (miss,) = map(json.loads, (tmp_path / "misses.jsonl").read_text(encoding="utf-8").splitlines())
+    assert (miss["id"], miss["observed"], miss["trace"]) == ("s1", WRONG.observed, WRONG.trace)
+    assert miss["steps"] == scenario()["steps"]
+    assert (miss["stable"], miss["passes"]) == (True, 2)
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert (report["kueue"], report["agreement"], report["differs"], report["unstable"]) == (
+        "0.19.2", 0.5, ["s1"], ["s2"],
+    )  # fmt: skip
+    assert {"class": "flat-equal", "fairSharing": False} | {
+        "verdicts": {"agrees": 1, "differs": 1, "unstable": 1, "livelock": 0}
+    } in report["classes"]
+
+
+def test_the_page_gets_the_result(tmp_path: Path) -> None:
+    page = tmp_path / "simulation.md"
+    page.write_text(
+        "before\n<!-- accuracy: written by `make agree DOCS=yes` -->\nold\n<!-- end of accuracy -->\nafter\n", "utf-8"
+    )
+    for _ in range(2):
+        reporting.update_page(run([RIGHT], [RIGHT], [WRONG] * 3), page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- accuracy")
+    assert text.endswith("<!-- end of accuracy -->\nafter\n")
+    assert "old" not in text
+    assert text.count("| flat-equal | 2 of 3 | - |") == 1
+    assert "On 2026-11-22, 3 random scenarios (seed 1) were played on Kueue 0.19.2" in text
+
+
+def test_a_page_without_a_place_for_the_result_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("nothing", "utf-8")
+    with pytest.raises(ValueError, match=r"page.md: no lines `<!-- accuracy"):
+        reporting.update_page(run([RIGHT]), tmp_path / "page.md")
+
+
+def test_the_docs_were_measured_with_the_kueue_that_is_installed() -> None:
+    text = (ROOT / reporting.PAGE).read_text(encoding="utf-8")
+    version = charts()["kueue"].version
+    assert f"were played on Kueue {version} " in " ".join(text.split()), "run `make agree DOCS=yes`"
+
+
+def test_the_kueue_that_is_played_on_is_the_one_that_is_installed() -> None:
+    assert kueue.version() == charts()["kueue"].version
+
+
+# The command.
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    app = Typer()
+    app.command()(program.main)
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "1: invalid scenario: Expecting property name"),
+        ("{}", "1: invalid scenario: 'clusterQueues'; correct the scenario"),
+    ],
+)
+def test_a_file_that_has_no_scenarios_is_an_error(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "scenarios.jsonl").write_text(text, "utf-8")
+    code, output = command("--scenarios", str(tmp_path / "scenarios.jsonl"))
+    assert (code, message in output) == (1, True), output
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    code, output = command("--scenarios", str(tmp_path / "none.jsonl"))
+    assert (code, "none.jsonl is not a file; specify a file with" in output) == (1, True), output
+
+
+def test_too_few_scenarios_do_not_go_into_the_docs() -> None:
+    assert command("--docs", "--count", "21") == (
+        1, "error: --docs: fewer than 200 random scenarios; specify --count 200 or more\n",
+    )  # fmt: skip
+
+
+def played(play: Played, _scenarios: Sequence[Data], _home: Path, *, fair: bool) -> list[Compared]:
+    """In place of a platform: the same play three times."""
+    return [] if fair else [compared(scenario(), [play] * 3)]
+
+
+def test_a_run_ends_with_the_agreement_and_its_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text(json.dumps(scenario()), "utf-8")
+    arguments = ("--scenarios", str(tmp_path / "one.jsonl"), "--out", str(tmp_path / "out"))
+    for play, code, word in ((RIGHT, 0, "1 of 1"), (WRONG, 2, "differs: one: step 2")):
+        monkeypatch.setattr(program, "_mode", partial(played, play))
+        assert (command(*arguments)[0], word in command(*arguments)[1]) == (code, True)
