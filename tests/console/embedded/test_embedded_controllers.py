@@ -85,8 +85,9 @@ def test_versions_are_those_of_the_releases_and_of_the_definitions() -> None:
     definitions = {pin.operator: pin.version for pin in read_pins()}
     for name, row in read_rows().items():
         version = module_of(row).version
-        assert version.removeprefix("v") == definitions[name].removeprefix("v"), name
-        if not row.part:
+        if name in definitions:
+            assert version.removeprefix("v") == definitions[name].removeprefix("v"), name
+        if not row.part and name in charts():
             assert version.removeprefix("v") == charts()[name].version.removeprefix("v"), name
 
 
