@@ -184,16 +184,13 @@ GANG: Final = (
 
 METADATA: Final = (
     f"([object.metadata] + ({is_kind('/Pod')} ? []"
-    " : variables.templates.filter(t, has(t.metadata)).map(t, t.metadata)))"
+    " : variables.templates.filter(t, has(t.metadata)).map(t, t.metadata))"
+    " + (object.?spec.?jobTemplate.?metadata.hasValue() ? [object.spec.jobTemplate.metadata] : []))"
 )
-"""The metadata of an object and of its pod templates."""
+"""The metadata of an object, of its pod templates, and of the Jobs of a CronJob."""
 
 PLACES: Final = "variables.pods + variables.gangSpecs"
 """All specs in which an object names a scheduler or a priority class."""
 
-CLASS_LABELS: Final = (
-    f"([object.metadata] + variables.templates.filter(t, has(t.metadata)).map(t, t.metadata)"
-    " + (object.?spec.?jobTemplate.?metadata.hasValue() ? [object.spec.jobTemplate.metadata] : []))"
-    f".map(m, m.?labels[?'{QUEUE_PRIORITY}'].orValue(''))"
-)
+CLASS_LABELS: Final = f"{METADATA}.map(m, m.?labels[?'{QUEUE_PRIORITY}'].orValue(''))"
 """WorkloadPriorityClasses that an object names."""

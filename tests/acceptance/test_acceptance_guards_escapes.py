@@ -14,6 +14,7 @@ from acceptance_guards import (
     RESEARCH,
     Door,
     Person,
+    cron_job,
     gang,
     job,
     job_set,
@@ -155,6 +156,11 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
             annotated(job(RESEARCH, RESEARCH), **{f"{KUEUE}/prebuilt-workload-name": "w"}),
             f"sets {KUEUE}/prebuilt-workload-name on a pod with GPUs",
             job(RESEARCH, RESEARCH),
+        ),
+        "a job of a CronJob, counted by a Workload that is there": (
+            annotated(cron_job(RESEARCH, RESEARCH), "spec", "jobTemplate", **{f"{KUEUE}/prebuilt-workload-name": "w"}),
+            f"sets {KUEUE}/prebuilt-workload-name on a pod with GPUs",
+            cron_job(RESEARCH, RESEARCH),
         ),
         "a gang whose job has another scheduler": (
             gang(RESEARCH, OWN_GANG, schedulerName="default-scheduler"),
