@@ -102,9 +102,17 @@ class Player:
         return self._jobs[name].message
 
     def clear(self) -> None:
-        """Deletes all jobs, and waits until their Workloads are gone."""
-        for name in list(self._jobs):
-            self._finish(name, quiet=True)
+        """Deletes all jobs, and waits until their Workloads are gone.
+
+        Raises:
+            WaitTimeoutError: a Workload still exists.
+        """
+        numbers = {str(self._finish(name, quiet=True)) for name in list(self._jobs)}
+
+        def gone() -> bool:
+            return not any(_number(workload) in numbers for workload in self._workloads())
+
+        self.cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
 
     def _submit(self, workload: Workload) -> None:
         number = len(self._known) + 1
@@ -113,12 +121,14 @@ class Player:
         self._known[workload.name] = workload
         self._tell("submitted", workload.name)
 
-    def _finish(self, name: str, *, quiet: bool = False) -> None:
+    def _finish(self, name: str, *, quiet: bool = False) -> int:
+        """Deletes a job and returns its number."""
         seen = self._jobs.pop(name)
         namespace = self.places[seen.workload.queue].namespace
         self.cluster.delete(Reference("batch/v1", "Job", job_name(seen.number), namespace))
         if not quiet:
             self._tell("finished", name)
+        return seen.number
 
     def _settle(self) -> None:
         """Waits until nothing has changed for a while."""
