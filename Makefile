@@ -38,7 +38,7 @@ test: ready-clouds style ## Run all checks: lint, types, import contracts, and t
 	@$(MAKE) --no-print-directory -j 2 tests types
 
 tests: ready-clouds
-	@$(RUN) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(RUN) python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # Thousands of random programs take minutes, so `make test` has a few hundred, the same ones each time.
 attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,000 random objects each; ATTEMPTS=N for N

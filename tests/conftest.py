@@ -13,7 +13,7 @@ from builders import stack
 from documented_definitions import install_documented
 from queueing import Queueing
 from rendered_stacks import SHARED
-from shared_platform import OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, sharing
+from shared_platform import OWN, QUEUEING, WAITING, WORKING, AsFound, Sharing, platforms_of, sharing
 from xdist.remote import Producer
 
 from gpu_tenancy.console.cluster.client import Cluster
@@ -28,6 +28,9 @@ from gpu_tenancy.console.progress import Report
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 
+SHARES_NEXT = pytest.StashKey[bool]()
+"""Whether the test that follows shares a platform."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
@@ -37,9 +40,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts those first that share the platform: they wait for controllers, while other workers compute."""
+    """Puts those first that wait for controllers, while other workers compute; sharers of a platform lead."""
     shared = {item.path for item in items if platforms_of(item)}
-    items.sort(key=lambda item: item.path not in shared)
+    items.sort(key=lambda item: 0 if item.path in shared else 1 if item.nodeid.startswith(WAITING) else 2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Notes whether the next test shares a platform; those that do are the first."""
+    item.config.stash[SHARES_NEXT] = nextitem is not None and sharing(nextitem.nodeid) is not None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -132,7 +141,10 @@ def queueing_as_found(queueing: Queueing) -> AsFound:
 
 @pytest.fixture(scope="module", autouse=True)
 def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has each file that shares a platform leave it as it found it."""
+    """Has each file that shares a platform leave it as it found it.
+
+    The last of them ends the platform: its processes take a tenth of a core while nothing happens.
+    """
     used = set[str]()
     if sharing(request.node.nodeid):
         used.update(*(platforms_of(item) for item in request.session.items if item.path == request.path))
@@ -144,3 +156,8 @@ def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for one in found:
         one.check()
+    if not request.config.stash[SHARES_NEXT]:
+        if used & {"platform", "cluster"}:
+            request.getfixturevalue("platform").down()
+        if "queueing" in used:
+            request.getfixturevalue("queueing").platform.down()

@@ -34,6 +34,9 @@ One platform would have all others wait for its tests, which wait themselves for
 fifteen seconds of work.
 """
 
+WAITING: Final = ("tests/console/test_console_cli.py", "tests/console/test_console_scaling.py")
+"""Files that bring up platforms of their own, and wait for them as long as those that share one."""
+
 OF_ALL: Final = (
     ("v1", "Namespace"),
     ("v1", "Node"),
