@@ -166,8 +166,9 @@ def _wanted(
     if not operators:
         return ()
     found, unavailable = programs.find(operators, platform.cache, report)
-    for program, reason in unavailable.items():
-        report(f"{program} is not available: {reason}; set {programs.FOLDER} to a folder with this program")
+    for reason in dict.fromkeys(unavailable.values()):
+        missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
+        report(f"not started: {missing}: {reason}; set {programs.FOLDER} to a folder with these programs")
     return choosing.wanted(stack_preview.declared, found)
 
 

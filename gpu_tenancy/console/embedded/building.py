@@ -25,6 +25,8 @@ SOURCE: Final = Path(__file__).parent / CONTROL_PLANE
 KUBERNETES: Final = "v1.36.3"
 """The version that the API server reports; a test compares it with go.mod."""
 
+_UNREADABLE: Final = re.compile(r": (?P<module>\S+@v\S+): reading \S+: (?P<why>\d{3} .+)")
+"""Go's line about a module that the module proxy refuses; it is repeated for each file that imports the module."""
 _STAMP: Final = "k8s.io/component-base/version"
 _FLAGS: Final = (
     "-trimpath",
@@ -154,7 +156,9 @@ def _failure(log: Path, what: str) -> ConsoleError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if full := next((line.strip() for line in lines if "no space left on device" in line), None):
         return ConsoleError(f"disk full: {full}", "free 4 GB, then run the same command again")
+    missing = {(found["module"], found["why"]) for line in lines if (found := _UNREADABLE.search(line))}
+    why = "; ".join(f"Go module {module} cannot be downloaded: {answer}" for module, answer in sorted(missing))
     return ConsoleError(
-        f"building {what} failed. Last log lines:\n{tail(log, 15)}",
+        f"building {what} failed. {why or f'Last log lines:{chr(10)}{tail(log, 15)}'}",
         f"see the full log in {log}, or set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder with programs",
     )

@@ -128,6 +128,15 @@ def test_a_module_that_cannot_be_read_is_told_in_gos_words(
         build(tmp_path / "cache", quiet)
 
 
+def test_a_module_that_the_proxy_refuses_is_told_once(tmp_path: Path, compiler: Compiler) -> None:
+    refused = "a.go:3:2: example.com/apis@v1.15.0: reading https://proxy.test/example.com/apis/@v/v1.15.0.zip: 403 No"
+    compiler(f"for i in 1 2 3; do echo '{refused}' >&2; echo '  server response: none' >&2; done; exit 1")
+    with pytest.raises(
+        ConsoleError, match=r"kwok failed\. Go module example\.com/apis@v1\.15\.0 cannot be downloaded: 403 No; see the"
+    ):
+        build(tmp_path / "cache", quiet)
+
+
 def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo 'a/one: write /x: no space left on device' >&2", "echo more of it >&2", "exit 1")
     with pytest.raises(ConsoleError, match=r"disk full: a/one: write /x: no space left on device; free 4 GB"):
