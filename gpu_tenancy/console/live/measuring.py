@@ -141,7 +141,9 @@ def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
         if team not in {"", owner}:
             continue
         flavor = queue.name.removeprefix(f"{owner}-") if owner else "-"
-        for name in ordered({*queue.guarantee, *queue.capability, *queue.used}):
+        bounded = {*queue.guarantee, *queue.capability}
+        # Volcano counts the pods of each queue, whether or not something bounds them.
+        for name in ordered(bounded | (queue.used.keys() - {"pods"})):
             own, used = queue.guarantee.get(name, 0), queue.used.get(name, 0)
             limit = queue.capability.get(name)
             waits = queue.waiting.get(name, 0)

@@ -76,7 +76,7 @@ class Target:
 
 
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
-    """Finds an object of any kind that runs pods.
+    """Finds an object of any kind that runs pods; of an object and what its controller made of it, the object.
 
     Args:
         cluster: the API server.
@@ -93,10 +93,12 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
         if kind.lower() in {"", one.lower()}
         if (each := _get(cluster, version, one, namespace, name))
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in found)
+    uids = {text_at(each, "metadata", "uid") for each in found}
+    roots = [each for each in found if not uids.intersection(_owners(each))]
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in roots)
         raise ConsoleError(f"{namespace}/{name}: several objects have this name: {kinds}", "set --kind")
     known = sorted(
         {called(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
@@ -105,6 +107,10 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
         f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
         nearest(name, known) if known else f"check the name and the namespace: kubectl get all -n {namespace}",
     )
+
+
+def _owners(manifest: Manifest) -> set[str]:
+    return {text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")}
 
 
 def _get(cluster: Cluster, version: str, kind: str, namespace: str, name: str) -> Manifest | None:

@@ -25,6 +25,8 @@ from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.commands import live
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.live.target import look_up
 from gpu_tenancy.console.offline.objects import waves
 from gpu_tenancy.console.offline.wire import at, text_at
 from gpu_tenancy.console.project import preview
@@ -260,6 +262,21 @@ def test_why_asks_for_a_namespace_and_names_what_is_near(busy: Local) -> None:
     lost = busy.run("why", "ml-research/r11")
     assert "ml-research/r11: object not found, or not readable by you" in lost.stderr
     assert "did you mean 'r1'? Known: huge, r1, r2" in lost.stderr
+
+
+def test_of_an_object_and_what_its_controller_made_of_it_the_object_is_meant(cluster: Cluster, namespace: str) -> None:
+    job = a_job("same", namespace, 1, 0)
+    made = cluster.create(job)
+    metadata: Any = meta("same", namespace)
+    pod: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec(0, schedulerName="none")}
+    cluster.create(pod)
+    with pytest.raises(ConsoleError, match=r"several objects have this name: Job \(batch/v1\), Pod \(v1\); set --kind"):
+        look_up(cluster, namespace, "same")
+    cluster.delete(Reference("v1", "Pod", "same", namespace), grace=0)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "same", "uid": text_at(made, "metadata", "uid")}
+    owned: Any = {**metadata, "ownerReferences": [owner]}
+    cluster.create({**pod, "metadata": owned})
+    assert look_up(cluster, namespace, "same")["kind"] == "Job"
 
 
 # Fit.
