@@ -1,5 +1,8 @@
 """The platform of a stack: cluster, operators, dashboards and tenancy, in the order in which they need each other."""
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +15,7 @@ from .config import configured_stack
 from .infiniband import Infiniband
 from .observability import Observability
 from .operators import Operators
-from .tenancy import Tenancy
+from .tenancy import GradualTenancy, Tenancy
 
 PLATFORM: Final = "gpu-tenancy:index:Platform"
 """Type of the platform in programs of other languages."""
@@ -28,9 +31,33 @@ def deploy(project: Path) -> None:
         pulumi.RunError: the stack is invalid; the message has every problem with its place and fix.
     """
     planned = plan(configured_stack(project))
-    build(planned)
-    for name, value in outputs(planned).items():
-        pulumi.export(name, value)
+
+    async def program() -> dict[str, Any]:
+        with _without_traces():
+            tenancy = GradualTenancy("tenancy", planned, _foundation(planned))
+            await tenancy.register_teams()
+        return outputs(planned)
+
+    pulumi.run(program)
+
+
+@contextmanager
+def _without_traces() -> Generator[None]:
+    """Has the SDK register resources without the stack of calls by which the program made each.
+
+    The engine's state would be twice as large, with paths of this machine, and a file backend writes it at each step.
+    An error of the program itself has its whole traceback, since the limit is lifted before it is printed:
+    https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
+    """
+    before: int | None = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = 1
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = before
 
 
 def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = None) -> None:
@@ -44,7 +71,13 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     Raises:
         pulumi.RunError: the cloud's package is not installed.
     """
-    prefix = f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
+    inside = _foundation(planned, name, parent)
+    Tenancy(f"{_prefix(name)}tenancy", planned, inside, prefix=f"{name}." if name else "")
+
+
+def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
+    """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
+    prefix = _prefix(name)
     own = pulumi.ResourceOptions(parent=parent)
     cluster = open_cluster(f"{prefix}cluster", planned.cluster, own)
     inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[*cluster.nodes])
@@ -56,7 +89,11 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     if planned.observability:
         of_others = planned.monitoring not in {release.namespace for release in planned.operators}
         Observability(f"{prefix}observability", planned.observability, planned.monitoring, inside, of_others=of_others)
-    Tenancy(f"{prefix}tenancy", planned, inside, prefix=f"{name}." if name else "")
+    return inside
+
+
+def _prefix(name: str) -> str:
+    return f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
 
 
 def outputs(planned: Plan) -> dict[str, Any]:

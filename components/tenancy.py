@@ -1,5 +1,9 @@
 """All Kubernetes objects of a stack on one cluster, except operators and dashboards."""
 
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
 import pulumi
 
 from gpu_tenancy.model.plan import Plan, TeamPlan
@@ -11,6 +15,9 @@ from .priorities import Priorities
 from .queues import Queues
 from .serving import ModelServer
 from .training import GangJob, TrainingJob, TrainingRuntime
+
+AT_ONCE: Final = 10
+"""Teams of a `GradualTenancy` whose namespaces are registered at the same time."""
 
 
 class Team(pulumi.ComponentResource):
@@ -69,8 +76,17 @@ class Tenancy(pulumi.ComponentResource):
         self.priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
         self.queues = Queues(f"{prefix}queues", plan.queues, own)
         self.guards = Guards(f"{prefix}guards", plan.guards, own)
-        self.teams = {team.namespace.name: self._team(team) for team in plan.teams}
-        self.register_outputs({"teams": list(self.teams)})
+        self.teams: dict[str, Team] = {}
+        self._begin(plan.teams)
+        self.register_outputs({"teams": [team.namespace.name for team in plan.teams]})
+
+    def _begin(self, teams: Iterable[TeamPlan]) -> None:
+        for team in teams:
+            self._register(team)
+
+    def _register(self, team: TeamPlan) -> Team:
+        made = self.teams[team.namespace.name] = self._team(team)
+        return made
 
     def _team(self, team: TeamPlan) -> Team:
         # Only the team's own queues: with all queues, 1,000 teams would have a million dependencies.
@@ -78,3 +94,27 @@ class Tenancy(pulumi.ComponentResource):
         own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
         options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.guards, *own])
         return Team(f"{self._prefix}{team.namespace.name}", team, options)
+
+
+class GradualTenancy(Tenancy):
+    """A tenancy whose teams are registered a few at a time, by `register_teams`.
+
+    With all teams at once, Pulumi's SDK has thousands of open calls and walks all of them each time that one ends.
+    """
+
+    def _begin(self, teams: Iterable[TeamPlan]) -> None:
+        self._waiting = tuple(teams)
+
+    async def register_teams(self) -> None:
+        """Registers the teams in their order; at most `AT_ONCE` namespaces are not yet complete.
+
+        Servers and jobs of a team are not awaited, because they can need minutes until they are ready.
+        """
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def register(team: TeamPlan) -> None:
+            async with free:
+                space = self._register(team).space
+                await asyncio.gather(*(each.urn.future() for each in (space.namespace, *space.bounds)))
+
+        await asyncio.gather(*(register(team) for team in self._waiting))

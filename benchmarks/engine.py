@@ -1,0 +1,162 @@
+"""`pulumi up` by the Pulumi CLI, first and again, beside a flat Pulumi program that registers the same objects.
+
+`python -m benchmarks.engine --teams 100` starts an API server of its own and uses a file backend, with checkpoints. It
+needs the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them nothing is measured.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from benchmarks.preview import stack
+from gpu_tenancy.console.embedded.definitions.fetching import fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.project import Preview, preview, project_folder
+from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.console.up import api_groups
+
+NAME = "benchmark"
+FLAT = """
+import json
+from pathlib import Path
+
+import pulumi
+from pulumi_kubernetes import Provider
+
+objects, kubeconfig = json.loads((Path(__file__).parent / "objects.json").read_text())
+provider = Provider("cluster", kubeconfig=kubeconfig)
+namespaces = {}
+for number, (type_, manifest) in enumerate(objects):
+    namespace = namespaces.get(manifest["metadata"].get("namespace"))
+    options = pulumi.ResourceOptions(provider=provider, depends_on=[namespace] if namespace else [])
+    made = pulumi.CustomResource(type_, f"object-{number}", manifest, options)
+    if manifest["kind"] == "Namespace":
+        namespaces[manifest["metadata"]["name"]] = made
+"""
+"""A program without components, and without any dependency but that of an object on its namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One `pulumi up`.
+
+    Attributes:
+        seconds: from the start of the CLI to its end.
+        cpu: seconds of processors of the CLI, its plugins and the program.
+    """
+
+    seconds: float
+    cpu: float
+    created: int
+
+
+def _project(folder: Path, program: str | None, teams: int) -> Path:
+    """A project with a stack of that many teams, and this repository's program or another."""
+    ours = project_folder()
+    (folder / "stacks").mkdir(parents=True)
+    shutil.copy(ours / "Pulumi.yaml", folder)
+    if program is None:
+        shutil.copy(ours / "__main__.py", folder)
+        (folder / "components").symlink_to(ours / "components")
+    else:
+        (folder / "__main__.py").write_text(program, encoding="utf-8")
+    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
+    file = folder / "stacks" / f"Pulumi.{NAME}.yaml"
+    file.write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return folder
+
+
+def _measured(run: Callable[[], dict[str, int]]) -> Measured:
+    def cpu() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    began, before = time.perf_counter(), cpu()
+    counts = run()
+    return Measured(round(time.perf_counter() - began, 1), round(cpu() - before, 1), counts["created"])
+
+
+def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Measured]]:
+    """Both runs on an API server with definitions and nodes."""
+    platform = Platform(home=folder / "platform")
+    program = find_pulumi() or "pulumi"
+    try:
+        platform.up(_say)
+        declared = made or preview(NAME, project, onto=platform.kubeconfig)
+        if made:
+            objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in made.objects]
+            (project / "objects.json").write_text(json.dumps([objects, str(platform.kubeconfig)]), encoding="utf-8")
+        with platform.cluster() as cluster:
+            pins = needed(read_pins(), api_groups(declared.objects), {})
+            install(cluster, fetch(pins, platform.cache, _say), _say)
+            bring_nodes(cluster, node_shapes(declared.stack))
+        cli = PulumiCli(program, folder / "pulumi", project)
+        return declared, [_measured(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
+    finally:
+        platform.down()
+
+
+def _token(manifest: Any) -> str:
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    return f"{group.removesuffix('.k8s.io') or 'core'}/{version}:{manifest['kind']}"
+
+
+def _say(line: str) -> None:
+    print(f"· {line}", file=sys.stderr, flush=True)
+
+
+def measure(teams: int) -> dict[str, dict[str, float]]:
+    """Seconds of each run and of its processors."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        rows: dict[str, list[Measured]] = {}
+        declared, rows["this program"] = _on_a_platform(root / "1", _project(root / "ours", None, teams))
+        _, rows["flat program"] = _on_a_platform(root / "2", _project(root / "flat", FLAT, teams), declared)
+        return {
+            name: {
+                "objects": first.created,
+                "first s": first.seconds,
+                "first cpu s": first.cpu,
+                "again s": again.seconds,
+                "again cpu s": again.cpu,
+            }
+            for name, (first, again) in rows.items()
+        }
+
+
+def main() -> None:
+    """Prints a row for each program, and how many times the flat one's time this one takes."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--teams", type=int, default=100)
+    arguments.add_argument("--json", type=Path, help="write the figures to this file")
+    given = arguments.parse_args()
+    if not find_pulumi():
+        print("not measured: pulumi is not on the PATH")
+        return
+    rows = measure(given.teams)
+    print(f"{given.teams} teams     " + "  ".join(f"{key:>11}" for key in next(iter(rows.values()))))
+    for name, row in rows.items():
+        print(f"{name:12}  " + "  ".join(f"{value:11.1f}" for value in row.values()))
+    ours, flat = rows["this program"], rows["flat program"]
+    print(
+        "ratio: " + ", ".join(f"{key.removesuffix(' s')} {ours[key] / flat[key]:.2f}" for key in ("first s", "again s"))
+    )
+    if given.json:
+        given.json.write_text(json.dumps({"teams": given.teams, **rows}, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
