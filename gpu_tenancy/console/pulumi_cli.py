@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, cast
 
+import psutil
 import yaml
 
 from gpu_tenancy.console.errors import ConsoleError
@@ -26,6 +28,10 @@ _DONE: Final = {
     "same": "unchanged",
 }
 """Words for the engine's operations, the same as for server-side apply."""
+
+_TAKE_OVER: Final = MappingProxyType({"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"})
+"""Has the provider change an object that exists but is not in the state, instead of failing:
+https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 
 _ERRORS: Final = frozenset({"error", "info#err"})
 """Severities of diagnostics that explain a failure."""
@@ -53,6 +59,9 @@ class PulumiCli:
     def up(self, stack: str, kubeconfig: Path) -> dict[str, int]:
         """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
 
+        A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
+        takes over existing objects with the names of the stack's.
+
         Returns:
             Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
 
@@ -62,12 +71,20 @@ class PulumiCli:
         self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)
         self._run("stack", "select", "--create", "--stack", stack)
-        done = self._run("up", "--yes", "--skip-preview", "--json", "--stack", stack)
+        killed = self._abandoned()
+        if killed:
+            self._run("cancel", "--yes", "--stack", stack)
+        done = self._run("up", "--yes", "--skip-preview", "--json", "--stack", stack, more=_TAKE_OVER if killed else {})
         if not done.ok:
             raise ConsoleError(
                 f"pulumi up failed:\n{done.diagnostics}", "fix the error and run the same command again to continue"
             )
         return _counts(done.output)
+
+    def _abandoned(self) -> bool:
+        """Whether a lock is left of a process that no longer runs on this machine."""
+        locks = (self.folder / "state" / ".pulumi" / "locks").rglob("*.json")
+        return any(not psutil.pid_exists(int(json.loads(lock.read_text(encoding="utf-8"))["pid"])) for lock in locks)
 
     def _project(self, stack: str, kubeconfig: Path) -> None:
         """Writes a project that runs the same program, so that the user's project folder is not changed.
@@ -86,11 +103,11 @@ class PulumiCli:
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
-    def _run(self, *arguments: str) -> "_Done":
+    def _run(self, *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> "_Done":
         done = subprocess.run(
             [self.program, *arguments, "--non-interactive", "--color", "never"],
             cwd=self.folder,
-            env=self._environment(),
+            env={**self._environment(), **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

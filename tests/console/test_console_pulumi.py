@@ -1,5 +1,8 @@
 """Deploying with the official Pulumi CLI, where there is one, ends in the same objects as without it."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +115,8 @@ def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
         "import os, pathlib, sys\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
         "with (folder / 'calls').open('a') as calls:\n"
-        "    print(*sys.argv[1:], os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
+        "    taken = os.environ.get('PULUMI_K8S_UPSERT_EXISTING_OBJECTS', '')\n"
+        "    print(*sys.argv[1:], taken, os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
         "if sys.argv[1] == 'up':\n"
         "    print((folder / 'events').read_text())\n"
         f"    sys.exit({code})\n"
@@ -131,6 +135,20 @@ def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded
     assert all(call.endswith((cli.folder / "state").as_uri()) for call in calls)
     config = (cli.folder / "Pulumi.example-tree.yaml").read_text()
     assert f"kubeconfig: {tmp_path / 'kubeconfig'}" in config
+
+
+def test_the_lock_of_a_killed_run_is_removed_and_its_objects_are_taken_over(tmp_path: Path) -> None:
+    cli = a_pulumi(tmp_path, "")
+    lock = cli.folder / "state" / ".pulumi" / "locks" / "p" / "local" / "lock.json"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps({"pid": os.getpid()}))
+    cli.up("local", tmp_path / "kubeconfig")
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    lock.write_text(json.dumps({"pid": int(ended.stdout)}))
+    cli.up("local", tmp_path / "kubeconfig")
+    calls = [call.split() for call in (tmp_path / "calls").read_text().splitlines()]
+    assert [call[0] for call in calls] == ["stack", "up", "stack", "cancel", "up"]
+    assert ["true" in call for call in calls] == [False, False, False, False, True]
 
 
 def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_path: Path) -> None:
