@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
@@ -39,7 +40,8 @@ class _Decoder:
 
     def fields(self, struct: Struct, at: Path) -> dict[str, Json]:
         fields = struct.fields
-        return {key: self.value(fields[key], (*at, key)) for key in sorted(fields)}
+        # Each message has its own copy of a key.
+        return {intern(key): self.value(fields[key], (*at, key)) for key in sorted(fields)}
 
     def value(self, value: Value, at: Path) -> Json:
         match value.WhichOneof("kind"):
