@@ -17,7 +17,7 @@ import importlib.metadata
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -144,16 +144,24 @@ def _resolve_outputs(
     res: pulumi.Resource, given: Struct, returned: Struct, deps: Any, resolvers: Properties, *flags: bool, **named: bool
 ) -> None:
     """Keeps the bytes of both structures, which take a tenth of their memory, until an output is read."""
-    original = _original("pulumi.runtime.rpc.resolve_outputs")
     inputs = given.SerializeToString(deterministic=True)
     outputs = returned.SerializeToString(deterministic=True)
     if inputs == outputs:
         inputs = outputs
+    resolvers.settle(partial(_decode, res, inputs, outputs, deps, flags, named))
 
-    def resolve(waiting: dict[str, Resolver]) -> None:
-        original(res, Struct.FromString(inputs), Struct.FromString(outputs), deps, waiting, *flags, **named)
 
-    resolvers.settle(resolve)
+def _decode(  # noqa: PLR0913, PLR0917 - those of the SDK
+    res: pulumi.Resource,
+    inputs: bytes,
+    outputs: bytes,
+    deps: Any,
+    flags: tuple[bool, ...],
+    named: dict[str, bool],
+    waiting: dict[str, Resolver],
+) -> None:
+    original = _original("pulumi.runtime.rpc.resolve_outputs")
+    original(res, Struct.FromString(inputs), Struct.FromString(outputs), deps, waiting, *flags, **named)
 
 
 def _resolve_outputs_due_to_exception(resolvers: Properties, exn: Exception) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
 
@@ -16,6 +16,9 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
+
+_SHORT: Final = 64
+"""Characters of texts that many resources share, such as labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class _Decoder:
     def _text(self, text: str, at: Path) -> str:
         if text == UNKNOWN:
             self.unknowns.append(at)
-        return text
+        return intern(text) if len(text) <= _SHORT else text
 
     def _struct(self, struct: Struct, at: Path) -> Json:
         fields = struct.fields
