@@ -1,20 +1,44 @@
-"""The offline preview of 1, 10, 100 and 1,000 teams: time, memory and growth, each in a process of its own.
+"""The offline preview of 1, 10, 100 and 1,000 teams: time, memory and growth, each size in a process of its own.
 
-`python -m benchmarks.preview` prints a table; `--teams 100` measures one size in this process, as JSON.
+`python -m benchmarks.preview` prints a table; `--json FILE` writes the same as JSON. `--teams 100` measures one size in
+this process and prints JSON. The columns of the preview are without imports of packages; those of the review have the
+report, the comment and both policy packs, which take what is left of the cores.
 """
 
 import argparse
 import json
+import os
+import platform
 import resource
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
-SIZES = (1, 10, 100, 1000)
-ROUNDS = 3
+SIZES: Final = (1, 10, 100, 1000)
+ROUNDS: Final = 3
+PACKS: Final = ("workloads", "clouds")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Seconds on the wall and of processor time, of this process and of those that it waited for."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> "Watch":
+        """The time at this moment."""
+        return cls(time.perf_counter(), sum(os.times()[:4]))
+
+    def since(self, before: "Watch") -> "Watch":
+        """The time from another moment to this one."""
+        return Watch(self.wall - before.wall, self.cpu - before.cpu)
 
 
 def stack(teams: int) -> dict[str, Any]:
@@ -47,66 +71,105 @@ def _team(number: int) -> dict[str, Any]:
 
 
 def measure(teams: int) -> dict[str, float]:
-    """Seconds of each stage and the peak of memory in MiB, for one preview in this process."""
-    from gpu_tenancy.console.offline.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - imports are a stage
+    """Seconds and the peak of memory in MiB, for one preview and one review in this process."""
+    from gpu_tenancy.console.offline.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - not measured
     from gpu_tenancy.console.offline.render import render  # noqa: PLC0415
-    from gpu_tenancy.console.project import project_folder  # noqa: PLC0415
+    from gpu_tenancy.console.project import Preview, project_folder  # noqa: PLC0415
     from gpu_tenancy.model.load import load  # noqa: PLC0415
     from gpu_tenancy.model.source import Source, to_config  # noqa: PLC0415
 
-    began = time.perf_counter()
+    config = to_config(Source(stack(1)))
+    render(project_folder(), project="gpu-tenancy", stack="imports", config=config)  # what a program imports
+    began = Watch.now()
     source = Source(stack(teams))
-    load(source)
-    loaded = time.perf_counter()
+    loaded = load(source)
+    checked = Watch.now()
     rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
-    done = time.perf_counter()
     if found := problems(rendered):
         raise SystemExit("\n".join(found))
+    done = Watch.now()
     with TemporaryDirectory() as folder:
         objects = len(write(kubernetes_objects(rendered), Path(folder) / "objects"))
-    written = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
-    return {
+    written = Watch.now()
+    row = {
+        "teams": teams,
         "objects": objects,
-        "check": loaded - began,
-        "render": done - loaded,
-        "write": written - done,
-        "peak": peak,
+        "check": checked.since(began).wall,
+        "render": done.since(checked).wall,
+        "write": written.since(done).wall,
+        "preview": written.since(began).wall,
+        "preview cpu": written.since(began).cpu,
+        "peak": _peak(resource.RUSAGE_SELF),
     }
+    reviewed = _review(Preview("benchmark", loaded, rendered, kubernetes_objects(rendered), loaded))
+    own, packs = _peak(resource.RUSAGE_SELF), _peak(resource.RUSAGE_CHILDREN)
+    return {**row, "review": reviewed.wall, "review cpu": reviewed.cpu, "review peak": own, "pack peak": packs}
+
+
+def _review(preview: Any) -> Watch:
+    from gpu_tenancy.console.project import project_folder  # noqa: PLC0415 - not measured
+    from gpu_tenancy.console.review.build import review  # noqa: PLC0415
+    from gpu_tenancy.console.review.comment import comment  # noqa: PLC0415
+    from gpu_tenancy.console.review.page import page  # noqa: PLC0415
+
+    began = Watch.now()
+    done = review(preview, project_folder(), policies=PACKS)
+    comment(done)
+    page(done)
+    return Watch.now().since(began)
+
+
+def _peak(who: int) -> float:
+    """The peak of memory in MiB; of children, that of the largest one."""
+    return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
 
 
 def _in_process_of_its_own(teams: int) -> dict[str, float]:
-    began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.preview", "--teams", str(teams)], capture_output=True, text=True, check=True
     )
-    return {**json.loads(done.stdout), "whole": time.perf_counter() - began}
+    return json.loads(done.stdout)
 
 
-def _median(teams: int) -> dict[str, float]:
-    rounds = sorted((_in_process_of_its_own(teams) for _ in range(ROUNDS)), key=lambda each: each["whole"])
-    return rounds[len(rounds) // 2]
+def _median(teams: int, rounds: int) -> dict[str, float]:
+    rows = sorted((_in_process_of_its_own(teams) for _ in range(rounds)), key=lambda row: row["preview cpu"])
+    return rows[len(rows) // 2]
+
+
+def _line(row: dict[str, float], before: dict[str, float] | None) -> str:
+    def growth(key: str) -> str:
+        return f"{row[key] / before[key]:.1f} x" if before else "-"
+
+    return (
+        f"{row['teams']:5}  {row['objects']:7}  {row['check']:7.2f}  {row['render']:8.2f}  {row['write']:7.2f}"
+        f"  {row['preview']:9.2f}  {row['preview cpu']:5.2f}  {growth('preview cpu'):>6}  {row['peak']:4.0f}"
+        f"  {row['review']:8.2f}  {row['review cpu']:5.2f}  {growth('review cpu'):>6}  {row['review peak']:4.0f}"
+    )
 
 
 def main() -> None:
-    """Measures every size and prints a row each, the last column being growth for ten times the teams."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--teams", type=int, help="measure one size in this process")
-    teams = arguments.parse_args().teams
-    if teams:
-        print(json.dumps(measure(teams)))
+    """Measures every size and prints a row each; growth is of processor time, for ten times the teams."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--teams", type=int, help="measure one size in this process")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="processes for each size, of which the median counts"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    arguments = parser.parse_args()
+    if arguments.teams:
+        print(json.dumps(measure(arguments.teams)))
         return
-    print("teams  objects  whole s  check s  render s  write s  peak MiB  growth")
-    before: float | None = None
+    print("teams  objects  check s  render s  write s  preview s  CPU s  growth   MiB  review s  CPU s  growth   MiB")
+    rows: list[dict[str, float]] = []
     for size in SIZES:
-        row = _median(size)
-        growth = f"{row['whole'] / before:.1f} x" if before else "-"
-        before = row["whole"]
-        print(
-            f"{size:5}  {row['objects']:7.0f}  {row['whole']:7.2f}  {row['check']:7.2f}  {row['render']:8.2f}"
-            f"  {row['write']:7.2f}  {row['peak']:8.0f}  {growth:>6}",
-            flush=True,
-        )
+        row = _median(size, arguments.rounds)
+        print(_line(row, rows[-1] if rows else None), flush=True)
+        rows.append(row)
+    if arguments.json:
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
+        measured = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"measured": measured, "machine": machine, "rows": rows}
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.console.gitops.manifests import Files, content, file_name, folder, named
 from gpu_tenancy.console.gitops.pieces import BUILT_IN, Piece, Release
-from gpu_tenancy.console.offline.files import as_yaml
+from gpu_tenancy.console.offline.block import as_yaml
 from gpu_tenancy.console.offline.wire import Json
 
 API: Final = "argoproj.io/v1alpha1"

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.gitops.pieces import BUILT_IN, Piece
-from gpu_tenancy.console.offline.files import as_yaml
+from gpu_tenancy.console.offline.block import as_yaml
 from gpu_tenancy.console.offline.wire import Json, at
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from gpu_tenancy.console.gitops.manifests import Files, content, file_name, folder, named
 from gpu_tenancy.console.gitops.pieces import Piece, Release
-from gpu_tenancy.console.offline.files import as_yaml
+from gpu_tenancy.console.offline.block import as_yaml
 
 
 def plain(pieces: Sequence[Piece]) -> Files:

@@ -5,60 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-import yaml
-
+from gpu_tenancy.console.offline.block import as_yaml
 from gpu_tenancy.console.offline.manifests import KubernetesObject
-from gpu_tenancy.console.offline.wire import Json
 
 _MARK: Final = "# Written by the offline preview; the next one overwrites it.\n"
 _CLUSTER: Final = "_cluster"  # an underscore cannot begin a namespace's name
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_RARE_LINE_BREAK = re.compile(r"[\r\x85\u2028\u2029]")
-_NUMBER_ELSEWHERE = re.compile(r"[-+]?(0o[0-7_]+|\.?[0-9][0-9_.]*([eE][-+]?[0-9]+)?)")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes YAML that every parser reads the same: block text, no anchors, quoted strings that look like numbers."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class gives the signature
-        return True
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Indents lists under their key, as kubectl and most formatters do."""
-        super().increase_indent(flow, indentless=False)
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None
-    if _RARE_LINE_BREAK.search(text):
-        style = '"'  # other styles do not escape these line breaks, and parsers normalize them
-    elif "\n" in text:
-        style = "|"
-    elif _NUMBER_ELSEWHERE.fullmatch(text):
-        # PyYAML follows YAML 1.1 and does not quote 1e3 and 0o17, which are numbers in YAML 1.2.
-        style = "'"
-    # The stub has no type for a scalar's value.
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType]
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(item: KubernetesObject) -> str:
     """Returns one object as YAML, without its secrets."""
     return as_yaml(item.shown)
-
-
-def as_yaml(content: Mapping[str, Json]) -> str:
-    """Returns plain data as YAML that every parser reads the same."""
-    return yaml.dump(
-        dict(content),
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=2**16,
-        default_flow_style=False,
-    )
 
 
 def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
@@ -84,13 +41,15 @@ def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Pat
     """
     texts = {folder / path: _MARK + text for path, text in contents.items()}
     earlier = {path: text for path in folder.rglob("*.yaml") if (text := _own_text(path)) is not None}
-    for path in sorted(texts):
-        if path.exists() and path not in earlier:
-            message = f"{path}: file exists and was not written by tenancy; move it or specify another folder"
-            raise FileExistsError(message)
+    if folder.exists():
+        for path in sorted(texts):
+            if path not in earlier and path.exists():
+                message = f"{path}: file exists and was not written by tenancy; move it or specify another folder"
+                raise FileExistsError(message)
+    for parent in {path.parent for path in texts}:
+        parent.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         if earlier.get(path) != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
     for path in earlier.keys() - texts.keys():
         path.unlink()

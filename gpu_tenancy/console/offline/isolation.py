@@ -5,13 +5,13 @@ import contextlib
 import gc
 import sys
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from pathlib import Path
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple, Unpack
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @contextlib.contextmanager
@@ -69,17 +69,24 @@ def relaxed_collector() -> Generator[None]:
             gc.unfreeze()
 
 
-class _InlineExecutor(ThreadPoolExecutor):
-    """Runs each call immediately in the caller's thread.
+class _InlineLoop(asyncio.SelectorEventLoop):
+    """An event loop that runs blocking calls immediately.
 
-    Pulumi sends requests from a thread pool, because they can block. Here a request is a function call, and threads
-    would only make the order of registrations random.
+    Pulumi sends requests from a thread pool, because they can block. Here a request is a function call. Threads would
+    make the order of registrations random, and all resources that are ready would keep their requests in memory until
+    the next round of the loop.
     """
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
+    def run_in_executor(
+        self,
+        executor: Executor | None,  # noqa: ARG002 - the base class gives the signature
+        func: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Returns a future that is done."""
+        future: asyncio.Future[T] = self.create_future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            future.set_result(func(*args))
         except Exception as failure:  # noqa: BLE001 - a future passes any exception to its reader
             future.set_exception(failure)
         return future
@@ -88,8 +95,7 @@ class _InlineExecutor(ThreadPoolExecutor):
 @contextlib.contextmanager
 def event_loop() -> Generator[asyncio.AbstractEventLoop]:
     """A separate event loop for one render, deterministic and without tasks left at its end."""
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_InlineExecutor(max_workers=1))
+    loop = _InlineLoop()
     # After one failure the dependent resources fail too; only the first is raised.
     loop.set_exception_handler(_ignore)
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from gpu_tenancy.console.offline.recording import shown
 from gpu_tenancy.console.offline.wire import text_at
@@ -84,8 +85,19 @@ def is_object(registration: Registration) -> bool:
     )
 
 
+_KNOWN: Final[WeakKeyDictionary[Rendered, tuple[KubernetesObject, ...]]] = WeakKeyDictionary()
+"""The objects of each stack in use: problems, files, tree and report all ask for them."""
+
+
 def kubernetes_objects(rendered: Rendered) -> tuple[KubernetesObject, ...]:
     """Returns the objects that a stack declares, in the order of their URNs."""
+    objects = _KNOWN.get(rendered)
+    if objects is None:
+        objects = _KNOWN[rendered] = _objects(rendered)
+    return objects
+
+
+def _objects(rendered: Rendered) -> tuple[KubernetesObject, ...]:
     needs = _Needs(rendered.registrations)
     return tuple(
         KubernetesObject(
@@ -135,12 +147,17 @@ class _Needs:
         self._known: dict[str, Registration] = {}
         self._children: dict[str, list[str]] = {}
         self._met: dict[_Step, frozenset[str]] = {}
+        self._same: dict[frozenset[str], frozenset[str]] = {}
+        self._sorted: dict[frozenset[str], tuple[str, ...]] = {}
         for registration in registrations:
             self._known.setdefault(registration.urn, registration)
             self._children.setdefault(registration.parent, []).append(registration.urn)
 
     def of(self, registration: Registration) -> tuple[str, ...]:
-        return tuple(sorted(self._objects(_Step(registration.urn)) - {registration.urn}))
+        urns = self._objects(_Step(registration.urn)) - {registration.urn}
+        if urns not in self._sorted:
+            self._sorted[urns] = tuple(sorted(urns))
+        return self._sorted[urns]
 
     def _objects(self, start: _Step) -> frozenset[str]:
         """All objects that a step depends on; results are kept, because siblings share their parent's."""
@@ -162,7 +179,8 @@ class _Needs:
                 if following not in seen:
                     seen.add(following)
                     left.append(following)
-        self._met[start] = frozenset(urns)
+        all_urns = frozenset(urns)
+        self._met[start] = self._same.setdefault(all_urns, all_urns)  # siblings share one set
         return self._met[start]
 
     def _next(self, registration: Registration, step: _Step) -> Iterator[_Step]:

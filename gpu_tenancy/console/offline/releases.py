@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gpu_tenancy.console.offline.files import as_yaml, write_texts
+from gpu_tenancy.console.offline.block import as_yaml
+from gpu_tenancy.console.offline.files import write_texts
 from gpu_tenancy.console.offline.render import Rendered
 from gpu_tenancy.console.offline.wire import Json, at, text_at
 from gpu_tenancy.model.catalogue.releases import pinned

@@ -2,22 +2,28 @@
 
 import json
 import runpy
-from collections.abc import Mapping
-from contextvars import copy_context
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
 from pulumi.runtime import Settings, configure, reset_options, run_in_stack
 from pulumi.runtime.config import set_all_config
+from pulumi.runtime.settings import SETTINGS, get_monitor
 
+from gpu_tenancy.console.offline.deferred import Outstanding
 from gpu_tenancy.console.offline.isolation import event_loop, program_scope, relaxed_collector
+from gpu_tenancy.console.offline.lean import lean
 from gpu_tenancy.console.offline.recording import NO_ANSWERS, RecordingMonitor, Registration, shown
 from gpu_tenancy.console.offline.wire import Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rendered:
     """The resources and outputs of one stack.
+
+    Two are equal only if they are the same, so that what follows from one can be kept with it.
 
     `registrations` are sorted by URN, so that the same stack gives the same bytes and a diff has only real changes.
     `outputs` are as printed by `pulumi stack output`, with `[secret]` and `[unknown]`.
@@ -63,7 +69,7 @@ def render(
     return Rendered(
         project=project,
         stack=stack,
-        registrations=tuple(sorted(monitor.registrations, key=_order)),
+        registrations=_sorted(monitor.registrations),
         outputs=shown(outputs.properties, outputs.secret_paths, outputs.unknown_paths),
     )
 
@@ -90,10 +96,27 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
     def program() -> None:
         runpy.run_path(str(main), run_name="__main__")
 
-    with event_loop() as loop:
-        loop.run_until_complete(run_in_stack(program))
+    setattr(SETTINGS, "outputs", Outstanding())  # noqa: B010 - the stub misses the descriptor
+    try:
+        with event_loop() as loop, lean():
+            loop.run_until_complete(run_in_stack(program))
+    finally:
+        _forget(monitor)
 
 
-def _order(registration: Registration) -> tuple[str, str]:
+def _forget(monitor: RecordingMonitor) -> None:
+    """Removes a monitor from the SDK, which keeps the first one of a process as the default of all contexts."""
+    if Context().run(get_monitor) is monitor:
+        setattr(SETTINGS, "monitor", None)  # noqa: B010 - of this context; the stub misses the descriptor
+        setattr(SETTINGS, "monitor", None)  # noqa: B010 - where it is None already: the default
+
+
+def _sorted(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
     """Sorts by URN, and duplicates by their inputs, so that the order of registration does not matter."""
-    return registration.urn, json.dumps(registration.inputs, sort_keys=True)
+    counts = Counter(registration.urn for registration in registrations)
+
+    def order(registration: Registration) -> tuple[str, str]:
+        urn = registration.urn
+        return urn, json.dumps(registration.inputs, sort_keys=True) if counts[urn] > 1 else ""
+
+    return tuple(sorted(registrations, key=order))

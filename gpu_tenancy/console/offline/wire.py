@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from sys import intern
+from typing import Final, TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
 
@@ -15,6 +16,9 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
+
+_SHORT: Final = 64
+"""Characters of texts that many resources share, such as labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ class _Decoder:
 
     def fields(self, struct: Struct, at: Path) -> dict[str, Json]:
         fields = struct.fields
-        return {key: self.value(fields[key], (*at, key)) for key in sorted(fields)}
+        # Each message has its own copy of a key.
+        return {intern(key): self.value(fields[key], (*at, key)) for key in sorted(fields)}
 
     def value(self, value: Value, at: Path) -> Json:
         match value.WhichOneof("kind"):
@@ -60,7 +65,7 @@ class _Decoder:
     def _text(self, text: str, at: Path) -> str:
         if text == UNKNOWN:
             self.unknowns.append(at)
-        return text
+        return intern(text) if len(text) <= _SHORT else text
 
     def _struct(self, struct: Struct, at: Path) -> Json:
         fields = struct.fields

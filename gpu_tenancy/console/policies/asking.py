@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Final
+from typing import Final, overload
 
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2 as wire
@@ -21,12 +21,44 @@ class Questions:
     """The requests to a pack for one stack.
 
     Attributes:
-        resources: one request per resource, in an order in which the engine could register them.
-        stack: all resources in one request.
+        stack: all resources in one request, in an order in which the engine could register them.
     """
 
-    resources: tuple[wire.AnalyzeRequest, ...]
     stack: wire.AnalyzeStackRequest
+
+    @property
+    def resources(self) -> Sequence[wire.AnalyzeRequest]:
+        """One request per resource. Each is made when it is read, because all take as much memory as the stack's."""
+        return _Requests(self.stack.resources)
+
+
+class _Requests(Sequence[wire.AnalyzeRequest]):
+    """The requests for single resources of a stack's request, which has all their fields."""
+
+    def __init__(self, resources: Sequence[wire.AnalyzerResource]) -> None:
+        self._resources = resources
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    @overload
+    def __getitem__(self, index: int) -> wire.AnalyzeRequest: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[wire.AnalyzeRequest]: ...
+
+    def __getitem__(self, index: int | slice) -> wire.AnalyzeRequest | Sequence[wire.AnalyzeRequest]:
+        if isinstance(index, slice):
+            return _Requests(self._resources[index])
+        resource = self._resources[index]
+        return wire.AnalyzeRequest(
+            type=resource.type,
+            urn=resource.urn,
+            name=resource.name,
+            properties=resource.properties,
+            options=resource.options,
+            provider=resource.provider if resource.HasField("provider") else None,
+        )
 
 
 def questions(rendered: Rendered) -> Questions:
@@ -44,26 +76,16 @@ def questions(rendered: Rendered) -> Questions:
         custom=False,
         inputs={},
     )
-    requests: list[wire.AnalyzeRequest] = []
+    hosts = {urn: _provider(provider) for urn, provider in providers.items()}
     stack = wire.AnalyzeStackRequest()
     for registration in (root, *_in_order(own)):
         parent = "" if registration is root else registration.parent or root.urn
-        request = wire.AnalyzeRequest(
+        resource = stack.resources.add(
             type=registration.type,
             urn=registration.urn,
             name=registration.name,
-            properties=struct(registration),
             options=_options(registration, parent),
-            provider=_provider(providers.get(registration.provider.rpartition("::")[0])),
-        )
-        requests.append(request)
-        stack.resources.add(
-            type=request.type,
-            urn=request.urn,
-            name=request.name,
-            properties=request.properties,
-            options=request.options,
-            provider=request.provider if request.HasField("provider") else None,
+            provider=hosts.get(registration.provider.rpartition("::")[0]),
             parent=parent,
             dependencies=registration.dependencies,
             propertyDependencies={
@@ -71,14 +93,20 @@ def questions(rendered: Rendered) -> Questions:
                 for key, urns in registration.property_dependencies.items()
             },
         )
-    return Questions(tuple(requests), stack)
+        _fill(resource.properties, registration)
+    return Questions(stack)
 
 
 def struct(registration: Registration) -> Struct:
     """A resource's inputs in the protocol's form, with secrets marked; unknown values are marked already."""
     properties = Struct()
-    properties.update({key: value for key, value in _marked(registration).items() if not key.startswith(_INTERNAL)})
+    _fill(properties, registration)
     return properties
+
+
+def _fill(properties: Struct, registration: Registration) -> None:
+    properties.SetInParent()
+    properties.update({key: value for key, value in _marked(registration).items() if not key.startswith(_INTERNAL)})
 
 
 def _marked(registration: Registration) -> dict[str, Json]:
@@ -109,7 +137,10 @@ def _needs(registration: Registration) -> tuple[str, ...]:
 def _in_order(registrations: Sequence[Registration]) -> Iterator[Registration]:
     """What is needed before what needs it; in the order of URNs where the program says nothing."""
     known = {registration.urn: registration for registration in registrations}
-    needs = {urn: sorted({*_needs(registration)} & known.keys() - {urn}) for urn, registration in sorted(known.items())}
+    needs = {
+        urn: sorted(need for need in {*_needs(registration)} if need in known and need != urn)
+        for urn, registration in sorted(known.items())
+    }
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError:
@@ -130,9 +161,7 @@ def _options(registration: Registration, parent: str) -> wire.AnalyzerResourceOp
     )
 
 
-def _provider(registration: Registration | None) -> wire.AnalyzerProviderResource | None:
-    if registration is None:
-        return None
+def _provider(registration: Registration) -> wire.AnalyzerProviderResource:
     return wire.AnalyzerProviderResource(
         type=registration.type, urn=registration.urn, name=registration.name, properties=struct(registration)
     )
