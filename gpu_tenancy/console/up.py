@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
@@ -17,9 +19,11 @@ from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.parts import API_SERVER
 from gpu_tenancy.console.embedded.platform import Carried, Platform
 from gpu_tenancy.console.embedded.programs import find_programs
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.finalizers import check_prunable
 from gpu_tenancy.console.offline.objects import KubernetesObject, waves
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.project import Declared, Preview, declared, rendered
@@ -85,6 +89,7 @@ class Options:
 
 
 DEFAULTS: Final = Options()
+_UNAUTHORIZED: Final = 401
 
 
 def up(
@@ -112,7 +117,13 @@ def up(
         ConsoleError: the platform carries another stack, does not start or rejects an object.
     """
     with platform.deploying(report):
-        return _up(name, platform, report, project, options)
+        try:
+            return _up(name, platform, report, project, options)
+        except ApiError as error:
+            fix = f"see {platform.places.log(API_SERVER)}, then run the same command again"
+            if error.status == _UNAUTHORIZED:
+                fix = "its certificates may have expired: run `tenancy down`, then the same command again"
+            raise ConsoleError(f"the API server of the embedded platform rejected a request: {error}", fix) from error
 
 
 def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
@@ -158,8 +169,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         for line in settle(cluster, planned, report):
             report(f"not ready: {line}")
         report("verifying the guarantees")
-        running = {controller.chart for controller in platform.controllers.recorded() if controller.runs}
-        proofs = prove(cluster, planned, tree, running, report)
+        proofs = prove(cluster, planned, tree, _running(platform), report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -227,6 +237,11 @@ def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
     return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
 
 
+def _running(platform: Platform) -> set[str]:
+    """The charts whose controllers run."""
+    return {controller.chart for controller in platform.controllers.recorded() if controller.runs}
+
+
 def _listed(counts: Counter[str]) -> dict[str, int]:
     return {action: counts[action] for action in ACTIONS if counts[action]}
 
@@ -252,7 +267,10 @@ def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Cou
 
 def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
     manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
-    changes = apply(cluster, manifests, platform.places.home / "applied.json")
+    inventory = platform.places.home / "applied.json"
+    wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
+    check_prunable(cluster, inventory, wanted, _running(platform), stack_preview.name)
+    changes = apply(cluster, manifests, inventory)
     for correction in [change.correction for change in changes if change.corrected]:
         report(f"corrected fields that were changed outside the stack: {correction}")
     return Counter(change.action for change in changes)
