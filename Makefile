@@ -55,10 +55,11 @@ types: ready-clouds
 	@output=$$({ $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,000 resources, and admission
+bench: ready-clouds ## Measure previews of 1 to 1,000 teams, policy packs on 1,000 resources, admission, and `up` of 10 and 100 teams
 	@$(RUN) python -m benchmarks.preview
 	@$(RUN) python -m benchmarks.policies
 	@$(RUN) python -m benchmarks.kueue
+	@$(RUN) python -m benchmarks.apply
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)

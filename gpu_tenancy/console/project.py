@@ -143,6 +143,33 @@ def read_stack(name: str, project: Path | None = None) -> Source:
     return read_file(file, f"stacks/{file.name}")
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stack as its file declares it, valid and not rendered yet."""
+
+    name: str
+    project: Path
+    source: Source
+    stack: Stack
+
+
+def declared(name: str, project: Path | None = None) -> Declared:
+    """Reads and validates a stack.
+
+    Args:
+        name: of the stack.
+        project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
+
+    Raises:
+        ConsoleError: the project or the stack does not exist.
+        StackError: the stack file is invalid; it has every problem.
+    """
+    project = project_folder(project)
+    project_name(project)
+    source = read_stack(name, project)
+    return Declared(name, project, source, load(source))
+
+
 def preview(name: str, project: Path | None = None, *, onto: Path | None = None) -> Preview:
     """Reads and validates a stack, and runs the program on it.
 
@@ -156,17 +183,28 @@ def preview(name: str, project: Path | None = None, *, onto: Path | None = None)
         StackError: the stack file is invalid; it has every problem.
         RenderError: the rendered resources cannot be deployed.
     """
-    project = project_folder(project)
-    pulumi_project = project_name(project)
-    source = read_stack(name, project)
-    stack = declared = load(source)
+    return rendered(declared(name, project), onto=onto)
+
+
+def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
+    """Runs the program on a stack.
+
+    Args:
+        read: the stack.
+        onto: kubeconfig of another cluster to render the stack for.
+
+    Raises:
+        StackError: the stack is not valid on the other cluster.
+        RenderError: the rendered resources cannot be deployed.
+    """
+    source, stack = read.source, read.stack
     if onto:
-        source = elsewhere(source, declared, onto)
+        source = elsewhere(source, stack, onto)
         stack = load(source)
-    rendered = render(project, project=pulumi_project, stack=name, config=to_config(source))
-    if invalid := problems(rendered):
+    program = render(read.project, project=project_name(read.project), stack=read.name, config=to_config(source))
+    if invalid := problems(program):
         raise RenderError(invalid)
-    return Preview(name, stack, rendered, kubernetes_objects(rendered), declared)
+    return Preview(read.name, stack, program, kubernetes_objects(program), read.stack)
 
 
 def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:

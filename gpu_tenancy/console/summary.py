@@ -1,12 +1,9 @@
 """State of a tenancy as read from its API server: guarantees, limits and usage."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import WaitTimeoutError
 from gpu_tenancy.console.live.amounts import amount_text, amounts
 from gpu_tenancy.console.live.budgets import budgets
 from gpu_tenancy.console.live.cluster_queues import ClusterQueue
@@ -103,27 +100,6 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
         astray=tuple(_astray(pods, nodes)),
     )
-
-
-def settle(cluster: Cluster, plan: Plan) -> None:
-    """Waits until pods stop changing, up to 30 s; unschedulable pods stay pending."""
-    teams = [team.namespace.name for team in plan.teams]
-    last: tuple[float, list[tuple[str, str]]] = (time.monotonic(), [])
-
-    def steady() -> bool:
-        nonlocal last
-        pods = [pod for team in teams for pod in cluster.list("v1", "Pod", namespace=team)]
-        now = sorted((text_at(pod, "metadata", "uid"), text_at(pod, "spec", "nodeName")) for pod in pods)
-        if now != last[1]:
-            last = (time.monotonic(), now)
-        return time.monotonic() - last[0] > _QUIET
-
-    with suppress(WaitTimeoutError):  # If pods keep changing, the summary shows the state at that moment.
-        cluster.wait_for(steady, timeout=30, what="pods to become stable")
-
-
-_QUIET = 3.0
-"""Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
 
 
 def _holding(row: Row, queues: Queues, measure: Measure) -> Holding:

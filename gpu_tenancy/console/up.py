@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
@@ -15,16 +19,19 @@ from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.parts import API_SERVER
 from gpu_tenancy.console.embedded.platform import Carried, Platform
 from gpu_tenancy.console.embedded.programs import find_programs
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.finalizers import check_prunable
 from gpu_tenancy.console.offline.objects import KubernetesObject, waves
 from gpu_tenancy.console.progress import Report
-from gpu_tenancy.console.project import Preview, preview
+from gpu_tenancy.console.project import Declared, Preview, declared, rendered
 from gpu_tenancy.console.proofs import Proof, prove
 from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.console.replacing import not_replaced, other_stack
-from gpu_tenancy.console.summary import Summary, settle, summarise
+from gpu_tenancy.console.settling import settle
+from gpu_tenancy.console.summary import Summary, summarise
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
 
@@ -82,6 +89,7 @@ class Options:
 
 
 DEFAULTS: Final = Options()
+_UNAUTHORIZED: Final = 401
 
 
 def up(
@@ -93,8 +101,8 @@ def up(
 ) -> Outcome:
     """Deploys a stack to a platform and verifies its guarantees.
 
-    Nothing is changed if the stack is invalid. Another stack is deleted only when this one is rendered and all programs
-    and definitions for it are on this machine.
+    Nothing is changed if the stack is invalid. One deployment waits for another one to the same platform. Another
+    stack is deleted only when this one is rendered and all programs and definitions for it are on this machine.
 
     Args:
         name: of the stack.
@@ -108,13 +116,25 @@ def up(
         RenderError: the rendered resources cannot be deployed.
         ConsoleError: the platform carries another stack, does not start or rejects an object.
     """
+    with platform.deploying(report):
+        try:
+            return _up(name, platform, report, project, options)
+        except ApiError as error:
+            fix = f"see {platform.places.log(API_SERVER)}, then run the same command again"
+            if error.status == _UNAUTHORIZED:
+                fix = "its certificates may have expired: run `tenancy down`, then the same command again"
+            raise ConsoleError(f"the API server of the embedded platform rejected a request: {error}", fix) from error
+
+
+def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
     report(f"reading stack {name}")
-    stack_preview = preview(name, project, onto=platform.kubeconfig)
+    read = declared(name, project)
+    operators = choosing.rows_of(read.stack) if options.controllers == "all" else dict[str, Row]()
+    stack_preview = _rendered(read, platform, operators, report)
     planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
     other = other_stack(platform, name)
     if other and not options.replace:
         raise not_replaced(other, name)
-    operators = choosing.rows_of(stack_preview.declared) if options.controllers == "all" else dict[str, Row]()
     if not (platform.prepared and programs.prepared(operators, platform.cache)):
         options.foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
@@ -130,20 +150,26 @@ def up(
         install(cluster, definitions, report)
         wanted = _wanted(platform, stack_preview, operators, report)
         later = platform.controllers.superfluous(wanted)
-        if not later:
-            platform.controllers.bring(cluster, wanted, platform.cache, report)
-        report("creating the nodes of the pools")
-        nodes = bring_nodes(cluster, node_shapes(stack_preview.stack))
+        with ThreadPoolExecutor(1) as pool:
+            bringing = pool.submit(bring_nodes, cluster, node_shapes(stack_preview.stack))
+            if not later:
+                platform.controllers.bring(cluster, wanted, platform.cache, report)
+            report("creating the nodes of the pools")
+            nodes = bringing.result()
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
-        changes = _apply(cluster, platform, stack_preview, engine, project)
+        changes = (
+            _by_pulumi(platform, stack_preview, project)
+            if engine == "pulumi"
+            else _by_apply(cluster, platform, stack_preview, report)
+        )
         if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
             platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("waiting for the controllers and the scheduler")
-        settle(cluster, planned)
+        for line in settle(cluster, planned, report):
+            report(f"not ready: {line}")
         report("verifying the guarantees")
-        running = {controller.chart for controller in platform.controllers.recorded() if controller.runs}
-        proofs = prove(cluster, planned, tree, running, report)
+        proofs = prove(cluster, planned, tree, _running(platform), report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -157,6 +183,40 @@ def up(
             summary=summary,
             proofs=proofs,
         )
+
+
+def _rendered(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
+    """Renders a valid stack; meanwhile starts the platform and installs the definitions of the operators.
+
+    Not if something must be built first, or the platform carries another stack, because the user may have to decide.
+    A platform that did not exist is removed if the stack cannot be rendered.
+    """
+    carried = platform.carried()
+    if (carried and carried.name != read.name) or not (
+        platform.prepared and programs.prepared(operators, platform.cache)
+    ):
+        return rendered(read, onto=platform.kubeconfig)
+
+    def start() -> None:
+        platform.up(report)
+        with platform.cluster() as cluster:
+            install(cluster, fetch(needed(read_pins(), (), operators), platform.cache, report), report)
+
+    # Here, because the program imports packages meanwhile that both have: two threads that import each half of a circle
+    # of modules see unfinished ones.
+    import_module("gpu_tenancy.console.cluster.transport")
+    new = not platform.places.home.exists()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start)
+        try:
+            stack_preview = rendered(read, onto=platform.kubeconfig)
+        except BaseException:
+            wait([starting])
+            if new:
+                platform.down(report)
+            raise
+        starting.result()
+    return stack_preview
 
 
 def _wanted(
@@ -177,6 +237,11 @@ def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
     return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
 
 
+def _running(platform: Platform) -> set[str]:
+    """The charts whose controllers run."""
+    return {controller.chart for controller in platform.controllers.recorded() if controller.runs}
+
+
 def _listed(counts: Counter[str]) -> dict[str, int]:
     return {action: counts[action] for action in ACTIONS if counts[action]}
 
@@ -189,16 +254,23 @@ def _engine(platform: Platform, name: str, objects: int) -> Engine:
     return engine
 
 
-def _apply(cluster: Cluster, platform: Platform, stack_preview: Preview, engine: Engine, project: Path) -> Counter[str]:
-    if engine == "pulumi":
-        program = find_pulumi()
-        if program is None:
-            raise ConsoleError(
-                "this platform was deployed with Pulumi, but pulumi is not on the PATH",
-                "add it to the PATH, or run `tenancy down` first",
-            )
-        cli = PulumiCli(program, platform.places.home / "pulumi", project)
-        return Counter(cli.up(stack_preview.name, platform.kubeconfig))
+def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Counter[str]:
+    program = find_pulumi()
+    if program is None:
+        raise ConsoleError(
+            "this platform was deployed with Pulumi, but pulumi is not on the PATH",
+            "add it to the PATH, or run `tenancy down` first",
+        )
+    cli = PulumiCli(program, platform.places.home / "pulumi", project)
+    return Counter(cli.up(stack_preview.name, platform.kubeconfig))
+
+
+def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
     manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
-    changes = apply(cluster, manifests, platform.places.home / "applied.json")
+    inventory = platform.places.home / "applied.json"
+    wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
+    check_prunable(cluster, inventory, wanted, _running(platform), stack_preview.name)
+    changes = apply(cluster, manifests, inventory)
+    for correction in [change.correction for change in changes if change.corrected]:
+        report(f"corrected fields that were changed outside the stack: {correction}")
     return Counter(change.action for change in changes)

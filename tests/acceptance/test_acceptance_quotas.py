@@ -14,7 +14,8 @@ from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
 from gpu_tenancy.console.proofs import Proof, placement
 from gpu_tenancy.console.proofs.placement import NAMESPACE, PROOF, prove_placement
-from gpu_tenancy.console.summary import settle, summarise
+from gpu_tenancy.console.settling import settle
+from gpu_tenancy.console.summary import summarise
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree

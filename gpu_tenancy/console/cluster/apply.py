@@ -44,7 +44,8 @@ def apply(
     """Applies the manifests, prunes objects of earlier applies, and returns the outcome for each object.
 
     An object is not sent again if its manifest and its live state are unchanged since the last apply. An object with
-    a changed immutable field is replaced. An existing object with another owner is rejected.
+    a changed immutable field is replaced. An existing object with another owner is rejected. Fields that were changed
+    by hand are corrected.
 
     Args:
         cluster: the target.
@@ -104,9 +105,8 @@ class _Run:
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
-            action, live = outcome
-            self._keep(number, wanted[reference], live)
-            done[reference] = Change.of(action, reference)
+            self._keep(number, wanted[reference], outcome.live)
+            done[reference] = Change.of(outcome.action, reference, outcome.corrected)
             self._progress(done[reference])
         self._inventory.save()
         self.changes += [done[name] for name in wanted if name in done]

@@ -47,12 +47,14 @@ class Cluster:
     megabyte.
     """
 
-    def __init__(self, kubeconfig: Path, context: str | None = None) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None = None, *, patience: float = 2) -> None:
         """Reads the kubeconfig; nothing is sent yet.
 
         Args:
             kubeconfig: the file; the user's default kubeconfig is never used.
             context: a context of it; None for the current context.
+            patience: seconds in which requests are repeated while the server, or a webhook that it calls, does not
+                work.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -60,7 +62,7 @@ class Cluster:
         # The kubernetes package takes half a second to import, which commands without a cluster do not need.
         from gpu_tenancy.console.cluster.transport import Transport  # noqa: PLC0415 - see above
 
-        self._transport: Transport = Transport(kubeconfig, context)
+        self._transport: Transport = Transport(kubeconfig, context, patience)
         self._catalogue: Catalogue | None = None
         self._discovering = Lock()
 
@@ -84,7 +86,7 @@ class Cluster:
     def ready(self) -> bool:
         """Whether the server reports that it is ready."""
         try:
-            self._transport.send(Request("GET", "/readyz"))
+            self._transport.send(Request("GET", "/readyz", once=True))
         except (ApiError, UnreachableError):
             return False
         return True

@@ -18,18 +18,29 @@ Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "prun
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was done to one object."""
+    """What was done to one object.
+
+    Attributes:
+        corrected: fields that others had changed or removed, and that are as in the stack again.
+    """
 
     action: Action
     group: str
     kind: str
     namespace: str
     name: str
+    corrected: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, action: Action, reference: Reference) -> Change:
+    def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Change:
         """The change of the object with this reference."""
-        return cls(action, reference.group, reference.kind, reference.namespace, reference.name)
+        return cls(action, reference.group, reference.kind, reference.namespace, reference.name, corrected)
+
+    @property
+    def correction(self) -> str:
+        """One line on the corrected fields: `ConfigMap ml/settings: data.a`."""
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {place}: {', '.join(self.corrected)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gpu_tenancy.console.cluster.drift import CONFLICT, by_hand, regained
 from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
-from gpu_tenancy.console.cluster.live import Live
+from gpu_tenancy.console.cluster.live import Live, digest
+from gpu_tenancy.console.cluster.outcome import Action
 from gpu_tenancy.console.cluster.references import Reference, is_definition, is_namespace
 
 if TYPE_CHECKING:
@@ -16,10 +18,8 @@ if TYPE_CHECKING:
 
     from gpu_tenancy.console.cluster.client import Cluster
     from gpu_tenancy.console.cluster.inventory import Entry
-    from gpu_tenancy.console.cluster.outcome import Action
     from gpu_tenancy.console.offline.wire import Json
 
-_CONFLICT: Final = 409
 _UNPROCESSABLE: Final = 422
 _IMMUTABLE: Final = re.compile(
     r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
@@ -53,6 +53,20 @@ class Wanted:
         return Reference.of(self.manifest)
 
 
+class Placed(NamedTuple):
+    """What was done to one object.
+
+    Attributes:
+        action: of the apply.
+        live: the object after it.
+        corrected: fields that others had changed or removed since our last apply, and that are as in the stack again.
+    """
+
+    action: Action
+    live: Live
+    corrected: tuple[str, ...] = ()
+
+
 class Placing:
     """Applies objects by their manifests; safe to share between threads."""
 
@@ -65,8 +79,10 @@ class Placing:
         settled = time.monotonic() + _SCHEMA_DELAY
         self._settled.update(dict.fromkeys(groups, settled))
 
-    def place(self, wanted: Wanted) -> tuple[Action, Live]:
+    def place(self, wanted: Wanted) -> Placed:
         """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
+
+        Fields that were changed by hand are taken back, but not those of controllers and autoscalers.
 
         Raises:
             ApiError: the API server rejects the object.
@@ -77,10 +93,10 @@ class Placing:
             self._cluster.wait_gone(reference, live.uid, timeout=_DELETED_WITHIN)
             live = None
         if live is None:
-            return "created", self._apply(wanted)
+            return Placed("created", self._apply(wanted))
         # Objects of a changed definition are always sent, because the new schema can reject them.
         if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
-            return "unchanged", live
+            return Placed("unchanged", live)
         try:
             after = self._apply(wanted)
         except ApiError as error:
@@ -88,10 +104,13 @@ class Placing:
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
             self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
-            return "replaced", self._apply(wanted)
+            return Placed("replaced", self._apply(wanted))
         if after.uid != live.uid:
-            return "created", after
-        return ("changed" if after.changed_since(live) else "unchanged"), after
+            return Placed("created", after)
+        if not after.changed_since(live):
+            return Placed("unchanged", after)
+        same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
+        return Placed("changed", after, regained(live, after) if same else ())
 
     def _apply(self, wanted: Wanted) -> Live:
         """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
@@ -99,11 +118,15 @@ class Placing:
         One address can have several API servers, each of which reads a definition by itself.
         """
         settled = self._settled.get(wanted.reference.group, 0)
+        force = False
         while True:
             try:
-                return Live.of(self._cluster.apply(wanted.manifest, metadata_only=True))
+                return Live.of(self._cluster.apply(wanted.manifest, force=force, metadata_only=True))
             except ApiError as error:
-                final = error.status == _CONFLICT or isinstance(error, UnknownKindError) or immutable(error)
+                if not force and wanted.live and by_hand(error):
+                    force = True
+                    continue
+                final = error.status == CONFLICT or isinstance(error, UnknownKindError) or immutable(error)
                 if final or time.monotonic() >= settled:
                     raise
                 time.sleep(0.1)

@@ -34,6 +34,7 @@ class Request:
         body: JSON content.
         content_type: media type of the body.
         accept: media type of the answer.
+        once: whether it is never repeated, because it only asks whether the server works.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Request:
     body: Mapping[str, Json] | None = field(default=None, repr=False)
     content_type: str = JSON
     accept: str = JSON
+    once: bool = False
 
 
 def writing(*, dry_run: bool = False, force: bool = False) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kubernetes.client.api_client import ApiClient
@@ -16,6 +18,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from gpu_tenancy.console.cluster.errors import UnreachableError, api_error
+from gpu_tenancy.console.cluster.patience import Patience, transient
 from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.errors import ConsoleError
 
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
 _TIMEOUT: Final = (5.0, 60.0)
 _CHUNK: Final = 2**16
 _OK: Final = 200
-_REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
-"""Not POST, because a request whose answer is lost can have created its object."""
 
 
 class _Stream(Protocol):
@@ -46,6 +47,8 @@ class _Answer(Protocol):
     response: _Stream
 
     def read(self) -> bytes: ...
+
+    def getheader(self, name: str) -> str | None: ...
 
 
 class _Client(Protocol):
@@ -77,7 +80,9 @@ class _Client(Protocol):
 class Transport:
     """Sends requests with the server, credentials and CA of a kubeconfig; safe to share between threads."""
 
-    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None, patience: float) -> None:
+        """Reads the kubeconfig; `patience` is in seconds, see `Patience`."""
+        self._patience = Patience(patience)
         configuration = Configuration()
         try:
             load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
@@ -86,26 +91,39 @@ class Transport:
                 f"{kubeconfig}: invalid kubeconfig: {error}", "specify another kubeconfig or context"
             ) from error
         configuration.connection_pool_maxsize = CONNECTIONS
-        configuration.retries = Retry(
-            3, connect=1, backoff_factor=0.2, allowed_methods=_REPEATABLE, raise_on_status=False
-        )
+        configuration.retries = Retry(0)  # `Patience` decides
         self.server = configuration.host
         self._client = cast("_Client", ApiClient(configuration))
 
     def send(self, request: Request) -> bytes:
-        """Returns the body of the answer.
+        """Returns the body of the answer; repeats the request while the server does not work.
 
         Raises:
             ApiError: the server rejected the request.
             UnreachableError: the server did not answer.
         """
-        try:
-            answer = self._call(request)
-            content = answer.read()
-        except (HTTPError, ApiException) as error:
-            raise UnreachableError(self.server, error) from error
-        _check(answer, content)
-        return content
+        for attempt in count():
+            try:
+                answer = self._call(request)
+                content = answer.read()
+            except (HTTPError, ApiException) as error:
+                if not (transient(request.method, 0) and self._repeats(request, attempt)):
+                    raise UnreachableError(self.server, error) from error
+                continue
+            failed = transient(request.method, answer.status, content)
+            if failed and self._repeats(request, attempt, answer.getheader("Retry-After")):
+                continue
+            _check(answer, content)
+            if attempt:
+                self._patience.over()
+            return content
+        raise AssertionError("unreachable: every attempt returns, raises or repeats")
+
+    def _repeats(self, request: Request, attempt: int, asked: str | None = None) -> bool:
+        """Whether to send a failed request again, after a pause; not if it only asks whether the server works."""
+        pause = None if request.once else self._patience.pause(attempt, asked)
+        time.sleep(pause or 0)
+        return pause is not None
 
     def lines(self, request: Request) -> Generator[bytes]:
         """Yields the lines of an answer as they arrive, until the server ends it.

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
@@ -14,6 +15,9 @@ from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
 from gpu_tenancy.model.quantity import format_amounts
 from gpu_tenancy.model.spec import Stack
+
+SHAPE: Final = "gpu-tenancy.dev/embedded-shape"
+"""Annotation of a node: the digest of its shape, by which a node that is as it should be is not sent again."""
 
 OURS: Final = "gpu-tenancy.dev/embedded-node"
 """Label of the nodes that this module created and can delete."""
@@ -43,7 +47,11 @@ class NodeShape:
             "metadata": {
                 "name": self.name,
                 "labels": {**self.labels, "kubernetes.io/hostname": self.name, OURS: "true"},
-                "annotations": {"kwok.x-k8s.io/node": "fake", _METRICS: f"/metrics/nodes/{self.name}/metrics/resource"},
+                "annotations": {
+                    "kwok.x-k8s.io/node": "fake",
+                    _METRICS: f"/metrics/nodes/{self.name}/metrics/resource",
+                    SHAPE: sha256(repr(self).encode()).hexdigest()[:16],
+                },
             },
             "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in self.taints]},
         }
@@ -99,10 +107,32 @@ def add_node(cluster: Cluster, shape: NodeShape) -> None:
 
 def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape) -> str:
     before = existing.get(shape.name)
+    if before is not None and _current(before, shape):
+        return "unchanged"
     after, resized = _put(cluster, shape.manifest, shape.capacity)
     if before is None:
         return "created"
     return "changed" if resized or _ours(before) != _ours(after) else "unchanged"
+
+
+def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
+    """Whether a node is of this shape, and nobody has changed it since."""
+    manifest = shape.manifest
+    metadata = ("labels", "annotations")
+    kept = all(
+        _mapping(at(manifest, "metadata", field)).items() <= _mapping(at(node, "metadata", field)).items()
+        for field in metadata
+    )
+    taints = maps_at(node, "spec", "taints")
+    return (
+        kept
+        and all(taint in taints for taint in maps_at(manifest, "spec", "taints"))
+        and at(node, "status", "capacity") == dict(shape.capacity)
+    )
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:

@@ -27,6 +27,9 @@ _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
 """Seconds in which the API server must be ready; it usually takes four."""
 
+PATIENCE: Final = 30.0
+"""Seconds in which requests are repeated while the API server, or a webhook that it calls, does not work."""
+
 _STARTS: Final = 3
 """Number of attempts, each with new ports, if another process takes a port."""
 
@@ -84,8 +87,9 @@ class Platform:
             home: folder for its data; None for one in the user's state folder.
             cache: folder for built and downloaded programs; None for one in the user's cache folder.
         """
-        self.places = Places(home or platformdirs.user_state_path("gpu-tenancy") / "embedded")
-        self.cache = cache or platformdirs.user_cache_path("gpu-tenancy")
+        # Absolute, because a program that is rendered meanwhile has another working directory.
+        self.places = Places((home or platformdirs.user_state_path("gpu-tenancy") / "embedded").absolute())
+        self.cache = (cache or platformdirs.user_cache_path("gpu-tenancy")).absolute()
 
     @property
     def kubeconfig(self) -> Path:
@@ -94,7 +98,7 @@ class Platform:
 
     def cluster(self) -> Cluster:
         """A client of its API server."""
-        return Cluster(self.kubeconfig)
+        return Cluster(self.kubeconfig, patience=PATIENCE)
 
     def status(self) -> tuple[PartStatus, ...]:
         """The status of each part, in the order of their start."""
@@ -137,8 +141,9 @@ class Platform:
             if self._runs() and self._answers():
                 return
             programs = find_programs(self.cache, report)
+            exited = self._exited()
             self._stop()
-            report("starting the control plane")
+            report(f"restarting the control plane: {exited}" if exited else "starting the control plane")
             make_certificates(self.places)
             self._start(programs, _STARTS)
 
@@ -216,6 +221,14 @@ class Platform:
             return False
         return all(part in running.parts and running.parts[part].process for part in PARTS)
 
+    def _exited(self) -> str:
+        """Why a platform that was started does not work; empty if it was not started."""
+        running = self._running()
+        if running is None:
+            return ""
+        exited = [part for part in PARTS if part not in running.parts or not running.parts[part].process]
+        return f"{', '.join(exited)} exited" if exited else "the API server does not answer"
+
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
             return False
@@ -251,10 +264,17 @@ class Platform:
         _end(running)
         self.places.state.unlink()
 
+    def deploying(self, report: Report) -> AbstractContextManager[None]:
+        """Allows one deployment at a time; another one waits, and reports it."""
+        return alone(self._lock("deployment"), report, "deploying to this platform")
+
     def _alone(self, report: Report) -> AbstractContextManager[None]:
-        """Allows one `up` or `down` at a time; the lock is in the cache, because `down` deletes the home."""
-        name = hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]
-        return alone(self.cache / f"platform-{name}.lock", report, "starting or stopping this platform")
+        """Allows one `up` or `down` at a time."""
+        return alone(self._lock("platform"), report, "starting or stopping this platform")
+
+    def _lock(self, what: str) -> Path:
+        """The file of a lock; it is in the cache, because `down` deletes the home."""
+        return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
 
 
 def _end(running: _Running) -> None:

@@ -1,12 +1,14 @@
 """Checks that quotas, flavors and priorities work, by sample pods for the cluster's own admission and scheduling."""
 
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.console.errors import ConsoleError
@@ -33,11 +35,12 @@ _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 def prove_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
     """Checks quotas, and on temporary nodes flavors and preemption."""
-    quotas = tuple(
-        proof
-        for team in plan.teams
-        for proof in _quota(cluster, team.namespace, tree, _default(plan, tree, team.namespace.name))
-    )
+
+    def quota(team: NamespacePlan) -> tuple[Proof, ...]:
+        return tuple(_quota(cluster, team, tree, _default(plan, tree, team.name)))
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        quotas = [proof for proofs in pool.map(quota, (team.namespace for team in plan.teams)) for proof in proofs]
     with _place(cluster):
         return (*quotas, *_models(cluster, plan, tree), *_preemption(cluster, plan, tree))
 

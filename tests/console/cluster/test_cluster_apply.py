@@ -187,16 +187,6 @@ def test_what_took_the_name_of_ours_is_refused(cluster: Cluster, namespace: str,
         apply(cluster, [[account]], inventory)
 
 
-def test_a_field_that_another_changed_is_a_conflict_by_field_and_manager(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
-    settings = a_config_map("settings", namespace, a="1")
-    apply(cluster, [[settings]], inventory)
-    cluster.patch(Reference.of(settings), {"data": {"a": "theirs"}})
-    with pytest.raises(ApplyError, match=r'data\.a: conflict with "gpu-tenancy".*; remove the field from the stack'):
-        apply(cluster, [[settings]], inventory)
-
-
 def test_all_errors_of_a_wave_are_told_and_later_waves_are_not_tried(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:

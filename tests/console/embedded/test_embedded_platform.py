@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ from embedded_builders import a_program, quiet
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.waiting import wait_for
 from gpu_tenancy.console.embedded import platform as embedded
 from gpu_tenancy.console.embedded.certificates import make_certificates
 from gpu_tenancy.console.embedded.parts import API_SERVER, PARTS, SCHEDULER, Places, read_ports
@@ -161,7 +163,9 @@ def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_take
     os.kill(scheduler, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(scheduler)], timeout=5)
     assert [part.part for part in disposable.status() if not part.runs] == [SCHEDULER]
-    disposable.up(quiet)
+    reported: list[str] = []
+    disposable.up(reported.append)
+    assert reported == [f"restarting the control plane: {SCHEDULER} exited"]
     assert all(pids(disposable).values())
     with disposable.cluster() as cluster:
         assert cluster.exists("v1", "Namespace", "kept")
@@ -180,6 +184,23 @@ def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_take
     assert processes_of(home) == []
     assert not home.exists()
     disposable.down()  # again is no error
+
+
+def test_a_deployment_waits_for_another_one_and_says_so(tmp_path: Path) -> None:
+    first, second = (Platform(tmp_path / "home", tmp_path / "cache") for _ in range(2))
+    reported: list[str] = []
+
+    def deploy() -> None:
+        with second.deploying(reported.append):
+            reported.append("deploying")
+
+    deploying = Thread(target=deploy)
+    with first.deploying(quiet):
+        deploying.start()
+        wait_for(lambda: reported or None, what="the second deployment to wait")
+        first.down()  # neither waits for the other
+    deploying.join()
+    assert reported == ["waiting for another process that is deploying to this platform", "deploying"]
 
 
 @pytest.fixture

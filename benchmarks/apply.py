@@ -1,0 +1,161 @@
+"""Our own apply of 10 and 100 teams to an embedded platform of its own, stage by stage, beside a plain client.
+
+`python -m benchmarks.apply` prints a table; `--teams 100` measures one size, `--json FILE` writes the numbers. The
+floor is a thread pool that applies the same objects in the same order, and waits for nothing, to an empty platform.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeAlias
+
+import yaml
+
+from benchmarks.preview import stack
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.embedded.definitions.fetching import fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.offline.objects import waves
+from gpu_tenancy.console.project import preview, project_folder
+from gpu_tenancy.console.up import Options, api_groups, up
+
+SIZES: Final = (10, 100)
+FLOOR: Final = 8
+"""Threads of the plain client, as many as our own apply has."""
+
+_NAME: Final = "benchmark"
+_STAGES: Final = {
+    "reading": "reading",
+    "starting": "control plane",
+    "restarting": "control plane",
+    "installing": "definitions",
+    "creating": "nodes",
+    "applying": "apply",
+    "waiting": "waiting",
+    "verifying": "proofs",
+}
+"""The stage that begins with a line, by the first word of the line."""
+
+Seconds: TypeAlias = dict[str, float]
+
+
+@dataclass
+class Stages:
+    """Seconds of each stage, by the lines that `up` reports; a stage that begins ends the one before."""
+
+    seconds: Seconds = field(default_factory=dict[str, float])
+    _now: str = ""
+    _since: float = 0.0
+
+    def __call__(self, line: str) -> None:
+        """Takes a line of progress."""
+        stage = _STAGES.get(line.partition(" ")[0])
+        if stage and stage != self._now:
+            self.end()
+            self._now, self._since = stage, time.perf_counter()
+
+    def end(self) -> None:
+        """Ends the last stage."""
+        if self._now:
+            self.seconds[self._now] = self.seconds.get(self._now, 0) + time.perf_counter() - self._since
+        self._now = ""
+
+
+def measure(teams: int) -> dict[str, Seconds]:
+    """Seconds of each stage of the first `up`, of the second one, and of the floor of both.
+
+    Controllers of operators do not run, so that what is measured is ours and not theirs.
+    """
+    with TemporaryDirectory() as folder:
+        project = _project(Path(folder), teams)
+        with _platform(Path(folder) / "floor") as platform:
+            floors = _floors(platform, project)
+        with _platform(Path(folder) / "up") as platform:
+            rows = {turn: _up(platform, project) for turn in ("first", "again")}
+    return {turn: {**row, "floor": floor} for (turn, row), floor in zip(rows.items(), floors, strict=True)}
+
+
+def _up(platform: Platform, project: Path) -> Seconds:
+    stages, began = Stages(), time.perf_counter()
+    up(_NAME, platform, stages, project, Options(controllers="none"))
+    stages.end()
+    return {**stages.seconds, "whole": time.perf_counter() - began}
+
+
+def _floors(platform: Platform, project: Path) -> tuple[float, float]:
+    """Seconds to apply all objects to a platform with their definitions and nodes, and once more."""
+    read = preview(_NAME, project, onto=platform.kubeconfig)
+    platform.up(_quiet)
+    with platform.cluster() as cluster:
+        install(cluster, fetch(needed(read_pins(), api_groups(read.objects)), platform.cache, _quiet), _quiet)
+        bring_nodes(cluster, node_shapes(read.stack))
+        manifests = [[dict(item.manifest) for item in wave] for wave in waves(read.objects)]
+        return _timed(partial(_plainly, cluster, manifests)), _timed(partial(_plainly, cluster, manifests))
+
+
+def _plainly(cluster: Cluster, manifests: Sequence[Sequence[Manifest]]) -> None:
+    with ThreadPoolExecutor(FLOOR) as pool:
+        for wave in manifests:
+            list(pool.map(partial(cluster.apply, metadata_only=True), wave))
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _platform(home: Path) -> Generator[Platform]:
+    platform = Platform(home)
+    try:
+        yield platform
+    finally:
+        platform.down()
+
+
+def _project(folder: Path, teams: int) -> Path:
+    """A project with the program of this one and a stack of that many teams."""
+    here, project = project_folder(), folder / "project"
+    (project / "stacks").mkdir(parents=True)
+    for name in ("Pulumi.yaml", "__main__.py", "components", "gpu_tenancy"):
+        (project / name).symlink_to(here / name)
+    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
+    (project / "stacks" / f"Pulumi.{_NAME}.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return project
+
+
+def _quiet(_: str) -> None:
+    """Says nothing: the plain client's stages are not measured."""
+
+
+def main() -> None:
+    """Measures every size and prints two rows for each: the first `up` and the second one."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--teams", type=int, help="measure one size")
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, in seconds")
+    given = arguments.parse_args()
+    columns = [*dict.fromkeys(_STAGES.values()), "whole"]
+    print(f"teams  run    {'  '.join(columns)}  floor  apply / floor")
+    measured: dict[int, dict[str, Seconds]] = {}
+    for teams in [given.teams] if given.teams else SIZES:
+        measured[teams] = measure(teams)
+        for turn, row in measured[teams].items():
+            cells = "  ".join(f"{row.get(column, 0):{len(column)}.1f}" for column in columns)
+            print(f"{teams:5}  {turn:5}  {cells}  {row['floor']:5.1f}  {row['apply'] / row['floor']:.2f} x", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

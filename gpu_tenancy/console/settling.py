@@ -1,0 +1,113 @@
+"""Waits until the pods of a stack stop changing, and says which of its servers are not ready, and why."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.errors import WaitTimeoutError
+from gpu_tenancy.console.cluster.waiting import condition, is_true
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.progress import Report
+from gpu_tenancy.console.texts import plural
+from gpu_tenancy.model.plan import Plan
+
+_QUIET: Final = 3.0
+"""Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
+_WITHIN: Final = 30.0
+"""Seconds in which pods must become stable; where they do not, the summary shows the state at that moment."""
+_INTERVAL: Final = 5.0
+"""Seconds between two lines of progress."""
+_LISTED: Final = 10
+"""Number of servers that are named; the others are counted."""
+
+
+def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tuple[str, ...]:
+    """Waits until pods stop changing, up to 30 s; unschedulable pods stay pending.
+
+    Args:
+        cluster: with the stack.
+        plan: of the stack.
+        report: receives the number of scheduled pods every five seconds.
+
+    Returns:
+        A line for each server that is not ready, with the reason.
+    """
+    teams = frozenset(team.namespace.name for team in plan.teams)
+    began = time.monotonic()
+    last: tuple[float, list[tuple[str, str]]] = (began, [])
+    reported = began
+
+    def steady() -> bool:
+        nonlocal last, reported
+        now = sorted(
+            (text_at(pod, "metadata", "uid"), text_at(pod, "spec", "nodeName"))
+            for pod in _of(cluster, "v1", "Pod", teams)
+        )
+        moment = time.monotonic()
+        if now != last[1]:
+            last = (moment, now)
+        if moment - reported >= _INTERVAL:
+            reported = moment
+            report(f"{sum(1 for _, node in now if node)} of {plural(len(now), 'pod')} scheduled")
+        return moment - last[0] > _QUIET
+
+    with suppress(WaitTimeoutError):
+        cluster.wait_for(steady, timeout=_WITHIN, what="pods to become stable")
+    lines = list(_not_ready(cluster, teams))
+    more = [f"{plural(len(lines) - _LISTED, 'more server')}"] if len(lines) > _LISTED else []
+    return (*lines[:_LISTED], *more)
+
+
+def _of(cluster: Cluster, api_version: str, kind: str, teams: frozenset[str]) -> list[Manifest]:
+    """The objects of a kind in the namespaces of teams, by one list of all namespaces."""
+    return [item for item in cluster.list(api_version, kind) if text_at(item, "metadata", "namespace") in teams]
+
+
+def _not_ready(cluster: Cluster, teams: frozenset[str]) -> Iterator[str]:
+    unready = [
+        server
+        for server in _of(cluster, "apps/v1", "Deployment", teams)
+        if _number(server, "status", "availableReplicas") < _number(server, "spec", "replicas")
+    ]
+    pods = _of(cluster, "v1", "Pod", teams) if unready else []
+    for server in unready:
+        namespace, name = text_at(server, "metadata", "namespace"), text_at(server, "metadata", "name")
+        own = [pod for pod in pods if text_at(pod, "metadata", "namespace") == namespace and _selects(server, pod)]
+        ready, wanted = _number(server, "status", "availableReplicas"), _number(server, "spec", "replicas")
+        yield f"Deployment {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
+
+
+def _number(item: Manifest, *path: str) -> int:
+    value = at(item, *path)
+    return value if isinstance(value, int) else 0
+
+
+def _selects(server: Manifest, pod: Manifest) -> bool:
+    labels = at(server, "spec", "selector", "matchLabels")
+    return all(text_at(pod, "metadata", "labels", key) == value for key, value in _mapping(labels).items())
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
+    """The reason: pods that are rejected by a quota or a policy, else those that are pending or do not start."""
+    failure = condition(server, "ReplicaFailure")
+    if text_at(failure, "status") == "True":
+        return text_at(failure, "message")
+    reasons = [reason for pod in pods if not is_true(pod, "Ready") and (reason := _of_pod(pod))]
+    return reasons[0] if reasons else "its pods are starting"
+
+
+def _of_pod(pod: Manifest) -> str:
+    for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
+        waiting = _mapping(at(status, "state", "waiting"))
+        if reason := text_at(waiting, "reason"):
+            return f"container {text_at(status, 'name')}: {reason}: {text_at(waiting, 'message')}".removesuffix(": ")
+    scheduled = condition(pod, "PodScheduled")
+    if text_at(scheduled, "reason") == "SchedulingGated":
+        return "pending in its queue; see `tenancy why`"
+    return text_at(scheduled, "message")
