@@ -11,6 +11,7 @@ from pulumi.runtime.proto import resource_pb2
 from repository import ROOT
 
 from components.tenancy import AT_ONCE
+from gpu_tenancy.console.offline import lean
 from gpu_tenancy.console.offline import render as rendering
 from gpu_tenancy.console.offline.recording import STACK_TYPE, RecordingMonitor
 from gpu_tenancy.console.offline.wire import Json
@@ -44,6 +45,7 @@ MONITORS: list[Listening] = []
 def listened(monkeypatch: pytest.MonkeyPatch) -> Listening:
     """The program on a stack of many teams."""
     monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
+    monkeypatch.setattr(lean, "_supported", lambda: False)  # the SDK as it is under the engine
     teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 0, "limit": 1}}) for n in range(TEAMS)}
     rendering.render(ROOT, project="p", stack="s", config=to_config(Source(stack(teams=teams))))
     return MONITORS.pop()
@@ -82,6 +84,7 @@ Made()
 
 def test_the_sdk_sends_the_stack_of_calls_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
+    monkeypatch.setattr(lean, "_supported", lambda: False)
     (tmp_path / "__main__.py").write_text(ANY_PROGRAM)
     rendering.render(tmp_path, project="p", stack="s", config={})
     assert MONITORS.pop().frames > 0
