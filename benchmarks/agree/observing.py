@@ -14,7 +14,7 @@ from benchmarks.agree.objects import KUEUE, NAMESPACE
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError, UnreachableError
 from gpu_tenancy.console.cluster.waiting import condition
-from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import int_at, maps_at, text_at, texts_at
 
 _PREEMPTOR: Final = re.compile(r"JobUID: ([0-9a-f-]+)")
 _SECONDS: Final = 20
@@ -58,11 +58,9 @@ def read_workload(manifest: Manifest) -> Workload:
     has_quota = text_at(reserved, "status") == "True"
     is_evicted = text_at(evicted, "status") == "True"
     match = _PREEMPTOR.search(text_at(preempted, "message"))
-    priority = at(manifest, "spec", "priority")
     pod_sets = maps_at(manifest, "status", "admission", "podSetAssignments")
-    flavors = at(pod_sets[0], "flavors") if pod_sets else None
     return Workload(
-        priority=priority if isinstance(priority, int) else 0,
+        priority=int_at(manifest, "spec", "priority"),
         created=_second(text_at(manifest, "metadata", "creationTimestamp")),
         reserved=_second(text_at(reserved, "lastTransitionTime")) if has_quota else None,
         assessed=bool(reserved),
@@ -70,7 +68,7 @@ def read_workload(manifest: Manifest) -> Workload:
         evicting=is_evicted and has_quota,
         evicted=text_at(preempted, "reason") or text_at(evicted, "reason") if is_evicted else "",
         preemptor=match[1] if match else "",
-        flavors={key: str(value) for key, value in flavors.items()} if isinstance(flavors, dict) else {},
+        flavors=texts_at(pod_sets[0], "flavors") if pod_sets else {},
     )
 
 

@@ -1,14 +1,14 @@
 """Waits until the pods of a stack stop changing, and says which of its servers are not ready, and why."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import WaitTimeoutError
 from gpu_tenancy.console.cluster.waiting import condition, is_true
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import int_at, map_at, maps_at, text_at
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.texts import plural
 from gpu_tenancy.model.plan import Plan
@@ -69,28 +69,19 @@ def _not_ready(cluster: Cluster, teams: frozenset[str]) -> Iterator[str]:
     unready = [
         server
         for server in _of(cluster, "apps/v1", "Deployment", teams)
-        if _number(server, "status", "availableReplicas") < _number(server, "spec", "replicas")
+        if int_at(server, "status", "availableReplicas") < int_at(server, "spec", "replicas")
     ]
     pods = _of(cluster, "v1", "Pod", teams) if unready else []
     for server in unready:
         namespace, name = text_at(server, "metadata", "namespace"), text_at(server, "metadata", "name")
         own = [pod for pod in pods if text_at(pod, "metadata", "namespace") == namespace and _selects(server, pod)]
-        ready, wanted = _number(server, "status", "availableReplicas"), _number(server, "spec", "replicas")
+        ready, wanted = int_at(server, "status", "availableReplicas"), int_at(server, "spec", "replicas")
         yield f"Deployment {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
 
 
-def _number(item: Manifest, *path: str) -> int:
-    value = at(item, *path)
-    return value if isinstance(value, int) else 0
-
-
 def _selects(server: Manifest, pod: Manifest) -> bool:
-    labels = at(server, "spec", "selector", "matchLabels")
-    return all(text_at(pod, "metadata", "labels", key) == value for key, value in _mapping(labels).items())
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, dict) else {}
+    labels = map_at(server, "spec", "selector", "matchLabels")
+    return all(text_at(pod, "metadata", "labels", key) == value for key, value in labels.items())
 
 
 def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
@@ -104,7 +95,7 @@ def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
 
 def _of_pod(pod: Manifest) -> str:
     for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
-        waiting = _mapping(at(status, "state", "waiting"))
+        waiting = map_at(status, "state", "waiting")
         if reason := text_at(waiting, "reason"):
             return f"container {text_at(status, 'name')}: {reason}: {text_at(waiting, 'message')}".removesuffix(": ")
     scheduled = condition(pod, "PodScheduled")

@@ -13,7 +13,7 @@ from gpu_tenancy.console.live.pods import called, ended
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import State, read
 from gpu_tenancy.console.live.usage import Row
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.console.offline.wire import at, map_at, text_at
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -133,7 +133,6 @@ def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Hol
 def _astray(pods: list[Manifest], nodes: Mapping[str, Manifest]) -> Iterator[str]:
     for pod in pods:
         node = nodes.get(text_at(pod, "spec", "nodeName"))
-        selector = at(pod, "spec", "nodeSelector")
-        for label, value in (selector if isinstance(selector, dict) else {}).items():
+        for label, value in map_at(pod, "spec", "nodeSelector").items():
             if node and text_at(node, "metadata", "labels", label) != value:
                 yield f"{text_at(pod, 'metadata', 'namespace')}/{text_at(pod, 'metadata', 'name')}"

@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, cast
 
+from gpu_tenancy.console.offline.wire import map_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -37,8 +39,7 @@ def regained(before: Live, after: Live) -> tuple[str, ...]:
 
 
 def _fields(live: Live) -> Mapping[str, Json]:
-    fields = (live.applied or {}).get("fieldsV1")
-    return fields if isinstance(fields, dict) else {}
+    return map_at(live.applied or {}, "fieldsV1")
 
 
 def _paths(fields: Mapping[str, Json], parent: str = "") -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
 from gpu_tenancy.model.quantity import format_amounts
 from gpu_tenancy.model.spec import Stack
@@ -120,8 +120,7 @@ def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
     manifest = shape.manifest
     metadata = ("labels", "annotations")
     kept = all(
-        _mapping(at(manifest, "metadata", field)).items() <= _mapping(at(node, "metadata", field)).items()
-        for field in metadata
+        map_at(manifest, "metadata", field).items() <= map_at(node, "metadata", field).items() for field in metadata
     )
     taints = maps_at(node, "spec", "taints")
     return (
@@ -129,10 +128,6 @@ def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
         and all(taint in taints for taint in maps_at(manifest, "spec", "taints"))
         and at(node, "status", "capacity") == dict(shape.capacity)
     )
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, dict) else {}
 
 
 def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.amounts import amount, ordered
 from gpu_tenancy.console.live.pods import Manifest
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, map_at, maps_at, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ def _containers(spec: Manifest, key: str, rule: Manifest, defaults: list[str]) -
 
 def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
     """A container with the defaults, whose texts are added to a list."""
-    own_limits, own_requests = (_map(container, "resources", which) for which in ("limits", "requests"))
+    own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
     own_requests = {**own_limits, **own_requests}
-    new_limits = {name: value for name, value in _map(rule, "default").items() if name not in own_limits}
-    new_requests = {name: value for name, value in _map(rule, "defaultRequest").items() if name not in own_requests}
+    new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
+    new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
     given = {
         which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
         for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
@@ -54,16 +54,11 @@ def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[
     if given:
         defaults.append(narrative.default_text(text_at(container, "name"), given))
     resources: dict[str, Json] = {
-        **_map(container, "resources"),
+        **map_at(container, "resources"),
         "requests": {**own_requests, **new_requests},
         "limits": {**own_limits, **new_limits},
     }
     return {**container, "resources": resources}
-
-
-def _map(manifest: Manifest, *keys: str) -> dict[str, Json]:
-    value = at(manifest, *keys)
-    return value if isinstance(value, dict) else {}
 
 
 def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:

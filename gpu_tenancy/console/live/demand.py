@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.console.values import check_values
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
@@ -125,8 +125,7 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
 
 
 def _number(manifest: Manifest, *keys: str, otherwise: int = 1) -> int:
-    found = at(manifest, *keys)
-    return found if isinstance(found, int) else otherwise
+    return int_at(manifest, *keys, otherwise=otherwise)
 
 
 def _template(name: str, count: int, template: Json) -> Template:

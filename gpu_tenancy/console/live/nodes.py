@@ -8,9 +8,8 @@ from gpu_tenancy.console.live.amounts import amount_text, gpus, ordered
 from gpu_tenancy.console.live.answers import Answer, Check
 from gpu_tenancy.console.live.placing import Found, Spot, find, room_for, take
 from gpu_tenancy.console.live.pods import Manifest, called
-from gpu_tenancy.console.live.queues import labels
 from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.console.offline.wire import Json, maps_at
+from gpu_tenancy.console.offline.wire import Json, maps_at, texts_at
 
 
 def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Spot]]:
@@ -38,10 +37,10 @@ def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest]
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
     """A pod with what Kueue adds at admission: node labels and tolerations of its flavors."""
-    selector = dict[str, Json](labels(spec, "nodeSelector"))
+    selector = dict[str, Json](texts_at(spec, "nodeSelector"))
     tolerations: list[Json] = [*maps_at(spec, "tolerations")]
     for flavor in flavors:
-        selector |= labels(flavor, "spec", "nodeLabels")
+        selector |= texts_at(flavor, "spec", "nodeLabels")
         tolerations += maps_at(flavor, "spec", "tolerations")
     return {**spec, "nodeSelector": selector, "tolerations": tolerations}
 
@@ -52,14 +51,14 @@ def _no_node(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Seque
         verdict = "later" if found.closed and not found.taints else "never"
         return Answer(Check.NODES, verdict, (narrative.nodes_excluded(found.taints, found.closed),))
     for flavor in flavors:
-        own = labels(flavor, "spec", "nodeLabels")
+        own = texts_at(flavor, "spec", "nodeLabels")
         if own and not any(own.items() <= node.labels.items() for node in nodes):
             return Answer(Check.NODES, "later", (narrative.no_node_of_flavor(called(flavor)),))
     return Answer(Check.NODES, "never", tuple(_unmatched_labels(spec, nodes)) or (narrative.NO_AFFINE_NODE,))
 
 
 def _unmatched_labels(spec: Manifest, nodes: Sequence[Spot]) -> Iterable[str]:
-    for key, value in labels(spec, "nodeSelector").items():
+    for key, value in texts_at(spec, "nodeSelector").items():
         if not any(node.labels.get(key) == value for node in nodes):
             existing = sorted({node.labels[key] for node in nodes if key in node.labels})
             yield narrative.no_node_with_label(key, value, existing)

@@ -13,7 +13,7 @@ from typing import Final
 from gpu_tenancy.console.live.amounts import amounts
 from gpu_tenancy.console.live.pods import Manifest, called, ended, requests
 from gpu_tenancy.console.live.selecting import holds
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, map_at, maps_at, text_at, texts_at
 
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -49,16 +49,14 @@ def spots(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Spot]:
 
 
 def _spec(pod: Manifest) -> Mapping[str, Json]:
-    spec = at(pod, "spec")
-    return spec if isinstance(spec, dict) else {}
+    return map_at(pod, "spec")
 
 
 def _spot(node: Manifest, taken: Mapping[str, int]) -> Spot:
     whole = amounts(at(node, "status", "allocatable"))
-    labels = at(node, "metadata", "labels")
     return Spot(
         name=called(node),
-        labels={key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {},
+        labels=texts_at(node, "metadata", "labels"),
         taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
         whole=whole,
         free={name: value - taken.get(name, 0) for name, value in whole.items()},
@@ -100,8 +98,7 @@ def wants(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: It
         keys: check only these labels, as Kueue does for a flavor, which has no others; None for all.
     """
     judged = None if keys is None else set(keys)
-    selector = at(spec, "nodeSelector")
-    for key, value in (selector if isinstance(selector, dict) else {}).items():
+    for key, value in map_at(spec, "nodeSelector").items():
         if (judged is None or key in judged) and labels.get(key) != value:
             return False
     terms = maps_at(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")

@@ -10,7 +10,7 @@ from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.placing import untolerated, wants
 from gpu_tenancy.console.live.pods import Manifest, called
 from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.console.offline.wire import at, maps_at
+from gpu_tenancy.console.offline.wire import maps_at, texts_at
 from gpu_tenancy.model.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 
 
@@ -196,8 +196,7 @@ def unfit(name: str, flavor: Manifest | None, spec: Manifest) -> Refusal | None:
     """Why a flavor cannot be used for a pod; None where it can, or where the flavor may not be read."""
     if flavor is None:
         return None
-    labels = at(flavor, "spec", "nodeLabels")
-    own = {key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+    own = texts_at(flavor, "spec", "nodeLabels")
     if not wants(spec, own, keys=own):
         return Refusal(flavor=name)
     taint = untolerated(spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))

@@ -19,7 +19,7 @@ from gpu_tenancy.console.live.pods import Manifest, called, ended, home, request
 from gpu_tenancy.console.live.reading import State
 from gpu_tenancy.console.live.selecting import selects
 from gpu_tenancy.console.live.workloads import Workload, waiting
-from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, text_at, texts_at
 from gpu_tenancy.model.kueue import FAIR, FlavorResource, Quotas, Tenancy
 
 
@@ -133,7 +133,7 @@ class Queues:
 
     @cached_property
     def _labels(self) -> dict[str, Mapping[str, str]]:
-        return {called(manifest): labels(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
+        return {called(manifest): texts_at(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
 
     @cached_property
     def _selectors(self) -> dict[str, Json]:
@@ -185,21 +185,15 @@ def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str
 
     A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
     """
-    wanted = [(labels(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
+    wanted = [(texts_at(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
     wanted.sort(key=lambda pair: -len(pair[0]))
     unlabelled = [name for asked, name in wanted if not asked]
     by_node: dict[str, str] = {}
     for node in nodes:
-        here = labels(node, "metadata", "labels")
+        here = texts_at(node, "metadata", "labels")
         match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
         if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
             match = unlabelled[0]
         if match:
             by_node[called(node)] = match
     return by_node
-
-
-def labels(manifest: Manifest, *keys: str) -> Mapping[str, str]:
-    """A map of labels; empty where there is none."""
-    value = at(manifest, *keys)
-    return {key: str(label) for key, label in value.items()} if isinstance(value, dict) else {}

@@ -10,11 +10,10 @@ from gpu_tenancy.console.cluster.waiting import is_true
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand, demand
 from gpu_tenancy.console.live.pods import Manifest, called, ended, home, label
-from gpu_tenancy.console.live.queues import labels
 from gpu_tenancy.console.live.reading import State
 from gpu_tenancy.console.live.selecting import selects
 from gpu_tenancy.console.live.workloads import Workload
-from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at, texts_at
 from gpu_tenancy.model.problems import nearest
 
 KINDS: Final = (
@@ -94,7 +93,7 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
         if (each := _get(cluster, version, one, namespace, name))
     ]
     uids = {text_at(each, "metadata", "uid") for each in found}
-    roots = [each for each in found if not uids.intersection(_owners(each))]
+    roots = [each for each in found if not uids.intersection(owners(each))]
     if len(roots) == 1:
         return roots[0]
     if roots:
@@ -107,10 +106,6 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
         f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
         nearest(name, known) if known else f"check the name and the namespace: kubectl get all -n {namespace}",
     )
-
-
-def _owners(manifest: Manifest) -> set[str]:
-    return {text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")}
 
 
 def _get(cluster: Cluster, version: str, kind: str, namespace: str, name: str) -> Manifest | None:
@@ -156,7 +151,7 @@ def _belongs(pod: Manifest, manifest: Manifest) -> bool:
     uid, name, kind = text_at(manifest, "metadata", "uid"), called(manifest), text_at(manifest, "kind")
     if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
         return True
-    carried: Mapping[str, str] = labels(pod, "metadata", "labels")
+    carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
     if kind == "Deployment":
         return selects(at(manifest, "spec", "selector"), carried)
     if kind in {"TrainJob", "JobSet"}:

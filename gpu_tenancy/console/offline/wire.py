@@ -125,3 +125,20 @@ def maps_at(properties: Mapping[str, Json], *keys: str) -> list[dict[str, Json]]
     """The objects in the list at a path of keys; the empty list if there are none."""
     value = at(properties, *keys)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def map_at(properties: Mapping[str, Json], *keys: str) -> dict[str, Json]:
+    """The object at a path of keys; an empty one if there is none."""
+    value = at(properties, *keys)
+    return value if isinstance(value, dict) else {}
+
+
+def texts_at(properties: Mapping[str, Json], *keys: str) -> dict[str, str]:
+    """The object at a path of keys, such as labels, with its values as strings; an empty one if there is none."""
+    return {key: str(value) for key, value in map_at(properties, *keys).items()}
+
+
+def int_at(properties: Mapping[str, Json], *keys: str, otherwise: int = 0) -> int:
+    """The whole number at a path of keys; `otherwise` if there is none."""
+    value = at(properties, *keys)
+    return value if isinstance(value, int) else otherwise

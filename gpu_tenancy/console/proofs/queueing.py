@@ -10,7 +10,7 @@ from itertools import groupby
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.live.amounts import amount_text
-from gpu_tenancy.console.offline.wire import Json, at
+from gpu_tenancy.console.offline.wire import Json, at, map_at
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.proofs.stories import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.console.rehearsal.copies import KUEUE, Place
@@ -197,5 +197,4 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
 
 
 def _spec(manifest: Manifest) -> dict[str, Json]:
-    spec = manifest["spec"]
-    return spec if isinstance(spec, dict) else {}
+    return map_at(manifest, "spec")

@@ -10,7 +10,7 @@ from typing import Final
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import condition, is_true
-from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import maps_at, text_at, texts_at
 from gpu_tenancy.console.rehearsal.copies import KUEUE, Place
 from gpu_tenancy.console.rehearsal.jobs import PLAYED, job_name, job_of
 from gpu_tenancy.model.kueue import Admitted, Evicted, Pending, Settled, Step, Workload
@@ -208,5 +208,4 @@ def _uid(workload: Manifest) -> str:
 
 def _flavors(workload: Manifest) -> Iterator[Mapping[str, str]]:
     for assignment in maps_at(workload, "status", "admission", "podSetAssignments"):
-        flavors = at(assignment, "flavors")
-        yield {key: str(value) for key, value in flavors.items()} if isinstance(flavors, dict) else {}
+        yield texts_at(assignment, "flavors")

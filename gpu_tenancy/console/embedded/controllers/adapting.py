@@ -11,7 +11,7 @@ from gpu_tenancy.console.cluster.client import Manifest
 from gpu_tenancy.console.embedded.controllers.charts import with_more
 from gpu_tenancy.console.embedded.controllers.table import Program
 from gpu_tenancy.console.embedded.parts import LOOPBACK
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at, texts_at
 from gpu_tenancy.model.tables import parse
 
 WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -96,8 +96,7 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
             secrets.append(secret)
         elif config := text_at(volume, "configMap", "name"):
             mounts[path] = f"{{files}}/{name}" + (f"/{key}" if key else "")
-            data = at(maps[config], "data")
-            files |= {f"{name}/{file}": str(text) for file, text in (data if isinstance(data, dict) else {}).items()}
+            files |= {f"{name}/{file}": text for file, text in texts_at(maps[config], "data").items()}
         else:
             mounts[path] = f"{{temporary}}/{name}"
     return Pod(
