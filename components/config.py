@@ -1,17 +1,31 @@
 """The stack as the Pulumi engine hands it to the program."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env
 
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, only
 from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_config, read_file
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec import NAMESPACE, Stack
+
+PART: Final = f"{NAMESPACE}:part"
+"""Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
 
 
-def configured_stack(project: Path) -> Stack:
+@dataclass(frozen=True)
+class Configured:
+    """The config of this run: the environment, and the name of its part that this Pulumi stack has."""
+
+    stack: Stack
+    part: str | None
+
+
+def configured_stack(project: Path) -> Configured:
     """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
 
     Args:
@@ -20,15 +34,40 @@ def configured_stack(project: Path) -> Stack:
     Raises:
         pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
     """
-    values = CONFIG.get() or get_config_env()
+    values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
+    part = values.pop(PART, None)
+    environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
-        return load(read_config({key: str(value) for key, value in values.items()}, _beside(project)))
+        return Configured(load(read_config(values, _file(project, environment))), part)
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
 
 
-def _beside(project: Path) -> Source | None:
-    file = project / "stacks" / f"Pulumi.{pulumi.get_stack()}.yaml"
+def of_part(planned: Plan, name: str | None) -> Plan:
+    """The plan of this run: of one part, or of an environment that is one Pulumi stack.
+
+    Raises:
+        pulumi.RunError: the environment is divided and this is none of its parts, or it is not divided.
+    """
+    if name is None and not planned.parts:
+        return planned
+    stack, known = pulumi.get_stack(), [part.name for part in planned.parts]
+    for part in planned.parts:
+        if part.name == name:
+            return only(planned, part)
+    if name is None:
+        stacks = ", ".join(f"{stack}.{each}" for each in known)
+        raise pulumi.RunError(
+            f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack} --all`, or remove split"
+        )
+    raise pulumi.RunError(
+        f"{PART}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(known) or 'none'};"
+        f" to deploy all parts, run `tenancy up`"
+    )
+
+
+def _file(project: Path, environment: str) -> Source | None:
+    file = project / "stacks" / f"Pulumi.{environment}.yaml"
     try:
         return read_file(file, f"stacks/{file.name}")
     except StackError:

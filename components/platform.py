@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulumi
+import pulumi_kubernetes as kubernetes
 
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
 
 from .clouds import open_cluster
-from .config import configured_stack
+from .clouds.connection import Connection, provider_name
+from .config import configured_stack, of_part
 from .infiniband import Infiniband
 from .observability import Observability
 from .operators import Operators
@@ -30,15 +33,37 @@ def deploy(project: Path) -> None:
     Raises:
         pulumi.RunError: the stack is invalid; the message has every problem with its place and fix.
     """
-    planned = plan(configured_stack(project))
+    configured = configured_stack(project)
+    planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
         with _without_traces():
-            tenancy = GradualTenancy("tenancy", planned, _foundation(planned))
-            await tenancy.register_teams()
-        return outputs(planned)
+            return await _deploy(planned)
 
     pulumi.run(program)
+
+
+async def _deploy(planned: Plan) -> dict[str, Any]:
+    """Registers what one Pulumi stack has of an environment; returns its outputs."""
+    name = planned.part.name if planned.part else None
+    if name == CLUSTER:
+        return {"connection": open_cluster("cluster", planned.cluster).connection.output()}
+    if name == OPERATORS:
+        _operators(planned, _provider(planned))
+        return {}
+    inside = pulumi.ResourceOptions(providers=[_provider(planned)]) if name else _foundation(planned)
+    await GradualTenancy("tenancy", planned, inside).register_teams()
+    return outputs(planned)
+
+
+def _provider(planned: Plan) -> kubernetes.Provider:
+    """The provider of the cluster that exists, or that another Pulumi stack of the environment has."""
+    if planned.part is None or all(part.name != CLUSTER for part in planned.parts):
+        return open_cluster("cluster", planned.cluster).kubernetes
+    environment = pulumi.get_stack().removesuffix(f".{planned.part.name}")
+    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{environment}.{CLUSTER}"
+    connection = pulumi.StackReference(name).require_output("connection")
+    return Connection.of(connection).provider(provider_name("cluster"))
 
 
 @contextmanager
@@ -69,21 +94,41 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
         parent: of the cluster, the operators, the dashboards and the tenancy; default: the stack.
 
     Raises:
-        pulumi.RunError: the cloud's package is not installed.
+        pulumi.RunError: the cloud's package is not installed, or the plan is divided.
     """
+    if planned.parts:
+        raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
     inside = _foundation(planned, name, parent)
     Tenancy(f"{_prefix(name)}tenancy", planned, inside, prefix=f"{name}." if name else "")
 
 
 def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
-    prefix = _prefix(name)
     own = pulumi.ResourceOptions(parent=parent)
-    cluster = open_cluster(f"{prefix}cluster", planned.cluster, own)
-    inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[*cluster.nodes])
+    cluster = open_cluster(f"{_prefix(name)}cluster", planned.cluster, own)
+    own.depends_on = [*cluster.nodes]
+    return _operators(planned, cluster.kubernetes, own, name)
+
+
+def _operators(
+    planned: Plan,
+    provider: kubernetes.Provider,
+    opts: pulumi.ResourceOptions | None = None,
+    name: str = "",
+) -> pulumi.ResourceOptions:
+    """Registers operators and dashboards; returns the options of what needs them.
+
+    Args:
+        planned: of one environment.
+        provider: of the cluster.
+        opts: parent, and what the operators depend on.
+        name: start of the names of all resources.
+    """
+    prefix, own = _prefix(name), opts or pulumi.ResourceOptions()
+    inside = pulumi.ResourceOptions(parent=own.parent, providers=[provider], depends_on=own.depends_on)
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
-        inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[operators])
+        inside = pulumi.ResourceOptions(parent=own.parent, providers=[provider], depends_on=[operators])
     if planned.infiniband:
         Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:

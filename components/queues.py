@@ -124,7 +124,10 @@ class Queues(pulumi.ComponentResource):
             **_checks(queue.checks),
             **_fair_sharing(spec.weight),
         }
-        above = [*([self.cohorts[spec.cohort]] if spec.cohort else []), *(self.checks[c.name] for c in queue.checks)]
+        # What another Pulumi stack has was deployed before.
+        cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
+        checks = [self.checks[check.name] for check in queue.checks if check.name in self.checks]
+        above = [*([cohort] if cohort else []), *checks]
         return CustomResource(
             name,
             api_version=KUEUE,

@@ -73,9 +73,11 @@ class Tenancy(pulumi.ComponentResource):
         super().__init__(kind, name, {}, opts)
         self._prefix = prefix
         own = pulumi.ResourceOptions(parent=self)
-        self.priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
         self.queues = Queues(f"{prefix}queues", plan.queues, own)
-        self.guards = Guards(f"{prefix}guards", plan.guards, own)
+        self._shared: list[pulumi.Resource] = []
+        if plan.part is None or plan.part.has_shared:
+            priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
+            self._shared = [priorities, Guards(f"{prefix}guards", plan.guards, own)]
         self.teams: dict[str, Team] = {}
         self._begin(plan.teams)
         self.register_outputs({"teams": [team.namespace.name for team in plan.teams]})
@@ -92,7 +94,7 @@ class Tenancy(pulumi.ComponentResource):
         # Only the team's own queues: with all queues, 1,000 teams would have a million dependencies.
         gangs = [self.queues.gang_queues[gang.queue] for gang in team.gangs]
         own = [self.queues.cluster_queues[team.namespace.queue], *gangs]
-        options = pulumi.ResourceOptions(parent=self, depends_on=[self.priorities, self.guards, *own])
+        options = pulumi.ResourceOptions(parent=self, depends_on=[*self._shared, *own])
         return Team(f"{self._prefix}{team.namespace.name}", team, options)
 
 

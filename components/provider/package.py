@@ -71,6 +71,7 @@ def package_schema() -> Schema:
     Source: https://www.pulumi.com/docs/iac/extending-pulumi/schema/
     """
     model = Stack.model_json_schema(by_alias=True)
+    del model["properties"]["split"], model["$defs"]["Split"]  # for the program that a Pulumi stack is of
     types: Schema = {}
     for name, section in model["$defs"].items():
         types[_token(name)] = _object(name, section, types)

@@ -197,7 +197,7 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
         StackError: the stack is not valid on the other cluster.
         RenderError: the rendered resources cannot be deployed.
     """
-    source, stack = read.source, read.stack
+    source, stack = whole(read.source), read.stack
     if onto:
         source = elsewhere(source, stack, onto)
         stack = load(source)
@@ -205,6 +205,11 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
     if invalid := problems(program):
         raise RenderError(invalid)
     return Preview(read.name, stack, program, kubernetes_objects(program), read.stack)
+
+
+def whole(source: Source) -> Source:
+    """The same environment as one Pulumi stack: it has the same objects."""
+    return replace(source, sections={key: section for key, section in source.sections.items() if key != "split"})
 
 
 def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:

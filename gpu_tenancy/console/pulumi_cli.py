@@ -16,7 +16,7 @@ import psutil
 import yaml
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.project import elsewhere, project_name, read_stack
+from gpu_tenancy.console.project import elsewhere, project_name, read_stack, whole
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import to_config
 
@@ -40,6 +40,17 @@ _ERRORS: Final = frozenset({"error", "info#err"})
 def find_pulumi() -> str | None:
     """The path of the CLI; None if it is not on the PATH."""
     return shutil.which("pulumi")
+
+
+def generated_project(source: Path) -> dict[str, Any]:
+    """A project in another folder that runs the same program, so that the user's project folder is not changed.
+
+    Raises:
+        ConsoleError: the project does not exist.
+    """
+    # The environment that runs this command has the program's packages.
+    runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+    return {"name": project_name(source), "main": str(source.resolve()), "runtime": runtime}
 
 
 @dataclass(frozen=True)
@@ -92,12 +103,9 @@ class PulumiCli:
         Its config is the stack's, with the embedded cluster in place of the stack's cluster.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The environment that runs this command has the program's packages.
-        runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
-        project = {"name": project_name(self.source), "main": str(self.source.resolve()), "runtime": runtime}
-        self._write("Pulumi.yaml", project)
+        self._write("Pulumi.yaml", generated_project(self.source))
         original = read_stack(stack, self.source)
-        source = elsewhere(original, load(original), kubeconfig)
+        source = whole(elsewhere(original, load(original), kubeconfig))
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:

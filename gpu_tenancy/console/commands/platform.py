@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.console import terminal
+from gpu_tenancy.console.commands import environments
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
-def up(
+def up(  # noqa: PLR0913 - each is an option
     stack: StackName = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
     project: ProjectFolder = None,
@@ -34,6 +35,16 @@ def up(
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Deploy to the cluster that the stack specifies, not to the embedded platform: with the Pulumi CLI,"
+            " its backend and your credentials, all Pulumi stacks into which `split` divides it.",
+        ),
+    ] = False,
+    at_once: environments.AtOnce = environments.AT_ONCE,
+    yes: environments.Yes = False,
 ) -> None:
     """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
 
@@ -42,6 +53,9 @@ def up(
     [dim]tenancy up local[/dim]
     """
     with terminal.errors(stack):
+        if all_:
+            environments.up(stack, project, at_once, yes=yes)
+            return
         from gpu_tenancy.console import show  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
         from gpu_tenancy.console.project import project_folder  # noqa: PLC0415 - as above
@@ -62,12 +76,28 @@ def up(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def down() -> None:
+def down(
+    project: ProjectFolder = None,
+    *,
+    all_: Annotated[
+        str,
+        typer.Option(
+            "--all",
+            metavar="STACK",
+            help="Delete what `tenancy up STACK --all` deployed instead, with the Pulumi CLI and your credentials.",
+        ),
+    ] = "",
+    at_once: environments.AtOnce = environments.AT_ONCE,
+    yes: environments.Yes = False,
+) -> None:
     """Stop the embedded platform and delete its data. Downloaded and built programs are kept.
 
     [dim]tenancy down[/dim]
     """
-    with terminal.errors():
+    with terminal.errors(all_):
+        if all_:
+            environments.down(all_, project, at_once, yes=yes)
+            return
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
 
         Platform().down(terminal.report)

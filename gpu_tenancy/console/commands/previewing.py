@@ -8,6 +8,8 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.console import terminal
+from gpu_tenancy.console.commands import environments
+from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
@@ -44,6 +46,15 @@ def preview(  # noqa: PLR0913 - each is an option
     ] = None,
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON only.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Preview the changes of all Pulumi stacks into which `split` divides it, with the Pulumi CLI, its"
+            " backend and your credentials.",
+        ),
+    ] = False,
+    at_once: environments.AtOnce = environments.AT_ONCE,
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
@@ -52,6 +63,14 @@ def preview(  # noqa: PLR0913 - each is an option
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
     with terminal.errors(stack):
+        if all_:
+            if base or policy or pulumi_preview or out or as_json:
+                raise ConsoleError(
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --out and --json",
+                    "preview twice: with --all, and without it for the report of the whole environment",
+                )
+            environments.preview(stack, project, at_once)
+            return
         from gpu_tenancy.console import project as projects  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
         from gpu_tenancy.console.review.build import as_json as json_of  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import review  # noqa: PLC0415 - as above

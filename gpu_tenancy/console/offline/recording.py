@@ -163,7 +163,7 @@ class RecordingMonitor(MockMonitor):
             )
         )
         self._states[urn] = (request.id, request.properties.SerializeToString())
-        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=self._state(request))
 
     def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -245,6 +245,13 @@ class RecordingMonitor(MockMonitor):
 
     def _parent(self, urn: str) -> str:
         return "" if urn == self._stack_urn else intern(urn)
+
+    def _state(self, request: resource_pb2.ReadResourceRequest) -> Struct:
+        """What is known of a resource that exists: what the program says, and what the caller knows of its type."""
+        state = Struct()
+        state.CopyFrom(request.properties)
+        state.update(self._answers.get(request.type, {}))
+        return state
 
     def _answer(self, token: str) -> Struct:
         if token not in self._answers:

@@ -53,7 +53,7 @@ def render(
         project: name of the project, as in `Pulumi.yaml`.
         stack: name of the stack.
         config: values by full key (`gpu-tenancy:pools`); objects as JSON text, as from the engine.
-        answers: results of provider functions, by token.
+        answers: results of provider functions by token, and states of resources that are read by type.
 
     Raises:
         OfflineError: the program needs an engine, a cloud or a cluster.

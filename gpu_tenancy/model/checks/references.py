@@ -21,6 +21,8 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
     yield from _same_names(stack)
     for name in stack.teams:
         yield from _mounted(stack, name)
+    for index, cohort in enumerate(stack.split.cohorts if stack.split else ()):
+        yield from known_in(cohort, stack.cohorts, "cohort", ("split", "cohorts", index), ("cohorts",))
     for name, dataset in stack.datasets.items():
         for index, team in enumerate(dataset.teams):
             yield from known_in(team, stack.teams, "team", ("datasets", name, "teams", index), ("teams",))

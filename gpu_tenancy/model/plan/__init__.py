@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
+from gpu_tenancy.model.plan.parts import Part, parts
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     GangQueue,
@@ -81,6 +82,8 @@ class Plan:
         observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
         guards: admission policies for tenants.
+        parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
+        part: whose queues and teams this plan has; None for those of the whole environment.
     """
 
     environment: str
@@ -94,6 +97,8 @@ class Plan:
     teams: tuple[TeamPlan, ...]
     guards: GuardsPlan
     infiniband: InfinibandPlan | None = None
+    parts: tuple[Part, ...] = ()
+    part: Part | None = None
 
 
 def plan(stack: Stack) -> Plan:
@@ -110,13 +115,13 @@ def plan(stack: Stack) -> Plan:
     installed = releases(stack)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or operator_of(stack, "prometheus").install == "installed"
+    observed = observability(tree, tuple(server for team in teams for server in team.servers)) if watched else None
+    wired = infiniband(stack)
     return Plan(
         environment=stack.environment,
         cluster=cluster_plan(stack),
         operators=installed,
-        observability=observability(tree, tuple(server for team in teams for server in team.servers))
-        if watched
-        else None,
+        observability=observed,
         monitoring=stack.metrics.prometheus.namespace,
         fairness=stack.fairness,
         priorities=tuple(
@@ -128,7 +133,23 @@ def plan(stack: Stack) -> Plan:
         ),
         teams=teams,
         guards=guarded,
-        infiniband=infiniband(stack),
+        infiniband=wired,
+        parts=parts(tree, operators=bool(installed or observed or wired)),
+    )
+
+
+def only(planned: Plan, part: Part) -> Plan:
+    """The plan of one of an environment's Pulumi stacks, with the queues and teams of this part only."""
+    queues = planned.queues if part.has_shared else QueuesPlan((), (), (), (), ())
+    return replace(
+        planned,
+        queues=replace(
+            queues,
+            cluster_queues=tuple(queue for queue in planned.queues.cluster_queues if queue.name in part.cluster_queues),
+            gang_queues=tuple(queue for queue in planned.queues.gang_queues if queue.name in part.gang_queues),
+        ),
+        teams=tuple(team for team in planned.teams if team.namespace.name in part.teams),
+        part=part,
     )
 
 

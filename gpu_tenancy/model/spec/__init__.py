@@ -9,6 +9,7 @@ from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
 from gpu_tenancy.model.spec.operators import Operators
 from gpu_tenancy.model.spec.pools import Pool
+from gpu_tenancy.model.spec.split import Split
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Cohort, PriorityEntry
 from gpu_tenancy.model.spec.workloads import DatasetEntry
@@ -48,6 +49,8 @@ class Stack(Section):
     """Operators that the tenancy depends on, and who installs them."""
     guards: GuardsEntry = Guards()
     """Admission policies for objects that tenants create in their namespaces."""
+    split: Split | None = None
+    """Division into several Pulumi stacks, for environments with hundreds of teams; default: one stack."""
 
 
 __all__ = ["NAMESPACE", "Stack"]

@@ -1,0 +1,1 @@
+"""Environments that are divided into several Pulumi stacks: their deployment, and the moves of their states."""
