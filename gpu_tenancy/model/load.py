@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 from gpu_tenancy.model.bounds import DEEPEST, value_problems
 from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.checks import coherence_problems
-from gpu_tenancy.model.problems import ANY, Path, Problem, StackError, dotted, unknown
+from gpu_tenancy.model.places import Places
+from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
@@ -33,11 +34,11 @@ class Draft:
 
     stack: Stack | None
     problems: tuple[Problem, ...]
-    unsure: frozenset[Path]
+    unsure: Places
 
     def sure(self, problem: Problem) -> bool:
         """Whether the problem depends on no place that was left out."""
-        return not any(_touch(place, left) for place in (problem.path, *problem.about) for left in self.unsure)
+        return not any(self.unsure.touch(place) for place in (problem.path, *problem.about))
 
 
 def draft(source: Source) -> Draft:
@@ -48,27 +49,25 @@ def draft(source: Source) -> Draft:
     unreadable = list(value_problems(source.sections))
     problems = [_located(problem, source) for problem in unreadable]
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
-        return Draft(None, tuple(problems), frozenset({()}))
+        return Draft(None, tuple(problems), Places([()]))
     data = _in_order(source.sections)
-    unsure = {_leave_out(problem.path, data) for problem in unreadable}
+    unsure = Places(_leave_out(problem.path, data) for problem in unreadable)
+    unread = Places(source.unread)
     while True:
         try:
-            return Draft(Stack.model_validate(data), tuple(problems), frozenset(unsure))
+            return Draft(Stack.model_validate(data), tuple(problems), unsure)
         except ValidationError as error:
             details = error.errors()
         # Collect all places first: removing one may change the path of the next.
         places = [_place(detail, data) for detail in details]
         for detail, place in zip(details, places, strict=True):
-            if not any(_touch(place, left) for left in unsure) and not _is_unread(place, source):
+            if not unsure.touch(place) and not unread.touch(place):
                 problems.append(_located(_problem(detail, place), source))
         left_out = [_leave_out(place, data) for place in places]
         if () in left_out:
-            return Draft(None, tuple(problems), frozenset({()}))
-        unsure.update(
-            places,
-            left_out,
-            (key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place)),
-        )
+            return Draft(None, tuple(problems), Places([()]))
+        unsure.update((*places, *left_out))
+        unsure.update(key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place))
 
 
 def _in_order(data: Any) -> Any:
@@ -77,11 +76,6 @@ def _in_order(data: Any) -> Any:
         mapping = cast("dict[str, Any]", data)
         return {key: _in_order(mapping[key]) for key in sorted(mapping, key=str)}
     return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
-
-
-def _touch(one: Path, other: Path) -> bool:
-    """Whether the places are the same, or one contains the other; `ANY` matches each key."""
-    return all(a == b or ANY in {a, b} for a, b in zip(one, other, strict=False))
 
 
 def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
@@ -93,10 +87,6 @@ def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
 
 def _located(problem: Problem, source: Source) -> Problem:
     return replace(problem, file=source.file, line=source.line(problem.path))
-
-
-def _is_unread(place: Path, source: Source) -> bool:
-    return any(_touch(place, unread) for unread in source.unread)
 
 
 def _at(data: Any, path: Path) -> Any:
