@@ -15,6 +15,7 @@ from .config import configured_stack
 from .infiniband import Infiniband
 from .observability import Observability
 from .operators import Operators
+from .provider.inputs import filling
 from .tenancy import GradualTenancy, Tenancy
 
 PLATFORM: Final = "gpu-tenancy:index:Platform"
@@ -30,9 +31,12 @@ def deploy(project: Path) -> None:
     Raises:
         pulumi.RunError: the stack is invalid; the message has every problem with its place and fix.
     """
-    planned = plan(configured_stack(project))
+    stack, secrets = configured_stack(project)
+    planned = plan(stack)
 
     async def program() -> dict[str, Any]:
+        if secrets:
+            pulumi.runtime.register_stack_transformation(filling(secrets))
         with _without_traces():
             tenancy = GradualTenancy("tenancy", planned, _foundation(planned))
             await tenancy.register_teams()
