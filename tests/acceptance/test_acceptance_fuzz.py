@@ -176,6 +176,6 @@ def test_the_server_refuses_what_no_stack_has(server: Server) -> None:
     # Else the test above would hold whatever is sent.
     quota = only(declared(stack_with_one_team()), "ResourceQuota", "budget")
     assert server.refusals([KubernetesObject(quota, "urn")]) == []
-    quota["spec"]["hard"]["pods"] = "many"
+    quota["spec"]["naem"] = "x"
     (refusal,) = server.refusals([KubernetesObject(quota, "urn")])
     assert refusal.startswith("ResourceQuota: ")
