@@ -18,7 +18,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests attempts lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
+.PHONY: up down preview test tests attempts fuzz audit licenses sbom lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -45,6 +45,11 @@ attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,00
 	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(RUN) python -m pytest tests/policy/test_policy_attempts.py \
 	  tests/acceptance/test_acceptance_pod_security.py tests/acceptance/test_acceptance_guards_attempts.py
 
+# A seed of its own each time; `make test` has a few hundred files, the same ones each time.
+fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack files; FUZZ=N for N, SEED=N to repeat a run
+	@GPU_TENANCY_FUZZ=$(or $(FUZZ),10000) $(RUN) python -m pytest tests/acceptance/test_acceptance_fuzz.py \
+	  --timeout 0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
+
 lint: style types
 
 style: ready-clouds
@@ -63,6 +68,15 @@ bench: ready-clouds ## Measure previews, policy packs, admission, apply and `pul
 	@$(RUN) python -m benchmarks.apply --json out/bench/apply.json
 	@$(RUN) python -m benchmarks.engine --json out/bench/engine.json
 	@$(RUN) python -m benchmarks.comparing out/bench $(if $(RECORD),--record)
+
+audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)
+	@$(RUN) python -m dependencies.audit
+
+sbom: ready-clouds ## Write a bill of materials (CycloneDX) of what users install to out/sbom.json
+	@$(RUN) python -m dependencies.sbom out/sbom.json
+
+licenses: ready-clouds ## Generate docs/licenses.md from uv.lock; fails for a license that is not allowed
+	@$(RUN) python -m dependencies.licenses
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)

@@ -1,6 +1,7 @@
 """The stack as the Pulumi engine hands it to the program."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,20 +14,32 @@ from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_config, read_file
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
+from .provider.inputs import Late, without_secrets
+
 PART: Final = f"{NAMESPACE}:part"
 """Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
 
 
 @dataclass(frozen=True)
 class Configured:
-    """The config of this run: the environment, and the name of its part that this Pulumi stack has."""
+    """The config of this run.
+
+    Attributes:
+        stack: the environment, with placeholders for secrets.
+        secrets: values by placeholder.
+        part: name of the part of the environment that this Pulumi stack has; None for all of it.
+    """
 
     stack: Stack
+    secrets: Mapping[str, Late]
     part: str | None
 
 
 def configured_stack(project: Path) -> Configured:
     """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
+
+    A secret that reaches pods unchanged, such as a value of `env`, is a placeholder in the stack, so that the plan does
+    not have it in clear text.
 
     Args:
         project: folder of `Pulumi.yaml`.
@@ -38,7 +51,9 @@ def configured_stack(project: Path) -> Configured:
     part = values.pop(PART, None)
     environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
-        return Configured(load(read_config(values, _file(project, environment))), part)
+        source = read_config(values, _file(project, environment))
+        inputs = without_secrets(source)
+        return Configured(load(replace(source, sections=inputs.sections)), inputs.late, part)
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
 

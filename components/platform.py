@@ -18,6 +18,7 @@ from .config import configured_stack, of_part
 from .infiniband import Infiniband
 from .observability import Observability
 from .operators import Operators
+from .provider.inputs import filling
 from .tenancy import GradualTenancy, Tenancy
 
 PLATFORM: Final = "gpu-tenancy:index:Platform"
@@ -37,6 +38,8 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
+        if configured.secrets:
+            pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         with _without_traces():
             return await _deploy(planned)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
@@ -10,7 +11,7 @@ from pulumi.output import Unknown
 from pulumi.runtime.rpc import is_rpc_secret, unwrap_rpc_secret
 
 from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import Source, value_at
 
 Late: TypeAlias = "pulumi.Output[Any] | Unknown"
 """A value that only Pulumi may read: a secret, or one that is unknown in a preview."""
@@ -110,7 +111,7 @@ async def _of_output(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> 
 
 
 def _unknown(read: Inputs, path: Path, value: Late) -> Any:
-    if _reaches_pods(path):
+    if reaches_pods(path):
         return read.placeholder(path, value, secret=False)
     read.unknown.append(path)
     return _UNREAD
@@ -139,17 +140,36 @@ def _texts(path: Path, value: Any) -> list[Any] | None:
         parts = [((*path, index), part) for index, part in enumerate(cast("list[Any]", value))]
     else:
         parts = [(path, value)]
-    fits = all((part is None or isinstance(part, str | Unknown)) and _reaches_pods(place) for place, part in parts)
+    fits = all((part is None or isinstance(part, str | Unknown)) and reaches_pods(place) for place, part in parts)
     return [part for _, part in parts] if fits else None
 
 
-def _reaches_pods(path: Path) -> bool:
+def reaches_pods(path: Path) -> bool:
     """Whether the place is a text of a workload that its pods get unchanged: `teams.ml.serving.chat.env.TOKEN`."""
     match path:
         case ("teams", _, section, _, key, *_):
             return section in _WORKLOADS and _TEXTS.get(str(key)) == len(path)
         case _:
             return False
+
+
+def without_secrets(source: Source) -> Inputs:
+    """The sections of a stack with placeholders in place of the decrypted texts that reach the pods unchanged."""
+    read = Inputs(deepcopy(dict(source.sections)))
+    for path in source.secrets:
+        if reaches_pods(path) and isinstance(value := value_at(read.sections, path), str):
+            around: Any = value_at(read.sections, path[:-1])
+            around[path[-1]] = read.placeholder(path, pulumi.Output.secret(value), secret=True)
+    return read
+
+
+def filling(late: Mapping[str, Late]) -> pulumi.ResourceTransformation:
+    """Puts late values into the properties of resources, in the process that registers them."""
+
+    def fill(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
+        return pulumi.ResourceTransformationResult(filled(args.props, late), args.opts)
+
+    return fill
 
 
 def filled(value: Any, late: Mapping[str, Late]) -> Any:

@@ -20,7 +20,7 @@ from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknow
 
 from ..platform import PLATFORM, Platform, outputs
 from ..tenancy import Tenancy
-from .inputs import Inputs, filled, property_path, read_inputs
+from .inputs import Inputs, filling, property_path, read_inputs
 from .package import OUTPUTS, TENANCY, TENANCY_CLUSTER, TENANCY_SECTIONS, package_text
 
 _COMPONENTS: Final = (PLATFORM, TENANCY)
@@ -76,7 +76,9 @@ async def _constructed(
 ) -> pulumi.Output[str]:
     read = await read_inputs(inputs)
     planned = _planned(name, kind, read)
-    own = pulumi.ResourceOptions(depends_on=list(read.needs), transformations=[_filling(read)] if read.late else None)
+    own = pulumi.ResourceOptions(
+        depends_on=list(read.needs), transformations=[filling(read.late)] if read.late else None
+    )
     opts = pulumi.ResourceOptions.merge(options, own)
     if planned is None:
         component = pulumi.ComponentResource(kind, name, {}, opts)
@@ -96,15 +98,6 @@ def _component(name: str, kind: str, planned: Plan, opts: pulumi.ResourceOptions
     if kind == PLATFORM:
         return Platform(name, planned, opts)
     return Tenancy(name, planned, opts, kind=TENANCY, prefix=f"{name}.")
-
-
-def _filling(read: Inputs) -> pulumi.ResourceTransformation:
-    """Puts late values into the children's properties, in the process that registers them."""
-
-    def fill(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
-        return pulumi.ResourceTransformationResult(filled(args.props, read.late), args.opts)
-
-    return fill
 
 
 def _planned(name: str, kind: str, read: Inputs) -> Plan | None:

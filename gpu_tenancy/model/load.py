@@ -12,13 +12,15 @@ from pydantic_core import ErrorDetails
 from gpu_tenancy.model.bounds import DEEPEST, value_problems
 from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.checks import coherence_problems
-from gpu_tenancy.model.problems import ANY, Path, Problem, StackError, dotted, unknown
+from gpu_tenancy.model.places import Places
+from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import UNREAD
 
 _MISSING: Final = object()
+_SECRET: Final = "(secret)"  # noqa: S105 - in place of one
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,11 @@ class Draft:
 
     stack: Stack | None
     problems: tuple[Problem, ...]
-    unsure: frozenset[Path]
+    unsure: Places
 
     def sure(self, problem: Problem) -> bool:
         """Whether the problem depends on no place that was left out."""
-        return not any(_touch(place, left) for place in (problem.path, *problem.about) for left in self.unsure)
+        return not any(self.unsure.touch(place) for place in (problem.path, *problem.about))
 
 
 def draft(source: Source) -> Draft:
@@ -48,27 +50,25 @@ def draft(source: Source) -> Draft:
     unreadable = list(value_problems(source.sections))
     problems = [_located(problem, source) for problem in unreadable]
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
-        return Draft(None, tuple(problems), frozenset({()}))
+        return Draft(None, tuple(problems), Places([()]))
     data = _in_order(source.sections)
-    unsure = {_leave_out(problem.path, data) for problem in unreadable}
+    unsure = Places(_leave_out(problem.path, data) for problem in unreadable)
+    unread = Places(source.unread)
     while True:
         try:
-            return Draft(Stack.model_validate(data), tuple(problems), frozenset(unsure))
+            return Draft(Stack.model_validate(data), tuple(problems), unsure)
         except ValidationError as error:
             details = error.errors()
         # Collect all places first: removing one may change the path of the next.
         places = [_place(detail, data) for detail in details]
         for detail, place in zip(details, places, strict=True):
-            if not any(_touch(place, left) for left in unsure) and not _is_unread(place, source):
+            if not unsure.touch(place) and not unread.touch(place):
                 problems.append(_located(_problem(detail, place), source))
         left_out = [_leave_out(place, data) for place in places]
         if () in left_out:
-            return Draft(None, tuple(problems), frozenset({()}))
-        unsure.update(
-            places,
-            left_out,
-            (key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place)),
-        )
+            return Draft(None, tuple(problems), Places([()]))
+        unsure.update((*places, *left_out))
+        unsure.update(key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place))
 
 
 def _in_order(data: Any) -> Any:
@@ -79,11 +79,6 @@ def _in_order(data: Any) -> Any:
     return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
-def _touch(one: Path, other: Path) -> bool:
-    """Whether the places are the same, or one contains the other; `ANY` matches each key."""
-    return all(a == b or ANY in {a, b} for a, b in zip(one, other, strict=False))
-
-
 def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
     """The key that a misspelt key probably stands for: its value is not known either."""
     if detail["type"] != "extra_forbidden":
@@ -92,11 +87,20 @@ def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
 
 
 def _located(problem: Problem, source: Source) -> Problem:
-    return replace(problem, file=source.file, line=source.line(problem.path))
+    placed = replace(problem, file=source.file, line=source.line(problem.path))
+    return _without_secret(placed, source) if Places(source.secrets).touch(problem.path) else placed
 
 
-def _is_unread(place: Path, source: Source) -> bool:
-    return any(_touch(place, unread) for unread in source.unread)
+def _without_secret(problem: Problem, source: Source) -> Problem:
+    """A problem of a decrypted value without this value, as terminals and logs have errors in clear text."""
+    # A problem of a mapping may be that of the secret in it: of an unknown `cloud`, the place is `cluster`.
+    inside = (path for path in source.secrets if path[: len(problem.path)] == problem.path)
+    values = [str(value_at(source.sections, path)) for path in (problem.path, *inside)]
+    shown = {problem.value, *values, *(shortened(text, length) for text in values for length in (58, 80))} - {None, ""}
+    rule, fix = problem.rule, problem.fix
+    for text in sorted(map(str, shown), key=len, reverse=True):
+        rule, fix = rule.replace(text, _SECRET), fix.replace(text, _SECRET)
+    return replace(problem, rule=rule, fix=fix, value=problem.value and _SECRET)
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -215,7 +219,7 @@ def _short(value: Any) -> str | None:
         return None
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = shortened("(secret)" if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal
+    text = shortened(_SECRET if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal
     return f'"{text}"' if not text or text != text.strip() else text
 
 

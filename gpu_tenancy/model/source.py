@@ -22,12 +22,14 @@ class Source:
         file: the file as the reader would type it; empty where there is none.
         lines: line of each key and list entry, counted from 1.
         unread: places of encrypted values; their value is `UNREAD`.
+        secrets: places of values that the engine decrypted; no error shows them.
     """
 
     sections: Data
     file: str = ""
     lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
     unread: tuple[Path, ...] = ()
+    secrets: tuple[Path, ...] = ()
 
     def line(self, path: Path) -> int | None:
         """The line of a place, or of the nearest section around it that is in the file."""
@@ -80,8 +82,9 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
     if beside is None:
         return Source(sections)
     # The engine decrypts secrets; where it did not, as in an offline preview, the value is unread as in the file.
-    unread = tuple(path for path in beside.unread if _holds(sections, path, UNREAD))
-    return Source(sections, beside.file, beside.lines, unread)
+    unread = tuple(path for path in beside.unread if value_at(sections, path) == UNREAD)
+    secrets = tuple(path for path in beside.unread if path not in unread)
+    return Source(sections, beside.file, beside.lines, unread, secrets)
 
 
 def to_config(source: Source) -> dict[str, str]:
@@ -97,13 +100,14 @@ def _config_of(content: Any) -> Data | None:
     return cast("Data", config) if isinstance(config, dict) else None
 
 
-def _holds(data: Any, path: Path, value: str) -> bool:
+def value_at(data: Any, path: Path) -> Any:
+    """The value at a place; None where there is none."""
     for part in path:
         try:
             data = data[part]
         except (LookupError, TypeError):
-            return False
-    return data == value
+            return None
+    return data
 
 
 def _from_text(key: str, text: str, file: str) -> Any:

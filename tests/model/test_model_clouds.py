@@ -238,6 +238,15 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
                 " gpudirect-tcpx; add the missing networks there, or remove fabric"
             ),
         ),
+        # Found by `make fuzz`: GKE's objects have the names of these subnetworks, and an API server refused them.
+        "a network whose name Google Cloud does not allow": (
+            stack(cluster={**CLUSTERS["gcp"], "fabricNetworks": [{"network": "ml-0", "subnetwork": "ml-0 "}]}),
+            (
+                'cluster.fabricNetworks[0].subnetwork: "ml-0 " is not a valid name in Google Cloud; use at most 63'
+                " lowercase letters, digits and '-'; start with a letter; or use"
+                " projects/<host>/regions/<region>/subnetworks/<name>"
+            ),
+        ),
         "GPUs whose name in the cloud nobody says": (
             on("gcp")
             | {

@@ -1,9 +1,10 @@
 """GKE: https://cloud.google.com/kubernetes-engine/docs."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import Date, Name, Section, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Maintenance
@@ -16,6 +17,33 @@ CryptoKey: TypeAlias = Annotated[
 ]
 
 
+_NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+"""https://cloud.google.com/compute/docs/naming-resources"""
+_PROJECT: Final = r"projects/([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
+
+
+def _named(folder: str) -> Callable[[str], str]:
+    """A check of a name, alone or with its path in a project.
+
+    Args:
+        folder: of such names in a project, with `<region>` for the name of any region.
+    """
+    path = re.compile(f"({_PROJECT}/{folder.replace('<region>', '[a-z0-9-]+')}/)?{_NAME}")
+
+    def check(text: str) -> str:
+        if not path.fullmatch(text):
+            raise refuse(
+                "is not a valid name in Google Cloud",
+                "use at most 63 lowercase letters, digits and '-'; start with a letter; or use"
+                f" projects/<host>/{folder}/<name>",
+            )
+        return text
+
+    return check
+
+
+Network: TypeAlias = Annotated[str, AfterValidator(_named("global/networks"))]
+Subnetwork: TypeAlias = Annotated[str, AfterValidator(_named("regions/<region>/subnetworks"))]
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+-[a-z]$")]
 
 _MAINTENANCE_HOURS: Final = 48
@@ -29,9 +57,9 @@ _WEEK: Final = 7
 class FabricNetwork(Section):
     """An additional network, for one of a machine's GPU interfaces."""
 
-    network: str
+    network: Network
     """Name of the VPC network."""
-    subnetwork: str
+    subnetwork: Subnetwork
     """Name of its subnetwork in the cluster's region."""
     fabric: Literal["gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma"] | None = None
     """Fabric whose pools use this network; default: all fabrics."""
@@ -77,9 +105,9 @@ class GkeMaintenance(Maintenance):
 class GkeCreation(Creation):
     """A GKE cluster to create: with private nodes, encrypted secrets, audit logs and Workload Identity."""
 
-    network: str
+    network: Network
     """VPC network, by name or `projects/<host>/global/networks/<name>` for a shared one."""
-    subnetwork: str
+    subnetwork: Subnetwork
     """Subnetwork of the nodes, by name or `projects/<host>/regions/<region>/subnetworks/<name>`."""
     pod_range: str
     """Name of the subnetwork's secondary range for pods."""

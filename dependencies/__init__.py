@@ -1,0 +1,1 @@
+"""What `uv.lock` brings in: licenses, known vulnerabilities, and a bill of materials."""

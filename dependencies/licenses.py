@@ -1,0 +1,157 @@
+"""The license of each locked package, and whether it is one that is allowed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+from dependencies.lock import DEVELOPMENT, ROOT, Package, locked
+
+PAGE: Final = ROOT / "docs" / "licenses.md"
+UNKNOWN: Final = "unknown"
+_CLASSIFIER: Final = "License ::"
+_LONGEST: Final = 80
+"""Characters of a license's name; some packages have the whole text in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The table `licenses.yaml`.
+
+    Attributes:
+        allowed: licenses that any package can have.
+        written: SPDX expressions by what packages write instead.
+        packages: SPDX expressions of packages whose metadata does not have one.
+        exceptions: reasons why packages for development can have another license.
+    """
+
+    allowed: frozenset[str]
+    written: Mapping[str, str]
+    packages: Mapping[str, str]
+    exceptions: Mapping[str, str]
+
+
+def rules() -> Rules:
+    """The table as the repository has it."""
+    text = (Path(__file__).parent / "licenses.yaml").read_text(encoding="utf-8")
+    table: dict[str, Any] = yaml.safe_load(text)
+    packages = {name: row["license"] for name, row in table["packages"].items()}
+    return Rules(frozenset(table["allowed"]), table["written"], packages, table["exceptions"])
+
+
+def license_of(package: str, table: Rules) -> str | None:
+    """The SPDX expression of a package: by the table, else by its metadata.
+
+    Returns:
+        The expression or `unknown`; None if the package is not installed here, as one for another version of Python.
+    """
+    if package in table.packages:
+        return table.packages[package]
+    try:
+        about = metadata(package)
+    except PackageNotFoundError:
+        return None
+    return next((found for text in _written(about) if (found := _expression(text, table))), UNKNOWN)
+
+
+def _written(about: PackageMetadata) -> Iterator[str]:
+    """What the metadata has about the license, the most exact first."""
+    for key in ("License-Expression", "License"):
+        if key in about:
+            yield about[key]
+    for classifier in about.get_all("Classifier", []):
+        if classifier.startswith(_CLASSIFIER):
+            yield classifier.rpartition(" :: ")[2]
+
+
+def _expression(text: str, table: Rules) -> str:
+    if len(text) > _LONGEST:
+        return ""
+    try:
+        return canonicalize_license_expression(table.written.get(text, text))
+    except InvalidLicenseExpression:
+        return ""
+
+
+def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> list[str]:
+    """What is not allowed, each with its place and its fix.
+
+    Args:
+        licenses: SPDX expressions by package.
+        packages: those of the lock.
+        table: the rules.
+    """
+    found: list[str] = []
+    for package in packages:
+        expression = licenses.get(package.name, UNKNOWN)
+        excepted = package.use == DEVELOPMENT and package.name in table.exceptions
+        if expression == UNKNOWN:
+            fix = "read its license file and add the package to dependencies/licenses.yaml"
+            found.append(f"uv.lock: {package.name}: the license is unknown; {fix}")
+        elif not excepted and not is_allowed(expression, table.allowed):
+            fix = "use another package, or change dependencies/licenses.yaml with a reason"
+            found.append(f"uv.lock: {package.name}: license {expression} is not allowed; {fix}")
+    return found
+
+
+def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
+    """Whether each license that must be kept is allowed, and of those that can be chosen at least one.
+
+    Raises:
+        ValueError: the expression has parentheses, which no package here has.
+    """
+    if "(" in expression:
+        msg = f"{expression}: parentheses are not supported"
+        raise ValueError(msg)
+    return all(any(one in allowed for one in part.split(" OR ")) for part in expression.split(" AND "))
+
+
+def page(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> str:
+    """The page in Markdown: packages by name, with version, use and license."""
+    rows = [f"| {one.name} | {one.version} | {one.use} | {licenses.get(one.name, UNKNOWN)} |" for one in packages]
+    reasons = [f"- `{name}`: {reason}." for name, reason in table.exceptions.items()]
+    return "\n".join(
+        [
+            "# Licenses",
+            "",
+            "<!-- Written by `make licenses`; do not edit. -->",
+            "",
+            "The packages of `uv.lock`, with their use. *run*: every installation has it. *aws*, *azure*, *gcp*: the",
+            "extra of this name has it. *development*: only this repository's checks and docs need it. The wheel of",
+            "this project contains none of them.",
+            "",
+            f"Allowed: {', '.join(sorted(table.allowed))}. For development also:",
+            "",
+            *reasons,
+            "",
+            "| package | version | use | license |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def listed(text: str) -> dict[str, tuple[str, str]]:
+    """Version and license by package, as a page lists them."""
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {row[0]: (row[1], row[3]) for row in cells if row[0] != "package"}
+
+
+def main() -> None:
+    """Writes the page; what is not installed here keeps the license that the page has."""
+    packages, table = locked(), rules()
+    before = listed(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() else {}
+    kept = {name: expression for name, (_, expression) in before.items()}
+    licenses = {one.name: license_of(one.name, table) or kept.get(one.name, UNKNOWN) for one in packages}
+    if found := problems(licenses, packages, table):
+        raise SystemExit("\n".join(found))
+    PAGE.write_text(page(licenses, packages, table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
