@@ -63,15 +63,16 @@ def render(
     if main.is_dir():
         main /= "__main__.py"
     monitor = RecordingMonitor(project, stack, answers)
-    with relaxed_collector(), program_scope(main.parent):
-        copy_context().run(_run, main, monitor, config)
-    outputs = monitor.outputs
-    return Rendered(
-        project=project,
-        stack=stack,
-        registrations=_sorted(monitor.registrations),
-        outputs=shown(outputs.properties, outputs.secret_paths, outputs.unknown_paths),
-    )
+    with relaxed_collector():
+        with program_scope(main.parent):
+            copy_context().run(_run, main, monitor, config)
+        outputs = monitor.outputs
+        return Rendered(
+            project=project,
+            stack=stack,
+            registrations=_sorted(monitor.registrations),
+            outputs=shown(outputs.properties, outputs.secret_paths, outputs.unknown_paths),
+        )
 
 
 def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> None:
