@@ -105,18 +105,12 @@ class RecordingMonitor(MockMonitor):
         stack: name of the stack, for URNs.
         answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
             what exists in a cloud have empty answers: offline, nothing is known to exist.
-        sharing: the processes that register parts of the program; default: this one alone.
     """
 
-    def __init__(
-        self,
-        project: str,
-        stack: str,
-        answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS,
-        sharing: Sharing | None = None,
-    ) -> None:
+    def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
         super().__init__(_NoMocks())
-        self.sharing = sharing or Sharing(1)
+        self.sharing = Sharing(1)
+        """The processes that register parts of the program; `render` sets others."""
         self.project = project
         self.stack = stack
         self.registrations: list[Registration] = []

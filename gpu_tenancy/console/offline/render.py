@@ -64,9 +64,10 @@ def render(
     if main.is_dir():
         main /= "__main__.py"
     with relaxed_collector():
-        sharing = Sharing()
+        monitor = RecordingMonitor(project, stack, answers)
+        sharing = monitor.sharing = Sharing()
         try:
-            return _rendered(main, RecordingMonitor(project, stack, answers, sharing), config)
+            return _rendered(main, monitor, config)
         except Exception:
             if not sharing.shared:
                 raise
