@@ -60,13 +60,14 @@ types: ready-clouds
 	@output=$$({ $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## Measure previews, policy packs, admission, apply and `pulumi up`; compare with the record; RECORD=yes replaces it
+bench: ready-clouds ## Measure previews, policy packs, admission, apply, `pulumi up` and peers; compare with the record; RECORD=yes replaces it
 	@mkdir -p out/bench
 	@$(RUN) python -m benchmarks.preview --json out/bench/preview.json
 	@$(RUN) python -m benchmarks.policies
 	@$(RUN) python -m benchmarks.kueue
 	@$(RUN) python -m benchmarks.apply --json out/bench/apply.json
 	@$(RUN) python -m benchmarks.engine --json out/bench/engine.json
+	@$(RUN) python -m benchmarks.peers --json out/bench/peers.json
 	@$(RUN) python -m benchmarks.comparing out/bench $(if $(RECORD),--record)
 
 audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)

@@ -7,33 +7,25 @@ floor is a thread pool that applies the same objects in the same order, and wait
 import argparse
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
-import yaml
-
-from benchmarks.preview import stack
+from benchmarks.projects import NAME, platform_in, prepared, project_of
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.offline.objects import waves
-from gpu_tenancy.console.project import preview, project_folder
-from gpu_tenancy.console.up import Options, api_groups, up
+from gpu_tenancy.console.project import preview
+from gpu_tenancy.console.up import Options, up
 
 SIZES: Final = (10, 100)
 FLOOR: Final = 8
 """Threads of the plain client, as many as our own apply has."""
 
-_NAME: Final = "benchmark"
 _STAGES: Final = {
     "reading": "reading",
     "starting": "control plane",
@@ -77,28 +69,25 @@ def measure(teams: int) -> dict[str, Seconds]:
     Controllers of operators do not run, so that what is measured is ours and not theirs.
     """
     with TemporaryDirectory() as folder:
-        project = _project(Path(folder), teams)
-        with _platform(Path(folder) / "floor") as platform:
+        project = project_of(Path(folder) / "project", teams)
+        with platform_in(Path(folder) / "floor") as platform:
             floors = _floors(platform, project)
-        with _platform(Path(folder) / "up") as platform:
+        with platform_in(Path(folder) / "up") as platform:
             rows = {turn: _up(platform, project) for turn in ("first", "again")}
     return {turn: {**row, "floor": floor} for (turn, row), floor in zip(rows.items(), floors, strict=True)}
 
 
 def _up(platform: Platform, project: Path) -> Seconds:
     stages, began = Stages(), time.perf_counter()
-    up(_NAME, platform, stages, project, Options(controllers="none"))
+    up(NAME, platform, stages, project, Options(controllers="none"))
     stages.end()
     return {**stages.seconds, "whole": time.perf_counter() - began}
 
 
 def _floors(platform: Platform, project: Path) -> tuple[float, float]:
     """Seconds to apply all objects to a platform with their definitions and nodes, and once more."""
-    read = preview(_NAME, project, onto=platform.kubeconfig)
-    platform.up(_quiet)
-    with platform.cluster() as cluster:
-        install(cluster, fetch(needed(read_pins(), api_groups(read.objects)), platform.cache, _quiet), _quiet)
-        bring_nodes(cluster, node_shapes(read.stack))
+    read = preview(NAME, project, onto=platform.kubeconfig)
+    with prepared(platform, read) as cluster:
         manifests = [[dict(item.manifest) for item in wave] for wave in waves(read.objects)]
         return _timed(partial(_plainly, cluster, manifests)), _timed(partial(_plainly, cluster, manifests))
 
@@ -113,30 +102,6 @@ def _timed(work: Callable[[], None]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
-
-
-@contextmanager
-def _platform(home: Path) -> Generator[Platform]:
-    platform = Platform(home)
-    try:
-        yield platform
-    finally:
-        platform.down()
-
-
-def _project(folder: Path, teams: int) -> Path:
-    """A project with the program of this one and a stack of that many teams."""
-    here, project = project_folder(), folder / "project"
-    (project / "stacks").mkdir(parents=True)
-    for name in ("Pulumi.yaml", "__main__.py", "components", "gpu_tenancy"):
-        (project / name).symlink_to(here / name)
-    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
-    (project / "stacks" / f"Pulumi.{_NAME}.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
-    return project
-
-
-def _quiet(_: str) -> None:
-    """Says nothing: the plain client's stages are not measured."""
 
 
 def main() -> None:

@@ -7,8 +7,6 @@ needs the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them not
 import argparse
 import json
 import resource
-import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,19 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
-
-from benchmarks.preview import stack
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.project import Preview, preview, project_folder
+from benchmarks.projects import NAME, platform_in, prepared, project_of
+from gpu_tenancy.console.project import Preview, preview
 from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
-from gpu_tenancy.console.up import api_groups
 
-NAME = "benchmark"
 FLAT = """
 import json
 from pathlib import Path
@@ -63,22 +52,6 @@ class Measured:
     created: int
 
 
-def _project(folder: Path, program: str | None, teams: int) -> Path:
-    """A project with a stack of that many teams, and this repository's program or another."""
-    ours = project_folder()
-    (folder / "stacks").mkdir(parents=True)
-    shutil.copy(ours / "Pulumi.yaml", folder)
-    if program is None:
-        shutil.copy(ours / "__main__.py", folder)
-        (folder / "components").symlink_to(ours / "components")
-    else:
-        (folder / "__main__.py").write_text(program, encoding="utf-8")
-    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
-    file = folder / "stacks" / f"Pulumi.{NAME}.yaml"
-    file.write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
-    return folder
-
-
 def _measured(run: Callable[[], dict[str, int]]) -> Measured:
     def cpu() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -91,22 +64,15 @@ def _measured(run: Callable[[], dict[str, int]]) -> Measured:
 
 def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Measured]]:
     """Both runs on an API server with definitions and nodes."""
-    platform = Platform(home=folder / "platform")
     program = find_pulumi() or "pulumi"
-    try:
-        platform.up(_say)
+    with platform_in(folder / "platform") as platform:
         declared = made or preview(NAME, project, onto=platform.kubeconfig)
         if made:
             objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in made.objects]
             (project / "objects.json").write_text(json.dumps([objects, str(platform.kubeconfig)]), encoding="utf-8")
-        with platform.cluster() as cluster:
-            pins = needed(read_pins(), api_groups(declared.objects), {})
-            install(cluster, fetch(pins, platform.cache, _say), _say)
-            bring_nodes(cluster, node_shapes(declared.stack))
-        cli = PulumiCli(program, folder / "pulumi", project)
-        return declared, [_measured(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
-    finally:
-        platform.down()
+        with prepared(platform, declared):
+            cli = PulumiCli(program, folder / "pulumi", project)
+            return declared, [_measured(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
 
 
 def _token(manifest: Any) -> str:
@@ -114,17 +80,13 @@ def _token(manifest: Any) -> str:
     return f"{group.removesuffix('.k8s.io') or 'core'}/{version}:{manifest['kind']}"
 
 
-def _say(line: str) -> None:
-    print(f"· {line}", file=sys.stderr, flush=True)
-
-
 def measure(teams: int) -> dict[str, dict[str, float]]:
     """Seconds of each run and of its processors."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         rows: dict[str, list[Measured]] = {}
-        declared, rows["this program"] = _on_a_platform(root / "1", _project(root / "ours", None, teams))
-        _, rows["flat program"] = _on_a_platform(root / "2", _project(root / "flat", FLAT, teams), declared)
+        declared, rows["this program"] = _on_a_platform(root / "1", project_of(root / "ours", teams))
+        _, rows["flat program"] = _on_a_platform(root / "2", project_of(root / "flat", teams, FLAT), declared)
         return {
             name: {
                 "objects": first.created,

@@ -1,10 +1,11 @@
 """All Kubernetes objects of a stack on one cluster, except operators and dashboards."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import pulumi
+from pulumi.runtime.settings import get_monitor
 
 from gpu_tenancy.model.plan import Plan, TeamPlan
 
@@ -119,4 +120,10 @@ class GradualTenancy(Tenancy):
                 space = self._register(team).space
                 await asyncio.gather(*(each.urn.future() for each in (space.namespace, *space.bounds)))
 
-        await asyncio.gather(*(register(team) for team in self._waiting))
+        await asyncio.gather(*(register(team) for team in _own_share(self._waiting)))
+
+
+def _own_share(teams: Sequence[TeamPlan]) -> Sequence[TeamPlan]:
+    """The teams that this process registers: all, except in an engine that runs the program in several processes."""
+    share: Callable[[Sequence[TeamPlan]], Sequence[TeamPlan]] | None = getattr(get_monitor(), "share", None)
+    return share(teams) if share else teams

@@ -8,6 +8,7 @@ from typing import Final
 import yaml
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.isolation import relaxed_collector
 from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems
 from gpu_tenancy.console.offline.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
@@ -170,6 +171,7 @@ def declared(name: str, project: Path | None = None) -> Declared:
     return Declared(name, project, source, load(source))
 
 
+@relaxed_collector()
 def preview(name: str, project: Path | None = None, *, onto: Path | None = None) -> Preview:
     """Reads and validates a stack, and runs the program on it.
 

@@ -1,14 +1,18 @@
 """YAML source: a file as data with the line of each place, so that errors can show the line."""
 
+import importlib
 import re
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeAlias, cast
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
 from yaml.reader import ReaderError
+from yaml.resolver import Resolver
 
 from gpu_tenancy.model.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
 from gpu_tenancy.model.characters import shortened, visible
@@ -65,7 +69,7 @@ def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     reader = _Reader(shown)
     text = _text(file, instead)
     with _reading(text):
-        root = yaml.compose(text, _Loader)
+        root = _composed(text)
         data = reader.value(root, ()) if root else None
     return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
 
@@ -98,6 +102,14 @@ def _text(file: FilePath, instead: str) -> str:
         raise UnreadableError(None, "is not valid UTF-8", "save the file as UTF-8") from error
 
 
+def _composed(text: str) -> yaml.Node | None:
+    """The root of a text, with libyaml where it reads the same; errors are those of PyYAML's own parser."""
+    if not _READ_DIFFERENTLY.search(text):
+        with suppress(yaml.YAMLError, UnreadableError):  # libyaml counts bytes in errors, and has other texts.
+            return yaml.compose(text, _FAST)
+    return yaml.compose(text, _Loader)
+
+
 @contextmanager
 def _reading(text: str) -> Generator[None]:
     """Raises PyYAML's errors as `UnreadableError`, with the line."""
@@ -113,16 +125,11 @@ def _reading(text: str) -> Generator[None]:
         raise UnreadableError(line, f"contains the invisible character U+{code:04X}", "remove it") from error
 
 
-class _Loader(yaml.SafeLoader):
-    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings.
+class _Bounded(Composer):
+    """Reads nesting up to a bound, because PyYAML recurses, and no alias of a value that contains it."""
 
-    It reads nesting up to a bound, because PyYAML recurses, and no alias of a value that contains it.
-    """
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._around: list[str | None] = []
-        """Anchors of the values that are being read, outermost first."""
+    _around: list[str | None]
+    """Anchors of the values that are being read, outermost first."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("Any", self).peek_event()  # the stub does not type the result
@@ -138,6 +145,34 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+class _Loader(_Bounded, yaml.SafeLoader):
+    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings."""
+
+    def __init__(self, stream: str) -> None:
+        yaml.SafeLoader.__init__(self, stream)
+        self._around = []
+
+
+def _by_libyaml() -> Any:
+    """The same loader on the parser of libyaml, three times as fast; PyYAML can be built without it."""
+    if not yaml.__with_libyaml__:
+        return _Loader
+    parser: Any = importlib.import_module("yaml.cyaml").CParser
+
+    class Fast(_Bounded, parser, SafeConstructor, Resolver):
+        def __init__(self, stream: str) -> None:
+            parser.__init__(self, stream)
+            Composer.__init__(self)
+            self._around = []
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    return Fast
+
+
+_READ_DIFFERENTLY: Final = re.compile("[\t!?\x85\u2028\u2029\ufeff]|[|>][-+0-9]*#")
+"""libyaml accepts tabs in plain text, `?` in flow mappings, a lone `!`, a byte order mark after a line break, and a
+comment right after `>`."""
 _FLOAT: Final = r"[-+]?([0-9][0-9_]*\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 _PLAIN: Final = (
     ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
@@ -146,16 +181,15 @@ _PLAIN: Final = (
     ("float", _FLOAT, tuple("-+0123456789.")),
     ("merge", r"<<", ("<",)),
 )
-setattr(  # noqa: B010 - the stub declares this class attribute as one of the instance
-    _Loader,
-    "yaml_implicit_resolvers",
-    {
-        first: [
-            (f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{text})$")) for tag, text, firsts in _PLAIN if first in firsts
-        ]
-        for first in {first for _, _, firsts in _PLAIN for first in firsts}
-    },
-)
+_RESOLVERS: Final = {
+    first: [
+        (f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{text})$")) for tag, text, firsts in _PLAIN if first in firsts
+    ]
+    for first in {first for _, _, firsts in _PLAIN for first in firsts}
+}
+_FAST: Final = _by_libyaml()
+for _loader in (_Loader, _FAST):
+    setattr(_loader, "yaml_implicit_resolvers", _RESOLVERS)  # noqa: B010 - the stub declares it of the instance
 
 
 def _check_depth(levels: int, line: int) -> None:

@@ -31,6 +31,11 @@ OUTCOMES: Final = "gpu-rules-outcomes"
 
 The protocol has no field for it; clients that do not know the key ignore it.
 """
+UNCHECKED: Final = "gpu-rules-type"
+"""Trailing metadata of `Analyze`, with the value `unchecked`: no rule checks resources of the request's type.
+
+A client that knows the key need not send more of them; the protocol has no list of types.
+"""
 _GRACE: Final = 5.0
 """Seconds for pending calls at shutdown."""
 LEVELS: Final = {
@@ -109,6 +114,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: N802 - the protocol's
         """Evaluates one resource."""
         if not self.evaluator.covers(request.type):
+            context.set_trailing_metadata(((UNCHECKED, "unchecked"),))
             return wire.AnalyzeResponse()
         return self._answer(self.evaluator.evaluate(read(request)), context)
 

@@ -20,6 +20,9 @@ from operators_builders import (
 )
 
 from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.plan.operators import needs
+from gpu_tenancy.model.plan.operators.needs import trains_pytorch
+from gpu_tenancy.model.spec import Stack
 
 # What is installed
 
@@ -212,3 +215,19 @@ def test_the_dra_driver_in_place_of_the_device_plugin_finds_the_images_driver() 
     values = release(made_here(operators={"draDriver": "here", "gpuOperator": off}), "dra-driver-nvidia-gpu").values
     assert values["gpuResourcesEnabledOverride"] is True
     assert values["nvidiaDriverRoot"] == "/"
+
+
+def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walks(teams: int) -> int:
+        calls = 0
+
+        def counted(of: Stack) -> bool:
+            nonlocal calls
+            calls += 1
+            return trains_pytorch(of)
+
+        monkeypatch.setattr(needs, "trains_pytorch", counted)
+        planned(stack(teams={f"team-{number}": team() for number in range(teams)}))
+        return calls
+
+    assert walks(2) == walks(12)

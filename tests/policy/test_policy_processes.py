@@ -2,11 +2,12 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import psutil
@@ -28,6 +29,7 @@ from gpu_tenancy.console.policies.findings import Judged, Outcome, by_weight
 from gpu_tenancy.console.policies.judging import Session
 from gpu_tenancy.console.policies.process import Client, pack_process
 from gpu_tenancy.console.project import Preview, stack_names
+from rule_engine.evaluator import Evaluator
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
 """What each pack says of each stack, under the set of the stack's environment: reviewed; written by pin_verdicts.py."""
@@ -224,3 +226,33 @@ def test_the_outcome_of_each_diagnostic_reaches_the_client(packs: dict[str, Clie
     outcomes = {diagnostic.policyName: outcome for diagnostic, outcome in reported}
     assert outcomes["image-pinned"] is Outcome.UNKNOWN
     assert outcomes["gpu-request-equals-limit"] is Outcome.BROKEN
+
+
+class CountingStub:
+    """A pack's stub that counts the resources that are sent one by one, by type."""
+
+    def __init__(self, stub: Any) -> None:
+        self._stub = stub
+        self.sent = Counter[str]()
+
+    @property
+    def Analyze(self) -> Any:  # noqa: N802 - the protocol's name
+        return self
+
+    def with_call(self, request: wire.AnalyzeRequest, **options: Any) -> Any:
+        self.sent[request.type] += 1
+        return self._stub.Analyze.with_call(request, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stub, name)
+
+
+@pytest.mark.parametrize("pack", list(PACKS))
+def test_a_type_that_no_rule_checks_is_sent_once_and_each_resource_of_others(
+    packs: dict[str, Client], pack: str
+) -> None:
+    stub = CountingStub(packs[pack].stub)
+    judged(Client(cast("Any", stub)), pack, "local")
+    resources = Counter(request.type for request in questions(previewed("local").rendered).resources)
+    checks = Evaluator(PACKS[pack]).covers
+    assert stub.sent == {type_: count if checks(type_) else 1 for type_, count in resources.items()}

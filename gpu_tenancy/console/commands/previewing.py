@@ -62,7 +62,9 @@ def preview(  # noqa: PLR0913 - each is an option
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
-    with terminal.errors(stack):
+    from gpu_tenancy.console.offline.isolation import relaxed_collector  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+
+    with terminal.errors(stack), relaxed_collector():
         if all_:
             if base or policy or pulumi_preview or out or as_json:
                 raise ConsoleError(
@@ -71,7 +73,7 @@ def preview(  # noqa: PLR0913 - each is an option
                 )
             environments.preview(stack, project, at_once)
             return
-        from gpu_tenancy.console import project as projects  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+        from gpu_tenancy.console import project as projects  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import as_json as json_of  # noqa: PLC0415 - as above
         from gpu_tenancy.console.review.build import review  # noqa: PLC0415 - as above
 

@@ -1,11 +1,11 @@
 """A resource monitor that records every registration as the program sent it, without an engine."""
 
 import json
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from sys import intern
 from types import MappingProxyType
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
@@ -14,8 +14,10 @@ from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import alias_pb2, callback_pb2, provider_pb2, resource_pb2
 
+from gpu_tenancy.console.offline.sharing import Sharing
 from gpu_tenancy.console.offline.wire import UNKNOWN, Decoded, Json, Path, decode, replaced, text_at
 
+T = TypeVar("T")
 STACK_TYPE = "pulumi:pulumi:Stack"
 NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
 NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(
@@ -107,6 +109,8 @@ class RecordingMonitor(MockMonitor):
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
         super().__init__(_NoMocks())
+        self.sharing = Sharing(1)
+        """The processes that register parts of the program; `render` sets others."""
         self.project = project
         self.stack = stack
         self.registrations: list[Registration] = []
@@ -115,6 +119,13 @@ class RecordingMonitor(MockMonitor):
         self._stack_urn = f"{self._prefix}{STACK_TYPE}::{project}-{stack}"
         self._answers = {**NOTHING_EXISTS, **answers}
         self._states: dict[str, tuple[str, bytes]] = {}  # a Struct takes ten times the memory of its bytes
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """The parts that the program has to register in this process; others register the rest at the same time.
+
+        Each part has to be independent of the others.
+        """
+        return self.sharing.share(parts)
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         """Returns the URN as the engine builds it."""

@@ -16,6 +16,7 @@ from gpu_tenancy.console.offline.deferred import Outstanding
 from gpu_tenancy.console.offline.isolation import event_loop, program_scope, relaxed_collector
 from gpu_tenancy.console.offline.lean import lean
 from gpu_tenancy.console.offline.recording import NO_ANSWERS, RecordingMonitor, Registration, shown
+from gpu_tenancy.console.offline.sharing import Sharing
 from gpu_tenancy.console.offline.wire import Json
 
 
@@ -62,14 +63,29 @@ def render(
     main = program.resolve()
     if main.is_dir():
         main /= "__main__.py"
-    monitor = RecordingMonitor(project, stack, answers)
-    with relaxed_collector(), program_scope(main.parent):
+    with relaxed_collector():
+        monitor = RecordingMonitor(project, stack, answers)
+        sharing = monitor.sharing = Sharing()
+        try:
+            return _rendered(main, monitor, config)
+        except Exception:
+            if not sharing.shared:
+                raise
+        finally:
+            sharing.abandon()
+        # In one process, so that an error is the first one in the order of the program.
+        return _rendered(main, RecordingMonitor(project, stack, answers), config)
+
+
+def _rendered(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> Rendered:
+    """Runs the program once, in as many processes as the monitor's sharing has."""
+    with program_scope(main.parent):
         copy_context().run(_run, main, monitor, config)
     outputs = monitor.outputs
     return Rendered(
-        project=project,
-        stack=stack,
-        registrations=_sorted(monitor.registrations),
+        project=monitor.project,
+        stack=monitor.stack,
+        registrations=_sorted(monitor.sharing.joined(monitor.registrations)),
         outputs=shown(outputs.properties, outputs.secret_paths, outputs.unknown_paths),
     )
 
@@ -99,7 +115,13 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
     setattr(SETTINGS, "outputs", Outstanding())  # noqa: B010 - the stub misses the descriptor
     try:
         with event_loop() as loop, lean():
-            loop.run_until_complete(run_in_stack(program))
+            complete = False
+            try:
+                loop.run_until_complete(run_in_stack(program))
+                complete = True
+            finally:
+                if not monitor.sharing.is_first:
+                    monitor.sharing.leave(monitor.registrations, complete=complete)
     finally:
         _forget(monitor)
 

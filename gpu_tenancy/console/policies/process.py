@@ -27,6 +27,8 @@ _NO_ENGINE: Final = "127.0.0.1:1"
 """The engine's address for the pack: packs in Python never call it."""
 _OUTCOMES: Final = "gpu-rules-outcomes"
 """Trailing metadata with the outcome of each diagnostic, from packs of this project (policy/rule_engine/server.py)."""
+_TYPE: Final = "gpu-rules-type"
+"""Trailing metadata from such packs where no rule checks a resource's type: thousands of calls are not needed."""
 _METADATA: Final = 16 * 1024 * 1024
 """Maximum size of trailing metadata in bytes: gRPC's default of 8 KiB is too small for the outcomes of large stacks."""
 
@@ -45,6 +47,8 @@ class Client:
 
     def __init__(self, stub: AnalyzerStub) -> None:
         self.stub: Any = stub
+        self._unchecked: set[str] = set()
+        """Types that no rule of the pack checks, as it answered."""
 
     def info(self) -> wire.AnalyzerInfo:
         """Name, version and rules of the pack."""
@@ -62,8 +66,13 @@ class Client:
         self.stub.ConfigureStack(request, timeout=PATIENCE)
 
     def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
-        """Diagnostics about one resource, with their outcomes."""
-        return _reported(*self.stub.Analyze.with_call(request, timeout=PATIENCE))
+        """Diagnostics about one resource, with their outcomes; of a type that the pack does not check, none."""
+        if request.type in self._unchecked:
+            return []
+        response, call = self.stub.Analyze.with_call(request, timeout=PATIENCE)
+        if any(key == _TYPE for key, _ in call.trailing_metadata() or ()):
+            self._unchecked.add(request.type)
+        return _reported(response, call)
 
     def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
         """Diagnostics about all resources of a stack, with their outcomes."""

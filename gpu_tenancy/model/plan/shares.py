@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.plan.supply import Flavor, flavors, gang_amounts
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add
@@ -59,6 +60,11 @@ class Tree:
     def root(self) -> str:
         """Name of the root cohort."""
         return next((name for name, cohort in self.stack.cohorts.items() if cohort.parent is None), DEFAULT_ROOT)
+
+    @cached_property
+    def trainer(self) -> bool:
+        """Whether Kubeflow Trainer runs in the cluster; that walks all jobs, and each team asks."""
+        return there(self.stack, "trainer")
 
     @cached_property
     def parents(self) -> dict[str, str | None]:

@@ -5,7 +5,6 @@ from typing import Literal
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
-from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.pods import pod_size, shared_memory
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
@@ -204,7 +203,7 @@ def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
 
     There, TrainJobs with Trainer's own runtime would never get a pod. Empty without Kubeflow Trainer.
     """
-    if not there(tree.stack, "trainer"):
+    if not tree.trainer:
         return ()
     of_jobs = [job.pod for job in jobs(tree, team) if job.framework == "pytorch"]
     plans = [RuntimePlan(name, team, pod.priority, _sidecar(pod)) for pod in of_jobs if (name := runtime_name(pod))]

@@ -1,0 +1,67 @@
+"""Projects and platforms that benchmarks create, each in a folder of its own."""
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from benchmarks.preview import stack
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.embedded.definitions.fetching import fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.console.project import Preview, project_folder
+from gpu_tenancy.console.up import api_groups
+
+NAME: Final = "benchmark"
+"""Name of the only stack of each project."""
+
+
+def project_of(folder: Path, teams: int, program: str | None = None) -> Path:
+    """A project with a stack of that many teams.
+
+    Args:
+        folder: of the project, which must not exist.
+        teams: number of teams of `benchmarks.preview.stack`.
+        program: text of its `__main__.py`; default: this repository's program.
+    """
+    here = project_folder()
+    (folder / "stacks").mkdir(parents=True)
+    for name in ("components", "gpu_tenancy"):
+        (folder / name).symlink_to(here / name)
+    shutil.copy(here / "Pulumi.yaml", folder)
+    text = program or (here / "__main__.py").read_text(encoding="utf-8")
+    (folder / "__main__.py").write_text(text, encoding="utf-8")
+    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
+    file = folder / "stacks" / f"Pulumi.{NAME}.yaml"
+    file.write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return folder
+
+
+@contextmanager
+def platform_in(home: Path) -> Generator[Platform]:
+    """An embedded platform with this home, which is stopped and deleted at the end."""
+    platform = Platform(home)
+    try:
+        yield platform
+    finally:
+        platform.down()
+
+
+@contextmanager
+def prepared(platform: Platform, declared: Preview) -> Generator[Cluster]:
+    """Starts a platform, installs the definitions of a stack's objects, and creates its nodes."""
+    platform.up(quiet)
+    with platform.cluster() as cluster:
+        install(cluster, fetch(needed(read_pins(), api_groups(declared.objects)), platform.cache, quiet), quiet)
+        bring_nodes(cluster, node_shapes(declared.stack))
+        yield cluster
+
+
+def quiet(_: str) -> None:
+    """Reports nothing: what is prepared is not measured."""
