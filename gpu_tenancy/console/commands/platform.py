@@ -70,7 +70,9 @@ def down() -> None:
     with terminal.errors():
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
 
-        Platform().down(terminal.report)
+        platform = Platform()
+        with platform.deploying(terminal.report):  # else an `up` would go on without the platform
+            platform.down(terminal.report)
         terminal.out.print("embedded platform removed")
 
 
