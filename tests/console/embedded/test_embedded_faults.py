@@ -9,11 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from console_builders import Project, small
 from cryptography import x509
 from embedded_builders import quiet
+from pulumi import RunError
 from test_embedded_platform import pids, processes_of
 
-from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.apply import Change, apply
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.waiting import wait_for
 from gpu_tenancy.console.embedded import certificates
 from gpu_tenancy.console.embedded.credentials import CONTEXT
@@ -21,6 +24,8 @@ from gpu_tenancy.console.embedded.parts import API_SERVER, ETCD, PARTS
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.embedded.processes import marked, start
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.console.up import Options, up
 
 
 def test_whatever_happens_to_its_files_up_repairs_it_and_nothing_is_lost(
@@ -35,6 +40,8 @@ def test_whatever_happens_to_its_files_up_repairs_it_and_nothing_is_lost(
         another_current_context_is_not_followed(platform)
         another_server_is_refused(platform)
         a_damaged_kubeconfig_is_written_again(platform)
+        etcd_restarted_under_load_is_waited_for(platform, tmp_path)
+        a_stack_that_cannot_be_rendered_changes_nothing(platform, tmp_path)
         expired_certificates_are_renewed(platform, monkeypatch)
         a_damaged_state_leaves_no_process(platform)
         with platform.cluster() as cluster:
@@ -87,6 +94,59 @@ def is_repaired(platform: Platform, why: str) -> None:
     assert re.search(f"writing the kubeconfig of the platform again: .*{why}", line)
     with Cluster(platform.kubeconfig) as cluster:
         assert cluster.exists("v1", "Namespace", "kept")
+
+
+def config_map(name: str) -> Manifest:
+    metadata: Json = {"name": name, "namespace": "kept", "labels": {"owner": "tests"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": "x" * 1000}}
+
+
+def etcd_restarted_under_load_is_waited_for(platform: Platform, folder: Path) -> None:
+    wave = [config_map(f"n{number}") for number in range(400)]
+    etcd = pids(platform)[ETCD]
+    assert etcd
+    command, done = psutil.Process(etcd).cmdline(), list[Change]()
+
+    def restart(change: Change) -> None:
+        done.append(change)
+        if len(done) == 50:
+            psutil.Process(etcd).kill()
+            psutil.wait_procs([psutil.Process(etcd)], timeout=5)
+            start(command, platform.places.log("etcd-restarted"))
+
+    with platform.cluster() as cluster:
+        changes = apply(cluster, [wave], folder / "inventory.json", restart)
+        assert {change.action for change in changes} == {"created"}
+        assert len(cluster.list("v1", "ConfigMap", namespace="kept", labels="owner=tests")) == len(wave)
+        assert {change.action for change in apply(cluster, [wave], folder / "inventory.json")} == {"unchanged"}
+    told: list[str] = []
+    platform.up(told.append)
+    assert told == [f"restarting the control plane: {ETCD} exited"]  # the other etcd is not the platform's
+    assert len(processes_of(platform.places.home)) == len(PARTS)
+
+
+def a_stack_that_cannot_be_rendered_changes_nothing(platform: Platform, folder: Path) -> None:
+    before = pids(platform)
+    with pytest.raises(RunError, match="no such bucket"):
+        up("good", platform, quiet, unrenderable(folder), Options(controllers="none"))
+    assert pids(platform) == before
+
+
+def unrenderable(folder: Path) -> Path:
+    """A project whose stack is valid, and whose program fails."""
+    project = Project.at(folder / "unrenderable")
+    project.write("good", small())
+    (project.folder / "__main__.py").write_text("import pulumi\nraise pulumi.RunError('no such bucket')\n")
+    return project.folder
+
+
+def test_a_new_platform_is_removed_where_the_stack_cannot_be_rendered(tmp_path: Path) -> None:
+    platform, told = Platform(tmp_path / "home"), list[str]()
+    with pytest.raises(RunError, match="no such bucket"):
+        up("good", platform, told.append, unrenderable(tmp_path), Options(controllers="none"))
+    assert "starting the control plane" in told  # meanwhile
+    assert processes_of(platform.places.home) == []
+    assert not platform.places.home.exists()
 
 
 def expired_certificates_are_renewed(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
