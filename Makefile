@@ -49,7 +49,7 @@ attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,00
 faults: ready-clouds ## Kill `tenancy up` at 20 points, stop it for longer than its timeouts, fill its disk; KILLS=N for N points
 	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n 2 --dist loadfile \
 	  tests/console/test_console_faults.py tests/console/cluster/test_cluster_killed.py \
-	  tests/console/embedded/test_embedded_faults.py
+	  tests/console/cluster/test_cluster_upgrade.py tests/console/embedded/test_embedded_faults.py
 
 lint: style types
 
