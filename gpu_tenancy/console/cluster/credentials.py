@@ -78,7 +78,7 @@ def rejected(configuration: Configuration, kubeconfig: Path) -> ApiError:
 
     expiry = x509.load_pem_x509_certificate(Path(configuration.cert_file).read_bytes()).not_valid_after_utc
     if expiry > datetime.now(UTC):
-        return ApiError(UNAUTHORIZED, "Unauthorized", f"{what}; the client certificate is of another CA")
+        return ApiError(UNAUTHORIZED, "Unauthorized", f"{what}; the server does not trust the client certificate")
     return ApiError(UNAUTHORIZED, "Unauthorized", f"{what}; the client certificate expired on {expiry:%Y-%m-%d}")
 
 

@@ -99,7 +99,7 @@ def test_a_client_certificate_of_another_cluster_is_told(platform: Platform, tmp
     places = certificates.Places(tmp_path / "other")
     certificates.make_certificates(places)
     user = {"client-certificate": places.certificate("admin"), "client-key": places.key("admin")}
-    assert "the client certificate is of another CA" in asked(with_user(platform, tmp_path / "config", user))
+    assert "the server does not trust the client certificate" in asked(with_user(platform, tmp_path / "config", user))
 
 
 @contextmanager
