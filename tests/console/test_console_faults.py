@@ -177,7 +177,7 @@ def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> N
         full 1000000; step etcd {up}; rm {state}/filler
         step report {up}
         umount {out}
-        full 0; step state {up}; rm {state}/filler
+        full 0; step filled {up}; rm {state}/filler
         step whole {up}
         step again {up}
         step down {" ".join(home.command("down"))}
@@ -204,7 +204,7 @@ SAID: Final = {
     "certificates": (rf"error: /.*/certificates\.new/.*: No space left on device; {_FIX}", 1),
     "etcd": (rf"error: etcd exited: disk full: /.*/embedded; {_FIX}", 1),
     "report": (rf"error: /.*/out/good/report\.html: No space left on device; {_FIX}", 1),
-    "state": (rf"error: /.*: No space left on device; {_FIX}", 1),
+    "filled": (rf"error: /.*: No space left on device; {_FIX}", 1),
     "whole": ("good on the embedded platform", 0),
     "again": ("no changes", 0),
     "down": ("embedded platform removed", 0),
