@@ -18,7 +18,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests attempts fuzz audit licenses sbom lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
+.PHONY: up down preview test tests attempts faults fuzz audit licenses sbom lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -49,6 +49,12 @@ attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,00
 fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack files; FUZZ=N for N, SEED=N to repeat a run
 	@GPU_TENANCY_FUZZ=$(or $(FUZZ),10000) $(RUN) python -m pytest tests/acceptance/test_acceptance_fuzz.py \
 	  --timeout 0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
+
+# Minutes of waiting: `up` killed at many points, a machine that is asleep, full disks.
+faults: ready-clouds ## Kill `tenancy up` at 20 points, stop it for longer than its timeouts, fill its disk; KILLS=N for N points
+	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n 2 --dist loadfile \
+	  tests/console/test_console_faults.py tests/console/cluster/test_cluster_killed.py \
+	  tests/console/cluster/test_cluster_upgrade.py tests/console/embedded/test_embedded_faults.py
 
 lint: style types
 

@@ -35,7 +35,11 @@ One platform would have all others wait for its tests, which wait themselves for
 fifteen seconds of work.
 """
 
-WAITING: Final = ("tests/console/test_console_cli.py", "tests/console/test_console_scaling.py")
+WAITING: Final = (
+    "tests/console/test_console_cli.py",
+    "tests/console/test_console_faults.py",
+    "tests/console/test_console_scaling.py",
+)
 """Files that bring up platforms of their own, and wait for them as long as those that share one."""
 
 OF_ALL: Final = (

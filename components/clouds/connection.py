@@ -26,7 +26,7 @@ class Connection:
 
     kubeconfig: pulumi.Input[str] | None
     identifier: pulumi.Input[str]
-    context: str | None = None
+    context: pulumi.Input[str] | None = None
 
     def provider(self, name: str, opts: pulumi.ResourceOptions | None = None) -> kubernetes.Provider:
         """A provider of the cluster's Kubernetes API."""

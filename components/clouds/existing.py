@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pulumi
+from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
@@ -20,9 +21,38 @@ class ExistingCluster:
 
     def __init__(self, name: str, cluster: Section, opts: pulumi.ResourceOptions | None = None) -> None:
         path = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
-        self.connection = Connection(path, name, cluster.context)
+        context = _verified(f"{name}-identity", cluster, path, opts) if cluster.uid else cluster.context
+        self.connection = Connection(path, name, context)
         self.kubernetes = self.connection.provider(name, opts)
         self.nodes: Sequence[pulumi.Resource] = ()
+
+
+def _verified(name: str, cluster: Section, path: str | None, opts: pulumi.ResourceOptions | None) -> pulumi.Output[str]:
+    """The context of the stack, once the cluster that it leads to is known to be the stack's.
+
+    The provider of all objects needs it, so none is registered before. Another provider reads the namespace
+    `kube-system`, whose UID identifies a cluster.
+    """
+    provider = Connection(path, name, cluster.context).provider(name, opts)
+    reading = pulumi.ResourceOptions(parent=opts.parent if opts else None, provider=provider)
+    system = Namespace.get(name, "kube-system", reading)
+    return system.metadata.apply(lambda metadata: _context(cluster, metadata.uid))
+
+
+def _context(cluster: Section, uid: str | None) -> str:
+    """The context of a cluster with the stack's UID; empty for the current one.
+
+    Raises:
+        RunError: it is another cluster.
+    """
+    if uid != cluster.uid:
+        place = f"context {cluster.context}" if cluster.context else "the current context of the kubeconfig"
+        msg = (
+            f"cluster.uid: {cluster.uid} is not the cluster of {place}, whose namespace kube-system has UID {uid};"
+            " select the context of the stack's cluster (cluster.context), or correct cluster.uid"
+        )
+        raise pulumi.RunError(msg)
+    return cluster.context or ""
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> ExistingCluster:

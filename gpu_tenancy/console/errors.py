@@ -1,5 +1,13 @@
 """Errors that the `tenancy` command prints as one message, without a traceback."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+SPACE: Final = "free disk space, then run the same command again"
+"""The fix for a full disk."""
+
 
 class ConsoleError(Exception):
     """A problem outside this program: in a file, a cluster, the network or the arguments.
@@ -12,3 +20,13 @@ class ConsoleError(Exception):
     def __init__(self, what: str, fix: str) -> None:
         self.what, self.fix = what, fix
         super().__init__(f"{what}; {fix}")
+
+
+@contextmanager
+def naming(file: Path) -> Generator[None]:
+    """Adds the file to an `OSError` without one: that of a write, such as on a full disk, does not name its file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise

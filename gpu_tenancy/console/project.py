@@ -7,6 +7,7 @@ from typing import Final
 
 import yaml
 
+from gpu_tenancy.console.embedded.credentials import CONTEXT
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.isolation import relaxed_collector
 from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems
@@ -178,7 +179,7 @@ def preview(name: str, project: Path | None = None, *, onto: Path | None = None)
     Args:
         name: of the stack.
         project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
-        onto: kubeconfig of another cluster to render the stack for.
+        onto: kubeconfig of the embedded platform to render the stack for.
 
     Raises:
         ConsoleError: the project or the stack does not exist.
@@ -193,7 +194,7 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
 
     Args:
         read: the stack.
-        onto: kubeconfig of another cluster to render the stack for.
+        onto: kubeconfig of the embedded platform to render the stack for.
 
     Raises:
         StackError: the stack is not valid on the other cluster.
@@ -215,15 +216,16 @@ def whole(source: Source) -> Source:
 
 
 def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
-    """The same stack for another cluster, with the taints, labels and GPU partitions of its own cloud's nodes.
+    """The same stack for the embedded platform, with the taints, labels and GPU partitions of its own cloud's nodes.
 
-    With this, a stack for any cloud runs on the embedded platform.
+    With this, a stack for any cloud runs there.
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
     cluster = {
         "cloud": "existing",
         "kubeconfig": str(kubeconfig),
+        "context": CONTEXT,
         "autoscaler": stack.cluster.grows,
         # Nodes of the embedded platform run no pods: nothing of it is missing there.
         "provides": list(needs()),

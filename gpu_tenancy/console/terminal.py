@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import SPACE, ConsoleError
 from gpu_tenancy.console.output import Output, PlainTable
 from gpu_tenancy.console.progress import Advance, Report
 from gpu_tenancy.model.problems import StackError
@@ -138,7 +138,6 @@ def errors(stack: str = "") -> Generator[None]:
 
 
 WRITABLE: Final = "make it writable, or set HOME (or XDG_CACHE_HOME and XDG_STATE_HOME) to a folder that is"
-SPACE: Final = "free disk space, then run the same command again"
 _FIXES: Final = {
     errno.EACCES: WRITABLE,
     errno.EPERM: WRITABLE,

@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from gpu_tenancy.console.cluster.apply import apply
+from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
@@ -89,7 +89,6 @@ class Options:
 
 
 DEFAULTS: Final = Options()
-_UNAUTHORIZED: Final = 401
 
 
 def up(
@@ -119,10 +118,13 @@ def up(
     with platform.deploying(report):
         try:
             return _up(name, platform, report, project, options)
-        except ApiError as error:
+        except (ApiError, ApplyError, UnreachableError, WaitTimeoutError) as error:
+            platform.check()  # a part that exited is the cause
+            if not isinstance(error, ApiError):
+                raise
             fix = f"see {platform.places.log(API_SERVER)}, then run the same command again"
-            if error.status == _UNAUTHORIZED:
-                fix = "its certificates may have expired: run `tenancy down`, then the same command again"
+            if error.status == UNAUTHORIZED:
+                fix = "run `tenancy down`, then the same command again"
             raise ConsoleError(f"the API server of the embedded platform rejected a request: {error}", fix) from error
 
 

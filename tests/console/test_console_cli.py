@@ -1,19 +1,14 @@
 """The command `tenancy`, as people and pipelines run it."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
 import psutil
 import pytest
 import yaml
 from builders import team
-from console_builders import FIRST_LINE, Project, small
+from console_builders import FIRST_LINE, Home, Project, small
 from repository import ROOT
 from typer.testing import CliRunner, Result
 
@@ -21,8 +16,6 @@ from gpu_tenancy.console.cli import app
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.offline.wire import at
 from gpu_tenancy.console.project import preview, stack_names
-
-TENANCY = Path(sys.executable).with_name("tenancy")
 
 
 @pytest.fixture
@@ -163,51 +156,9 @@ def test_each_stacks_first_line_names_the_schema_for_editors() -> None:
 # The whole way: up, up again, down; each command a process of its own.
 
 
-@dataclass(frozen=True)
-class Home:
-    """A home in which `tenancy` finds nothing but what was built and downloaded."""
-
-    project: Project
-    folder: Path
-    path: str
-
-    def run(self, *arguments: object) -> "subprocess.CompletedProcess[str]":
-        own = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
-        cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
-        return subprocess.run(
-            [TENANCY, *(str(each) for each in arguments)],
-            cwd=self.folder,
-            env={**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-
-    def up(self, stack: str = "good", *options: str, controllers: str = "none") -> "subprocess.CompletedProcess[str]":
-        place = ("--project", self.project.folder, "--out", self.folder / "out")
-        return self.run("up", stack, *place, "--controllers", controllers, *options)
-
-    @property
-    def kubeconfig(self) -> Path:
-        return self.folder / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"
-
-    def processes(self) -> list[int]:
-        """What runs with files of this home."""
-        found = psutil.process_iter(["cmdline"])
-        return [
-            one.pid for one in found if any(str(self.folder / "state") in each for each in one.info["cmdline"] or ())
-        ]
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    folder = tmp_path_factory.mktemp("home")
-    project = Project.at(folder / "project")
-    project.write("good", small())
-    # Without a Pulumi CLI: its own way is in test_console_pulumi.py.
-    path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "pulumi").exists()]
-    found = Home(project, folder, os.pathsep.join(path))
+    found = Home.at(tmp_path_factory.mktemp("home"))
     yield found
     found.run("down")
 

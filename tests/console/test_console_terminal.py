@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from gpu_tenancy.console import terminal
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import SPACE, ConsoleError
 from gpu_tenancy.console.output import Output
 
 
@@ -13,7 +13,7 @@ from gpu_tenancy.console.output import Output
     [
         (ConsoleError("x is not a folder", "specify one"), 1, "error: x is not a folder; specify one"),
         (OSError(errno.EACCES, "Permission denied", "/x"), 1, f"error: /x: Permission denied; {terminal.WRITABLE}"),
-        (OSError(errno.ENOSPC, "No space left"), 1, f"error: a file: No space left; {terminal.SPACE}"),
+        (OSError(errno.ENOSPC, "No space left"), 1, f"error: a file: No space left; {SPACE}"),
         (FileExistsError("x is not ours; move it"), 1, "error: x is not ours; move it"),
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.wire import at, text_at
@@ -12,7 +12,9 @@ from gpu_tenancy.console.offline.wire import at, text_at
 if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
-_MAX_BODY = 500
+UNAUTHORIZED: Final = 401
+"""Status for credentials that the server does not accept."""
+_MAX_BODY: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,10 @@ class UnknownKindError(ApiError):
 class UnreachableError(ConsoleError):
     """The API server did not answer."""
 
-    def __init__(self, server: str, cause: Exception) -> None:
-        super().__init__(
-            f"the API server at {server} is not reachable: {cause}",
-            "check that it is running and that the kubeconfig is correct",
-        )
+    def __init__(
+        self, server: str, cause: str, fix: str = "check that it is running and that the kubeconfig is correct"
+    ) -> None:
+        super().__init__(f"the API server at {server} is not reachable: {cause}", fix)
 
 
 class WaitTimeoutError(ConsoleError):

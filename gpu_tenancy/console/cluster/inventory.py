@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from gpu_tenancy.console.cluster.live import digest
 from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import ConsoleError, naming
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -114,7 +114,7 @@ class Inventory:
         content = {"schema": SCHEMA, "objects": [_row(entry) for entry in self._entries.values()]}
         unfinished = self._path.with_name(f"{self._path.name}.new")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with naming(self._path), os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")
         unfinished.replace(self._path)

@@ -1,4 +1,4 @@
-"""The only module that uses the `kubernetes` package: for kubeconfig, credentials and connections."""
+"""Connections to an API server, by the `kubernetes` package, which only this module and `credentials` use."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kubernetes.client.api_client import ApiClient
-from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import ApiException
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.kube_config import (
-    load_kube_config,  # pyright: ignore[reportUnknownVariableType] - the package gives its parameters no types
-)
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
-from gpu_tenancy.console.cluster.errors import UnreachableError, api_error
+from gpu_tenancy.console.cluster.credentials import (
+    certificate_problem,
+    read_kubeconfig,
+    rejected,
+    unreachable,
+)
+from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, api_error
 from gpu_tenancy.console.cluster.patience import Patience, transient
 from gpu_tenancy.console.cluster.request import CONNECTIONS
-from gpu_tenancy.console.errors import ConsoleError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -83,16 +83,11 @@ class Transport:
     def __init__(self, kubeconfig: Path, context: str | None, patience: float) -> None:
         """Reads the kubeconfig; `patience` is in seconds, see `Patience`."""
         self._patience = Patience(patience)
-        configuration = Configuration()
-        try:
-            load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
-        except (ConfigException, OSError) as error:
-            raise ConsoleError(
-                f"{kubeconfig}: invalid kubeconfig: {error}", "specify another kubeconfig or context"
-            ) from error
+        configuration = read_kubeconfig(kubeconfig, context)
         configuration.connection_pool_maxsize = CONNECTIONS
         configuration.retries = Retry(0)  # `Patience` decides
         self.server = configuration.host
+        self._kubeconfig, self._configuration = kubeconfig, configuration
         self._client = cast("_Client", ApiClient(configuration))
 
     def send(self, request: Request) -> bytes:
@@ -107,13 +102,14 @@ class Transport:
                 answer = self._call(request)
                 content = answer.read()
             except (HTTPError, ApiException) as error:
-                if not (transient(request.method, 0) and self._repeats(request, attempt)):
-                    raise UnreachableError(self.server, error) from error
+                repeatable = transient(request.method, 0) and not certificate_problem(error)
+                if not (repeatable and self._repeats(request, attempt)):
+                    raise unreachable(self.server, error) from error
                 continue
             failed = transient(request.method, answer.status, content)
             if failed and self._repeats(request, attempt, answer.getheader("Retry-After")):
                 continue
-            _check(answer, content)
+            self._check(answer, content)
             if attempt:
                 self._patience.over()
             return content
@@ -134,7 +130,7 @@ class Transport:
         try:
             answer = self._call(request)
             if answer.status != _OK:
-                _check(answer, answer.read())
+                self._check(answer, answer.read())
             rest = b""
             try:
                 for chunk in answer.response.stream(_CHUNK):
@@ -143,7 +139,13 @@ class Transport:
             finally:
                 answer.response.close()
         except (HTTPError, ApiException) as error:
-            raise UnreachableError(self.server, error) from error
+            raise unreachable(self.server, error) from error
+
+    def _check(self, answer: _Answer, content: bytes) -> None:
+        if answer.status == UNAUTHORIZED:
+            raise rejected(self._configuration, self._kubeconfig)
+        if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
+            raise api_error(answer.status, answer.reason, content)
 
     def _call(self, request: Request) -> _Answer:
         method, url, headers, _, _ = self._client.param_serialize(
@@ -160,8 +162,3 @@ class Transport:
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
-
-
-def _check(answer: _Answer, content: bytes) -> None:
-    if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
-        raise api_error(answer.status, answer.reason, content)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,6 +23,9 @@ Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; defaul
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy up`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+_RIGHTS: Final = "check your rights: kubectl auth can-i --list"
 
 
 def register(app: typer.Typer) -> None:
@@ -154,7 +157,7 @@ def why(  # noqa: PLR0913 - each is an option
 @contextmanager
 def _asking(kubeconfig: Path | None, context: str | None, *, embedded: bool) -> Generator["Cluster"]:
     """A client of the cluster, with API errors as console errors."""
-    from gpu_tenancy.console.cluster.errors import ApiError  # noqa: PLC0415 - not needed for `--help`
+    from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError  # noqa: PLC0415 - not needed for `--help`
     from gpu_tenancy.console.live.kubeconfig import connect  # noqa: PLC0415
 
     with terminal.errors():
@@ -162,7 +165,9 @@ def _asking(kubeconfig: Path | None, context: str | None, *, embedded: bool) -> 
             with connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
         except ApiError as error:
-            raise ConsoleError(f"API server: {error}", "check your rights: kubectl auth can-i --list") from error
+            refused = error.status == UNAUTHORIZED
+            fix = "log in again, or specify another kubeconfig or context" if refused else _RIGHTS
+            raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:
             return
 

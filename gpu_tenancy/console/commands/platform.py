@@ -100,7 +100,9 @@ def down(
             return
         from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - as above
 
-        Platform().down(terminal.report)
+        platform = Platform()
+        with platform.deploying(terminal.report):  # else an `up` would go on without the platform
+            platform.down(terminal.report)
         terminal.out.print("embedded platform removed")
 
 

@@ -20,6 +20,8 @@ from gpu_tenancy.console.embedded.parts import LOOPBACK, Places
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 _VALIDITY: Final = timedelta(days=3650)
+_RENEWED: Final = timedelta(days=1)
+"""Certificates that expire within this time are issued again when the platform starts."""
 _SKEW: Final = timedelta(hours=1)
 """The certificates must stay valid if the clock is set back a little."""
 
@@ -47,7 +49,7 @@ _AUTHORITIES: Final = {
 
 
 def make_certificates(places: Places) -> None:
-    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist.
+    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
 
     etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
     other API servers, because its certificate speaks for every user. The keys of the CAs are never written, because all
@@ -74,13 +76,21 @@ def make_certificates(places: Places) -> None:
 
 
 def _complete(places: Places) -> bool:
-    """Whether every certificate exists; an earlier version of this program issued fewer."""
+    """Whether every certificate exists and is valid; an earlier version of this program issued fewer."""
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
-    return all(Path(places.certificate(file)).is_file() for file in files)
+    return all(_valid(Path(places.certificate(file))) for file in files)
+
+
+def _valid(file: Path) -> bool:
+    """Whether a certificate exists and does not expire within a day."""
+    if not file.is_file():
+        return False
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    return certificate.not_valid_after_utc > datetime.now(UTC) + _RENEWED
 
 
 def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:
-    """A CA and a server certificate for webhooks on loopback, as files; made if they do not exist.
+    """A CA and a server certificate for webhooks on loopback, as files; made if they do not exist or expire.
 
     Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
 
@@ -92,7 +102,7 @@ def make_webhook_certificates(folder: Path, services: Sequence[str], authority: 
     Returns:
         The contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`.
     """
-    if not (folder / "tls.crt").is_file():
+    if not _valid(folder / "tls.crt"):
         # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
         rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         issuer = _authority(authority or "gpu-tenancy-webhooks", *filter(None, [authority]), key=rsa_key)

@@ -2,12 +2,14 @@
 
 import base64
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from gpu_tenancy.console.embedded.parts import LOOPBACK, Places, Ports
+from gpu_tenancy.console.embedded.parts import LOOPBACK, Places, Ports, read_ports
+from gpu_tenancy.console.errors import naming
 
 CONTEXT: Final = "gpu-tenancy-embedded"
 """Name of the cluster and the context in every kubeconfig of the platform."""
@@ -15,20 +17,22 @@ CONTEXT: Final = "gpu-tenancy-embedded"
 _PARTS: Final = ("controller-manager", "scheduler", "kwok")
 
 
+def address(ports: Ports) -> str:
+    """The address of the API server."""
+    return f"https://{LOOPBACK}:{ports.api}"
+
+
 def write_client_configs(places: Places, ports: Ports) -> None:
     """Writes the administrator's kubeconfig, and one for each part that is a client."""
-    write_private(places.kubeconfig, _kubeconfig("admin", places, ports))
+    write_private(places.kubeconfig, _kubeconfig("admin", _pair("admin", places), places, ports))
     for client in _PARTS:
-        write_private(places.client_config(client), _kubeconfig(client, places, ports))
+        write_private(places.client_config(client), _kubeconfig(client, _pair(client, places), places, ports))
 
 
 def write_account_config(places: Places, name: str, token: str) -> Path:
     """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
-    config = yaml.safe_load(places.kubeconfig.read_text(encoding="utf-8"))
-    config["users"] = [{"name": name, "user": {"token": token}}]
-    config["contexts"][0]["context"]["user"] = name
     file = places.client_config(name)
-    write_private(file, yaml.safe_dump(config, sort_keys=False))
+    write_private(file, _kubeconfig(name, {"token": token}, places, read_ports(places)))
     return file
 
 
@@ -36,25 +40,30 @@ def write_private(file: Path, text: str) -> None:
     """Writes a file atomically, readable only by its owner."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = file.with_name(f"{file.name}.new")
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with naming(file), os.fdopen(descriptor, "w") as handle:
         handle.write(text)
     unfinished.replace(file)
 
 
-def _kubeconfig(client: str, places: Places, ports: Ports) -> str:
-    cluster = {
-        "server": f"https://{LOOPBACK}:{ports.api}",
-        "certificate-authority-data": _data(places.certificate("authority")),
-    }
-    user = {
+def _pair(client: str, places: Places) -> dict[str, str]:
+    """The user of a kubeconfig that shows the certificate of a part."""
+    return {
         "client-certificate-data": _data(places.certificate(client)),
         "client-key-data": _data(places.key(client)),
+    }
+
+
+def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Ports) -> str:
+    cluster = {
+        "server": address(ports),
+        "certificate-authority-data": _data(places.certificate("authority")),
     }
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": CONTEXT, "cluster": cluster}],
-        "users": [{"name": client, "user": user}],
+        "users": [{"name": client, "user": dict(user)}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": client}}],
         "current-context": CONTEXT,
     }

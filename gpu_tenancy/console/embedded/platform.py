@@ -15,12 +15,12 @@ import yaml
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.embedded.certificates import make_certificates
 from gpu_tenancy.console.embedded.controllers.running import Controllers
-from gpu_tenancy.console.embedded.credentials import write_client_configs, write_private
+from gpu_tenancy.console.embedded.credentials import CONTEXT, address, write_client_configs, write_private
 from gpu_tenancy.console.embedded.locking import alone
 from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
-from gpu_tenancy.console.embedded.processes import Started, free_ports, start, stop, tail, uninterrupted
+from gpu_tenancy.console.embedded.processes import Started, free_ports, marked, start, stop, tail, uninterrupted
 from gpu_tenancy.console.embedded.programs import Programs, find_programs, present_programs
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import SPACE, ConsoleError
 from gpu_tenancy.console.progress import Report
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
@@ -32,6 +32,12 @@ PATIENCE: Final = 30.0
 
 _STARTS: Final = 3
 """Number of attempts, each with new ports, if another process takes a port."""
+
+
+_FULL: Final = "no space left on device"
+"""What programs in Go write for ENOSPC."""
+_SEARCHED: Final = 500
+"""Lines at the end of a log that are searched for it; stacks of goroutines follow it."""
 
 
 class PortTakenError(ConsoleError):
@@ -97,8 +103,22 @@ class Platform:
         return self.places.kubeconfig
 
     def cluster(self) -> Cluster:
-        """A client of its API server."""
-        return Cluster(self.kubeconfig, patience=PATIENCE)
+        """A client of its API server, whatever the current context of its kubeconfig is.
+
+        Other programs add clusters to a kubeconfig and select them, for example `kind create cluster`.
+
+        Raises:
+            ConsoleError: the kubeconfig is damaged, or its context has another server.
+        """
+        cluster = Cluster(self.kubeconfig, CONTEXT, patience=PATIENCE)
+        running = self._running()
+        own = address(running.ports) if running else cluster.server
+        if cluster.server != own:
+            raise ConsoleError(
+                f"{self.kubeconfig}: context {CONTEXT}: {cluster.server} is not the embedded platform, which is {own}",
+                "run `tenancy up` with the stack that it carries, or `tenancy down`",
+            )
+        return cluster
 
     def status(self) -> tuple[PartStatus, ...]:
         """The status of each part, in the order of their start."""
@@ -138,8 +158,10 @@ class Platform:
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
-            if self._runs() and self._answers():
-                return
+            if self._runs():
+                self._restore_kubeconfig(report)
+                if self._answers():
+                    return
             programs = find_programs(self.cache, report)
             exited = self._exited()
             self._stop()
@@ -212,6 +234,8 @@ class Platform:
         log = self.places.log(part)
         lines = tail(log)
         error = PortTakenError if "address already in use" in lines else ConsoleError
+        if _FULL in tail(log, _SEARCHED):
+            raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
         raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
 
     def _runs(self) -> bool:
@@ -220,6 +244,23 @@ class Platform:
         if running is None or not all(asdict(running.ports).values()):
             return False
         return all(part in running.parts and running.parts[part].process for part in PARTS)
+
+    def _restore_kubeconfig(self, report: Report) -> None:
+        """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
+        try:
+            self.cluster().close()
+        except ConsoleError as error:
+            report(f"writing the kubeconfig of the platform again: {error.what}")
+            write_client_configs(self.places, read_ports(self.places))
+
+    def check(self) -> None:
+        """Checks that every started part still runs.
+
+        Raises:
+            ConsoleError: a part has exited; the message has its last log lines.
+        """
+        if running := self._running():
+            self._check_running(running)
 
     def _exited(self) -> str:
         """Why a platform that was started does not work; empty if it was not started."""
@@ -244,10 +285,10 @@ class Platform:
     def _running(self) -> _Running | None:
         try:
             state = json.loads(self.places.state.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        parts = {part: Started(**started) for part, started in state["parts"].items()}
-        return _Running(read_ports(self.places), parts)
+            parts = {part: Started(**started) for part, started in state["parts"].items()}
+            return _Running(read_ports(self.places), parts)
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None  # not started, or its state is damaged: `marked` knows its processes
 
     def _write(self, running: _Running) -> None:
         state = {
@@ -258,11 +299,10 @@ class Platform:
 
     def _stop(self) -> None:
         self.controllers.stop()
-        running = self._running()
-        if running is None:
-            return
-        _end(running)
-        self.places.state.unlink()
+        if running := self._running():
+            _end(running)
+        stop(marked(self.places.log(ETCD).parent))
+        self.places.state.unlink(missing_ok=True)
 
     def deploying(self, report: Report) -> AbstractContextManager[None]:
         """Allows one deployment at a time; another one waits, and reports it."""

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | No
         child = subprocess.Popen(
             command,
             cwd=log.parent,
-            env=os.environ | (environment or {}),
+            env=os.environ | (environment or {}) | {_MARK: str(log)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -73,6 +73,22 @@ def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | No
         )
     _CHILDREN[child.pid] = child
     return Started(child.pid, psutil.Process(child.pid).create_time())
+
+
+_MARK: Final = "GPU_TENANCY_LOG"
+"""Environment variable of every started process, with its log file, so that it is known as ours without a record."""
+
+
+def marked(folder: Path) -> Iterator[Started]:
+    """The processes that `start` started with a log in this folder, also those whose starter was killed too early.
+
+    A process that was killed just after it started another one has not recorded it.
+    """
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            log = process.environ().get(_MARK, "")
+            if log and Path(log).parent == folder:
+                yield Started(process.pid, process.create_time())
 
 
 _CHILDREN: Final[dict[int, subprocess.Popen[bytes]]] = {}

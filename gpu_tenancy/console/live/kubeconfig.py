@@ -43,6 +43,7 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
     """
     if not embedded:
         return Cluster(kubeconfig(given), context)
+    from gpu_tenancy.console.embedded.credentials import CONTEXT  # noqa: PLC0415 - as below
     from gpu_tenancy.console.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
 
     if given is not None or context is not None:
@@ -50,4 +51,4 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
     found = Platform().kubeconfig
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy up`")
-    return Cluster(found)
+    return Cluster(found, CONTEXT)

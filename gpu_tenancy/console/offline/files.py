@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from gpu_tenancy.console.errors import naming
 from gpu_tenancy.console.offline.block import as_yaml
 from gpu_tenancy.console.offline.manifests import KubernetesObject
 
@@ -50,7 +51,11 @@ def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Pat
         parent.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         if earlier.get(path) != text:
-            path.write_text(text, encoding="utf-8", newline="\n")
+            # At once: a part of a file, left by a full disk or a killed run, would not be known as ours.
+            unfinished = path.with_name(f"{path.name}.new")
+            with naming(path):
+                unfinished.write_text(text, encoding="utf-8", newline="\n")
+            unfinished.replace(path)
     for path in earlier.keys() - texts.keys():
         path.unlink()
         if not any(path.parent.iterdir()):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gpu_tenancy.console.errors import naming
 from gpu_tenancy.console.project import Preview
 from gpu_tenancy.console.review.changes import resources
 from gpu_tenancy.console.review.page import page
@@ -44,5 +45,6 @@ def _review(preview: Preview) -> Review:
 def _write(content: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.html"
-    file.write_text(content, encoding="utf-8")
+    with naming(file):
+        file.write_text(content, encoding="utf-8")
     return file

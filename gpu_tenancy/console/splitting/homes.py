@@ -13,7 +13,6 @@ stacks have no place for it, such as for a team that is removed."""
 
 ROOT: Final = "pulumi:pulumi:Stack"
 """Type of the resource that represents a stack: its state begins with it."""
-_REFERENCE: Final = "pulumi:pulumi:StackReference"
 _PROVIDER: Final = "pulumi:providers:"
 _TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
 _QUEUES: Final = "gpu-tenancy:tenancy:Queues"
@@ -30,8 +29,9 @@ def name_of(entry: Entry) -> str:
 
 def is_scaffold(entry: Entry) -> bool:
     """Whether each stack has such a resource of its own, as far as it needs it: nothing of a cluster or cloud."""
-    own = entry["type"] in {ROOT, _REFERENCE, _TENANCY, _QUEUES}
-    return own or (entry["type"].startswith(_PROVIDER) and f"::{ROOT}::" in str(entry["parent"]))
+    at_top = f"::{ROOT}::" in str(entry.get("parent", ""))
+    provided = at_top and (entry["type"].startswith(_PROVIDER) or bool(entry.get("external")))
+    return provided or entry["type"] in {ROOT, _TENANCY, _QUEUES}
 
 
 def homes(environment: str, parts: tuple[Part, ...]) -> Home:

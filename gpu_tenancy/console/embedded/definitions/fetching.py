@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gpu_tenancy.console.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.console.embedded.toolchain import Go, find_go
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import ConsoleError, naming
 from gpu_tenancy.console.progress import Report
 
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
@@ -130,7 +130,8 @@ def _keep(pin: Pin, content: bytes, cache: Path) -> None:
     file = cached(pin, cache)
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_bytes(content)
+    with naming(file):
+        unfinished.write_bytes(content)
     unfinished.replace(file)
 
 

@@ -1,6 +1,8 @@
 """An existing cluster, including its nodes."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from gpu_tenancy.model.spec.clouds.base import ClusterSection
 
@@ -16,6 +18,11 @@ class ExistingCluster(ClusterSection):
     """Path of the kubeconfig; default: as for kubectl (`KUBECONFIG`, then `~/.kube/config`)."""
     context: str | None = None
     """Context in the kubeconfig; default: its current context."""
+    uid: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = None
+    """UID of the namespace `kube-system` of the cluster; `pulumi up` refuses another cluster before any change.
+
+    `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` prints it. Default: not checked.
+    """
     provider: str | None = None
     """Cloud of the cluster, such as `aws`, whose conventions for drivers, taints and MIG then apply to nodes."""
     autoscaler: bool = True
