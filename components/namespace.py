@@ -27,13 +27,14 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME
+from .people import team_binding
 
 
 class TeamNamespace(pulumi.ComponentResource):
     """A namespace that isolates a team from other teams.
 
-    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue and the ServiceAccount of the team's workloads.
-    Roles and user access are not managed here.
+    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccount of the team's workloads, and
+    a RoleBinding for each role that people have in the team.
 
     Attributes:
         namespace: everything in it depends on it, so that it is deleted last.
@@ -58,6 +59,8 @@ class TeamNamespace(pulumi.ComponentResource):
             self._service_account(f"{name}-workload", team.name),
             self._queue(f"{name}-queue", team),
         ]
+        for binding in team.bindings:
+            team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
         self.register_outputs({"namespace": team.name})
 
     def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:

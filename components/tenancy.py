@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan import Plan, TeamPlan
 from .datasets import DatasetVolume
 from .guards import Guards
 from .namespace import TeamNamespace
+from .people import Access
 from .priorities import Priorities
 from .queues import Queues
 from .serving import ModelServer
@@ -79,6 +80,8 @@ class Tenancy(pulumi.ComponentResource):
         if plan.part is None or plan.part.has_shared:
             priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
             self._shared = [priorities, Guards(f"{prefix}guards", plan.guards, own)]
+            if plan.access:
+                self._shared.append(Access(f"{prefix}access", plan.access, own))
         self.teams: dict[str, Team] = {}
         self._begin(plan.teams)
         self.register_outputs({"teams": [team.namespace.name for team in plan.teams]})

@@ -34,16 +34,15 @@ def object_rules(guards: GuardsPlan) -> Iterator[Rule]:
 
 
 def _queue_objects(conditions: dict[str, str]) -> Rule:
-    """Queues and quotas belong to the platform, Workloads to Kueue; users may only stop and resume a Workload."""
+    """Queues and quotas belong to the platform, Workloads to Kueue.
+
+    Users may only stop and resume a Workload, and a LocalQueue if a role lets them change it.
+    """
     same = " && ".join(
         f"object.metadata.?{field} == oldObject.metadata.?{field}"
         for field in ("annotations", "labels", "ownerReferences")
     )
-    fields = "k == 'active' || (k in {other} && object.spec[k] == oldObject.spec[k])"
-    specs = " && ".join(
-        f"{of}.spec.all(k, {fields.replace('{other}', f'{other}.spec')})"
-        for of, other in (("object", "oldObject"), ("oldObject", "object"))
-    )
+    workload, queue = _only_changes("active"), _only_changes("stopPolicy")
     name = "request.resource.resource + (request.?subResource.orValue('') == '' ? '' : '/' + request.subResource)"
     return Rule(
         name="queue-objects",
@@ -55,20 +54,31 @@ def _queue_objects(conditions: dict[str, str]) -> Rule:
         conditions=conditions,
         variables={
             "resource": name,
+            "stopped": (
+                f"variables.resource == 'localqueues' && object != null && oldObject != null && {same} && {queue}"
+            ),
             "created": (
                 "variables.resource == 'workloads' && oldObject == null ? ['creates a Workload, which only Kueue may"
                 " create; create a Job with the queue label'] : []"
             ),
             "changed": (
-                f"variables.resource == 'workloads' && oldObject != null && !({same} && {specs}) ? ['changes a"
+                f"variables.resource == 'workloads' && oldObject != null && !({same} && {workload}) ? ['changes a"
                 " Workload, of which only spec.active may be changed; change the Job'] : []"
             ),
             "owned": (
-                "variables.resource != 'workloads' ? ['changes ' + variables.resource + ', which belong to the"
-                " platform; change the team in the stack'] : []"
+                "variables.resource != 'workloads' && !variables.stopped ? ['changes ' + variables.resource + ', which"
+                " belong to the platform; change the team in the stack'] : []"
             ),
         },
         faults=("created", "changed", "owned"),
+    )
+
+
+def _only_changes(field: str) -> str:
+    """An expression: whether an update changes nothing of the spec except a field."""
+    return " && ".join(
+        f"{of}.spec.all(k, k == '{field}' || (k in {other}.spec && object.spec[k] == oldObject.spec[k]))"
+        for of, other in (("object", "oldObject"), ("oldObject", "object"))
     )
 
 

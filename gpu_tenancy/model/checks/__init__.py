@@ -8,6 +8,7 @@ from gpu_tenancy.model.checks.guards import guard_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import operator_problems
 from gpu_tenancy.model.checks.peaks import peak_problems
+from gpu_tenancy.model.checks.people import people_problems
 from gpu_tenancy.model.checks.pools import pool_problems
 from gpu_tenancy.model.checks.promises import promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
@@ -37,6 +38,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             operator_problems,
             provider_problems,
             guard_problems,
+            people_problems,
             peak_problems,
         ),
     ):

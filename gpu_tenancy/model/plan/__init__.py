@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.parts import Part, parts
+from gpu_tenancy.model.plan.people import AccessPlan, access
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     GangQueue,
@@ -82,6 +83,7 @@ class Plan:
         observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
         guards: admission policies for tenants.
+        access: what people may do in the cluster; None if the stack has no people.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
     """
@@ -97,6 +99,7 @@ class Plan:
     teams: tuple[TeamPlan, ...]
     guards: GuardsPlan
     infiniband: InfinibandPlan | None = None
+    access: AccessPlan | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
 
@@ -134,6 +137,7 @@ def plan(stack: Stack) -> Plan:
         teams=teams,
         guards=guarded,
         infiniband=wired,
+        access=access(tree),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 

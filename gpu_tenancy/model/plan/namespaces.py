@@ -10,6 +10,7 @@ from typing import Final, Literal
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
+from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, is_extended
@@ -117,6 +118,7 @@ class NamespacePlan:
     Attributes:
         queue: the team's ClusterQueue.
         annotations: facts about the team that the guards need.
+        bindings: who may do what in the namespace.
     """
 
     name: str
@@ -126,6 +128,7 @@ class NamespacePlan:
     network: NetworkRules
     queue: str
     annotations: dict[str, str] = field(default_factory=dict[str, str])
+    bindings: tuple[TeamBinding, ...] = ()
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -152,6 +155,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             node_endpoints=_node_endpoints(tree),
         ),
         queue=tree.queue_of(name),
+        bindings=bindings(tree, name),
     )
 
 

@@ -8,6 +8,7 @@ from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
 from gpu_tenancy.model.spec.operators import Operators
+from gpu_tenancy.model.spec.people import People
 from gpu_tenancy.model.spec.pools import Pool
 from gpu_tenancy.model.spec.split import Split
 from gpu_tenancy.model.spec.teams import Team
@@ -41,6 +42,8 @@ class Stack(Section):
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
     """Teams by name; the name is also the team's namespace."""
+    people: People = People()
+    """Administrators and auditors, and short names for people."""
     datasets: dict[Name, DatasetEntry] = {}
     """Datasets by name: a bucket, or a mapping."""
     metrics: Metrics = Metrics()

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
+from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
 
@@ -166,6 +167,8 @@ class Team(Shares):
     """Cost center that pays, in label `cost-center`."""
     tier: LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
+    members: Members = Members()
+    """People of the team, in addition to those of the cohorts above it."""
     cohort: Name | None = None
     """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None

@@ -5,6 +5,7 @@ from typing import Annotated, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Name, Section, Shorthand, Weight, refuse
+from gpu_tenancy.model.spec.people import Members
 
 
 class Priority(Section):
@@ -95,3 +96,5 @@ class Cohort(Shares):
     """Parent cohort; required except for the root."""
     weight: Weight | None = None
     """Weight of the cohort under fair sharing, which then shares as one. Default: its teams share by their weights."""
+    members: Members = Members()
+    """People who are members of all teams of the cohort and of the cohorts below it."""

@@ -1,0 +1,71 @@
+"""What each role of people may do: the table `roles.yaml`."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator
+
+from gpu_tenancy.model.catalogue.reserved import Row
+from gpu_tenancy.model.tables import read_table
+
+Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+"""Verbs that a role can have: no wildcard, escalate, bind or impersonate."""
+
+_FORBIDDEN: Final = frozenset({"*", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy", "pods/proxy"})
+"""Resources that give more than they seem to: https://kubernetes.io/docs/concepts/security/rbac-good-practices/."""
+
+
+def _allowed(resource: str) -> str:
+    if resource in _FORBIDDEN:
+        msg = f"{resource} must not be in a role"
+        raise ValueError(msg)
+    return resource
+
+
+class Rule(Row):
+    """A rule of a ClusterRole, with its reason.
+
+    Attributes:
+        groups: API groups; the core group is the empty string.
+        resources: resources and subresources.
+        verbs: what may be done with them.
+        reason: why the role needs it.
+        operator: the rule applies if this operator runs in the cluster; None for always.
+    """
+
+    groups: tuple[str, ...]
+    resources: tuple[Annotated[str, AfterValidator(_allowed)], ...]
+    verbs: tuple[Verb, ...]
+    reason: str
+    operator: str | None = None
+
+
+class Role(Row):
+    """A role of people.
+
+    Attributes:
+        scope: whether it is bound in the namespaces of teams or in the cluster.
+        rules: its own rules.
+        includes: the role whose rules it has too.
+    """
+
+    scope: Literal["namespace", "cluster"]
+    rules: tuple[Rule, ...]
+    includes: str | None = None
+
+
+@cache
+def roles() -> Mapping[str, Role]:
+    """The roles by name."""
+    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("roles.yaml"))
+    return {name: Role.model_validate(row, strict=False) for name, row in rows.items()}
+
+
+def rules_of(name: str) -> Iterator[Rule]:
+    """All rules of a role, those of the included role first."""
+    role = roles()[name]
+    if role.includes:
+        yield from rules_of(role.includes)
+    yield from role.rules

@@ -1,0 +1,166 @@
+"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
+from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.people import Members, Person, person
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.tenancy import Cohort
+
+TeamRole: TypeAlias = Literal["lead", "researcher", "viewer"]
+TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")
+"""Roles in a team; each includes the next."""
+PREFIX: Final = "gpu-tenancy-"
+"""Start of the names of ClusterRoles and bindings."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Subject:
+    """A subject of a binding: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects."""
+
+    kind: Literal["Group", "User", "ServiceAccount"]
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamBinding:
+    """A RoleBinding in a team's namespace.
+
+    Attributes:
+        role: what its subjects may do there.
+        people: its subjects as the stack names them.
+        subjects: the same as the API server knows them.
+    """
+
+    role: TeamRole
+    people: tuple[Person, ...]
+    subjects: tuple[Subject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """A ClusterRole with the rules that apply in the cluster."""
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """What people may do in the cluster.
+
+    Attributes:
+        roles: ClusterRoles that somebody has.
+        admins: subjects of `cluster-admin`.
+        auditors: subjects of the auditor's role.
+        members: subjects of the role that all members of teams have in the cluster.
+        principals: IAM roles and users, for the access entries of EKS.
+    """
+
+    roles: tuple[RolePlan, ...]
+    admins: tuple[Subject, ...]
+    auditors: tuple[Subject, ...]
+    members: tuple[Subject, ...]
+    principals: tuple[Person, ...]
+
+
+def resolved(stack: Stack, entries: Iterable[str]) -> tuple[Person, ...]:
+    """The people of a list, each once, sorted.
+
+    Args:
+        stack: has `people.names`.
+        entries: people, or names of them.
+    """
+    found = (person(stack.people.names.get(entry, entry)) for entry in entries)
+    return tuple(sorted({one for one in found if one}))
+
+
+def subject(who: Person) -> Subject:
+    """How the API server knows a person.
+
+    An IAM role or user is the group that its access entry gives it.
+    """
+    if who.kind == "serviceaccount":
+        namespace, _, name = who.name.partition("/")
+        return Subject("ServiceAccount", name, namespace)
+    if who.kind == "role":
+        return Subject("Group", group_of(who))
+    return Subject("Group" if who.kind == "group" else "User", who.name)
+
+
+def group_of(principal: Person) -> str:
+    """The Kubernetes group of an IAM role or user.
+
+    EKS rejects groups that start with `system:`, `eks:`, `aws:`, `amazon:` or `iam:`:
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateAccessEntry.html.
+    """
+    account, _, path = principal.name.split(":", 4)[4].partition(":")
+    return f"gpu-tenancy:{account}:{path}"
+
+
+def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
+    """The RoleBindings of a team's namespace: its own members, and those of all cohorts above it.
+
+    Who has several roles gets the one that includes the others.
+    """
+    left = {role: set(resolved(tree.stack, _entries(tree, team, role))) for role in TEAM_ROLES}
+    higher: set[Person] = set()
+    made: list[TeamBinding] = []
+    for role in TEAM_ROLES:
+        people = tuple(sorted(left[role] - higher))
+        higher |= left[role]
+        if people:
+            made.append(TeamBinding(role, people, subjects(people)))
+    return tuple(made)
+
+
+def subjects(people: Iterable[Person]) -> tuple[Subject, ...]:
+    """The subjects of people, each once, sorted."""
+    return tuple(sorted({subject(who) for who in people}))
+
+
+def _entries(tree: Tree, team: str, role: TeamRole) -> Iterator[str]:
+    for node in around(tree, team):
+        members: Members = node.members
+        yield from getattr(members, f"{role}s")
+
+
+def around(tree: Tree, team: str) -> Iterator[Team | Cohort]:
+    """A team and the cohorts above it, whose members are its members."""
+    yield tree.stack.teams[team]
+    cohort: str | None = tree.cohort_of(tree.queue_of(team))
+    while cohort is not None:
+        if cohort in tree.stack.cohorts:
+            yield tree.stack.cohorts[cohort]
+        cohort = tree.parents.get(cohort)
+
+
+def access(tree: Tree) -> AccessPlan | None:
+    """What people may do in the cluster, beside the bindings of each team; None if the stack has no people."""
+    stack = tree.stack
+    by_team = [binding for team in stack.teams for binding in bindings(tree, team)]
+    admins, auditors = resolved(stack, stack.people.admins), resolved(stack, stack.people.auditors)
+    members = subjects(who for binding in by_team for who in binding.people)
+    used = dict.fromkeys(role for role in TEAM_ROLES if any(binding.role == role for binding in by_team))
+    cluster = [name for name, people in (("member", members), ("auditor", auditors)) if people]
+    everybody = {*admins, *auditors, *(who for binding in by_team for who in binding.people)}
+    if not everybody:
+        return None
+    return AccessPlan(
+        roles=tuple(RolePlan(name, rules(stack, name)) for name in roles() if name in {*used, *cluster}),
+        admins=subjects(admins),
+        auditors=subjects(auditors),
+        members=members,
+        principals=tuple(sorted(who for who in everybody if who.kind == "role")),
+    )
+
+
+def rules(stack: Stack, role: str) -> tuple[Rule, ...]:
+    """The rules of a role that apply to a stack: those of its operators only."""
+    return tuple(rule for rule in rules_of(role) if rule.operator is None or there(stack, rule.operator))
