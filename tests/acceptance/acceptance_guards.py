@@ -3,9 +3,9 @@
 import base64
 import json
 import ssl
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,17 @@ import yaml
 from builders import GPU
 
 from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"
 TEAMS = (RESEARCH, PRODUCTION, EXPERIMENTS, "ml-serving")
+MEMBERS: tuple[tuple[str, str, Any], ...] = (
+    ("teams", RESEARCH, {"leads": ["group:leads"], "researchers": ["group:researchers"], "viewers": ["group:viewers"]}),
+    ("cohorts", "research", {"leads": ["group:cohort-leads"]}),
+    ("teams", PRODUCTION, {"researchers": ["group:others"]}),
+)
+"""People of the stack: of a team, of the cohort above it, and of a team in another branch of the tree."""
 POLICIES = (
     "amount",
     "devices",
@@ -54,19 +59,33 @@ _EDITED = (
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who is logged in."""
+    """Somebody who is logged in.
+
+    Attributes:
+        cluster: the API server, as whoever has the token; without the headers.
+        token: of a service account.
+        authority: the server's certificate authority.
+        headers: of requests; those of impersonation make it somebody else.
+    """
 
     cluster: Cluster
     token: str
     authority: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def impersonating(self, group: str) -> "Person":
+        """Somebody of a group, with no other rights."""
+        return replace(self, headers={"Impersonate-User": f"one-of-{group}", "Impersonate-Group": group})
+
+    def asked(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The status and the answer of a request; what would change something is a dry run."""
+        status, answer, _ = self._ask(method, path, body)
+        return status, answer
 
     def said(self, manifest: Any) -> str | None:
         """The API server's words where it refuses an object; None where it would take it."""
-        try:
-            self.cluster.create(manifest, dry_run=True)
-        except ApiError as error:
-            return error.message
-        return None
+        status, answer, _ = self._ask("POST", self._collection(Reference.of(manifest)), manifest)
+        return None if status < 300 else str(answer["message"])
 
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
         """The status of a dry run, and the warnings that came with it."""
@@ -97,8 +116,9 @@ class Person:
         trust = ssl.create_default_context(cadata=self.authority)
         connection = HTTPSConnection(urlsplit(self.cluster.server).netloc, context=trust)
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content}
-        connection.request(method, f"{path}?dryRun=All", json.dumps(body), headers)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content, **self.headers}
+        query = "" if method == "GET" else "?dryRun=All&fieldValidation=Strict"
+        connection.request(method, f"{path}{query}", None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         found: Any = json.loads(answer.read())
         connection.close()

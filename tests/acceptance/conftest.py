@@ -1,12 +1,13 @@
 """A stack whose guards deny, deployed by one whom they judge, and a tenant in it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
 from acceptance_guards import (
     FOREIGN,
+    MEMBERS,
     POLICIES,
     RESEARCH,
     TEAMS,
@@ -35,6 +36,9 @@ def stack() -> Waves:
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
+    sections["people"] = {"admins": ["group:admins"], "auditors": ["group:auditors"]}
+    for section, node, members in MEMBERS:
+        sections[section][node]["members"] = members
     sections["guards"] = {"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]}
     return in_waves(declared(sections))
 
@@ -99,3 +103,12 @@ def tenant(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     with door.let_in("alice", "edit", *TEAMS) as alice:
         cluster.wait_for(lambda: alice.said(pod(RESEARCH, RESEARCH)) is None, what="her rights")
         yield alice
+
+
+@pytest.fixture(scope="module")
+def member(door: Door, deployed: Waves) -> Iterator[Callable[[str], Person]]:
+    """Somebody of a group of the stack's people, with no other rights."""
+    assert deployed
+    with door.let_in("impersonator", "cluster-admin") as impersonator:
+        door.cluster.wait_for(lambda: impersonator.impersonating("admins").said(pod(RESEARCH, None, pod_of(0))) is None)
+        yield impersonator.impersonating
