@@ -9,6 +9,7 @@ from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
 from .objects import object_rules
+from .people import people_rules
 from .policies import Rule
 from .rules import gpu_requests, pod_rules
 
@@ -22,7 +23,7 @@ class Guards(pulumi.ComponentResource):
     There is one policy per rule, whatever the number of teams: facts about a team are annotations of its Namespace,
     which tenants cannot change. Objects that controllers of Kubernetes and the operators create for an owner that was
     evaluated are exempt. The policies check the user of the request, because a tenant can forge an owner reference.
-    Roles are not managed here.
+    Members of teams are bound by more rules, about what RBAC cannot say. Roles are not managed here.
 
     Example:
         >>> Guards("guards", plan(stack).guards)
@@ -57,6 +58,8 @@ def rules(guards: GuardsPlan) -> Iterator[Rule]:
     """The rules that apply to a stack."""
     if any(bounds.default_gpus for bounds in guards.teams.values()):
         yield gpu_requests(guards)
+    if guards.members:
+        yield from people_rules(guards)
     if guards.action != "off" and guards.teams:
         yield from pod_rules(guards)
         yield from object_rules(guards)

@@ -101,10 +101,13 @@ SHARED: Final[Mapping[str, str]] = {
     "templates": _templates("object"),
     "pods": "variables.templates.filter(t, has(t.spec)).map(t, t.spec)",
     "gangSpecs": _gangs("object"),
-    # Objects that are older than the rule can be scaled, labelled and completed, but their pods cannot be changed.
-    "touched": (
+    "respecified": (
         "oldObject == null"
         f" || ({is_kind('/Pod')} ? object.spec != oldObject.spec : variables.templates != ({_templates('oldObject')}))"
+    ),
+    # Objects that are older than the rule can be scaled, labelled and completed, but their pods cannot be changed.
+    "touched": (
+        "variables.respecified"
         f" || variables.gangSpecs.map(g, [g.?queue, g.?schedulerName, g.?priorityClassName])"
         f" != ({_gangs('oldObject')}).map(g, [g.?queue, g.?schedulerName, g.?priorityClassName])"
         f" || {_differ(_read('{of}.metadata', 'labels'))} || {_differ(_read('{of}.metadata', 'annotations'))}"

@@ -26,14 +26,19 @@ _NETWORKS: Final = (
 
 def object_rules(guards: GuardsPlan) -> Iterator[Rule]:
     """The rules about objects without pods. Who may change the policies is exempt from all of them."""
-    conditions = {**exempt(guards, guards.makers), "not-the-platform": f"!{_PLATFORM}"}
+    conditions = _conditions(guards)
     ours = f"oldObject.metadata.?labels[?{literal(guards.label[0])}].orValue('') == {literal(guards.label[1])}"
-    yield _queue_objects(conditions)
+    if not guards.members:
+        yield queue_objects(guards)
     yield _network(conditions, ours)
     yield _namespace(conditions, ours, guards)
 
 
-def _queue_objects(conditions: dict[str, str]) -> Rule:
+def _conditions(guards: GuardsPlan) -> dict[str, str]:
+    return {**exempt(guards, guards.makers), "not-the-platform": f"!{_PLATFORM}"}
+
+
+def queue_objects(guards: GuardsPlan) -> Rule:
     """Queues and quotas belong to the platform, Workloads to Kueue.
 
     Users may only stop and resume a Workload, and a LocalQueue if a role lets them change it.
@@ -51,7 +56,7 @@ def _queue_objects(conditions: dict[str, str]) -> Rule:
             Resources("kueue.x-k8s.io", ("workloads",)),
             Resources("", ("limitranges", "resourcequotas", "resourcequotas/status"), ALL),
         ),
-        conditions=conditions,
+        conditions=_conditions(guards),
         variables={
             "resource": name,
             "stopped": (

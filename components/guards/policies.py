@@ -1,12 +1,13 @@
 """A rule of the guards, and the spec of its ValidatingAdmissionPolicy."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
 from .expressions import literal
+from .kinds import Kind
 
 CHANGES: Final = ("CREATE", "UPDATE")
 ALL: Final = (*CHANGES, "DELETE")
@@ -75,6 +76,14 @@ class Rule:
                 for fault in self.faults
             ],
         }
+
+
+def resources_of(kinds: Iterable[Kind], operations: tuple[str, ...] = CHANGES) -> tuple[Resources, ...]:
+    """The resources of some kinds."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        groups.setdefault(kind.group, []).append(kind.resource)
+    return tuple(Resources(group, tuple(plurals), operations) for group, plurals in groups.items())
 
 
 def exempt(guards: GuardsPlan, operators: tuple[str, ...]) -> dict[str, str]:

@@ -33,7 +33,7 @@ from .expressions import (
     requests_gpus,
 )
 from .kinds import JUDGED, KINDS, Kind
-from .policies import ALL, CHANGES, Resources, Rule, exempt, requested_by
+from .policies import ALL, Resources, Rule, exempt, requested_by, resources_of
 
 _JOB_SET: Final = "jobset.x-k8s.io/JobSet"
 _POD_GROUP: Final = "scheduling.volcano.sh/PodGroup"
@@ -128,7 +128,7 @@ def _rule(
     """
     return Rule(
         name=name,
-        resources=_resources(scope.kinds),
+        resources=resources_of(scope.kinds),
         conditions=_conditions(guards, scope),
         variables={**SHARED, **variables},
         faults=faults,
@@ -153,14 +153,6 @@ def _conditions(guards: GuardsPlan, scope: _Scope) -> dict[str, str]:
     if guards.caches and not scope.of_caches:
         conditions["not-a-cache"] = f"!{requested_by((guards.caches,))}"
     return conditions
-
-
-def _resources(kinds: Iterable[Kind], operations: tuple[str, ...] = CHANGES) -> tuple[Resources, ...]:
-    """The resources of some kinds."""
-    groups: dict[str, list[str]] = {}
-    for kind in kinds:
-        groups.setdefault(kind.group, []).append(kind.resource)
-    return tuple(Resources(group, tuple(plurals), operations) for group, plurals in groups.items())
 
 
 def _controllers(of: str, keys: Iterable[str]) -> str:
@@ -339,7 +331,7 @@ def _release(guards: GuardsPlan) -> Rule:
     return Rule(
         name="release",
         # Pods are evaluated only when they change.
-        resources=(*_resources(counted, ALL), Resources("", ("pods",), ("UPDATE",))),
+        resources=(*resources_of(counted, ALL), Resources("", ("pods",), ("UPDATE",))),
         conditions=exempt(guards, _all_makers(guards)),
         variables={
             **DELETABLE,

@@ -27,16 +27,20 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
 )
 """People of the stack: of a team, of the cohort above it, and of a team in another branch of the tree."""
 POLICIES = (
+    "accounts",
     "amount",
     "devices",
     "kueue-metadata",
     "namespace",
     "network",
+    "priority",
     "queue",
     "queue-objects",
     "ratio",
     "release",
     "scheduling",
+    "secrets",
+    "tokens",
     "toleration",
 )
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"

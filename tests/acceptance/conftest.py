@@ -36,6 +36,7 @@ def stack() -> Waves:
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
+    sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]
     sections["people"] = {"admins": ["group:admins"], "auditors": ["group:auditors"]}
     for section, node, members in MEMBERS:
         sections[section][node]["members"] = members

@@ -13,12 +13,20 @@ from gpu_tenancy.model.tables import read_table
 Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 """Verbs that a role can have: no wildcard, escalate, bind or impersonate."""
 
-_FORBIDDEN: Final = frozenset({"*", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy", "pods/proxy"})
+_FORBIDDEN: Final = frozenset(
+    {
+        "nodes/proxy",
+        "pods/ephemeralcontainers",
+        "pods/proxy",
+        "serviceaccounts/token",
+        "services/proxy",
+    }
+)
 """Resources that give more than they seem to: https://kubernetes.io/docs/concepts/security/rbac-good-practices/."""
 
 
 def _allowed(resource: str) -> str:
-    if resource in _FORBIDDEN:
+    if "*" in resource or resource in _FORBIDDEN:
         msg = f"{resource} must not be in a role"
         raise ValueError(msg)
     return resource
@@ -35,7 +43,7 @@ class Rule(Row):
         operator: the rule applies if this operator runs in the cluster; None for always.
     """
 
-    groups: tuple[str, ...]
+    groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]
     resources: tuple[Annotated[str, AfterValidator(_allowed)], ...]
     verbs: tuple[Verb, ...]
     reason: str

@@ -44,6 +44,7 @@ class Bounds:
     Attributes:
         classes: priority classes that its pods may use.
         own_classes: whether these are not those of the stack.
+        secrets: Secrets that its pods may use, whoever submits them.
         must_name: whether the namespace's quota rejects pods without a class.
         gangs: Volcano queues of the team.
         volcano: whether Volcano may schedule its pods.
@@ -61,6 +62,7 @@ class Bounds:
     ratios: Mapping[str, float]
     defaults: Mapping[str, int]
     default_gpus: bool = False
+    secrets: tuple[str, ...] = ()
     own_classes: bool = False
 
     @property
@@ -78,6 +80,7 @@ class Bounds:
             "max-limit-request-ratio": (f"{resource}={ratio:g}" for resource, ratio in self.ratios.items()),
             "default-limits": (f"{resource}={amount}" for resource, amount in format_amounts(self.defaults).items()),
             "default-gpus": ["0"] if self.default_gpus else [],
+            "workload-secrets": self.secrets,
         }
         texts = {FACTS + name: ",".join(values) for name, values in facts.items()}
         return {key: text for key, text in sorted(texts.items()) if text}
@@ -102,6 +105,7 @@ class GuardsPlan:
         taints: keys of the taints of GPU nodes.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
+        members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
     """
 
@@ -119,6 +123,7 @@ class GuardsPlan:
     taints: tuple[str, ...]
     names: tuple[str, ...]
     max_per_node: Mapping[str, int]
+    members: bool
     teams: Mapping[str, Bounds]
 
 
@@ -148,6 +153,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
+        members=any(namespace.bindings for namespace in namespaces),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
     )
 
@@ -188,4 +194,5 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         defaults={resource: namespace.limits.default[resource] for resource in namespace.limits.ratio},
         default_gpus=namespace.limits.gives_gpus,
         own_classes=bool(own),
+        secrets=tuple(sorted(set(team.workload_secrets))),
     )

@@ -169,6 +169,8 @@ class Team(Shares):
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
+    workload_secrets: list[Name] = []
+    """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
     cohort: Name | None = None
     """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None

@@ -1,0 +1,291 @@
+"""How members of a team may try to get more rights than they have: each attempt is refused, and its twin is not."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from acceptance_builders import Waves
+from acceptance_guards import EXPERIMENTS, QUEUE, RESEARCH, Person, gang, job, job_set, labels, pod, pod_of, train_job
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+
+RBAC = "rbac.authorization.k8s.io/v1"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+TEAM = ("viewers", "researchers", "leads", "cohort-leads")
+Member = Callable[[str], Person]
+"""Somebody of a group."""
+
+
+def named(api: str, kind: str, name: str, namespace: str = RESEARCH, **rest: Any) -> Any:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **rest}
+
+
+def bound(role: str, kind: str = "ClusterRole") -> Any:
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "leads"}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+    return named(RBAC, "RoleBinding", "mine", subjects=subjects, roleRef=reference)
+
+
+TOKEN_SECRET = {
+    **named("v1", "Secret", "mine"),
+    "type": "kubernetes.io/service-account-token",
+}
+TOKEN_SECRET["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "workload"}
+
+
+@pytest.mark.parametrize("who", TEAM)
+@pytest.mark.parametrize(
+    "attempt",
+    {
+        "bind the administrator's role": bound("cluster-admin"),
+        "bind the lead's role": bound("gpu-tenancy-lead"),
+        "make a role": named(RBAC, "Role", "mine", rules=[]),
+        "make an account": named("v1", "ServiceAccount", "mine"),
+        "make a token that never expires": TOKEN_SECRET,
+        "raise the quota": named("v1", "ResourceQuota", "mine", spec={"hard": {"pods": "9999"}}),
+        "remove bounds": named("v1", "LimitRange", "mine", spec={"limits": []}),
+        "make a queue": named("kueue.x-k8s.io/v1beta2", "LocalQueue", "mine", spec={"clusterQueue": "ml-production"}),
+        "open the network": named("networking.k8s.io/v1", "NetworkPolicy", "mine", spec={"podSelector": {}}),
+    }.values(),
+    ids=lambda one: one["kind"] + one.get("roleRef", {}).get("name", ""),
+)
+def test_nobody_of_a_team_makes_what_gives_rights_or_quota(member: Member, who: str, attempt: Any) -> None:
+    assert "forbidden" in (member(who).said(attempt) or "")
+
+
+@pytest.mark.parametrize("who", TEAM)
+@pytest.mark.parametrize("account", ["default", "workload"])
+def test_nobody_of_a_team_makes_a_token_for_an_account(member: Member, who: str, account: str) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{account}/token"
+    status, _ = member(who).asked("POST", path, body)
+    assert status == 403
+    assert member("admins").asked("POST", path, body)[0] == 201
+
+
+@pytest.mark.parametrize("who", TEAM)
+def test_nobody_of_a_team_labels_its_namespace(member: Member, who: str) -> None:
+    privileged: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESEARCH}}
+    assert "cannot patch resource" in (member(who).patched(own, privileged) or "")
+
+
+LOCAL = named("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH)
+
+
+@pytest.mark.parametrize("who", TEAM)
+def test_nobody_of_a_team_changes_a_quota(cluster: Cluster, member: Member, who: str) -> None:
+    (quota, *_) = cluster.list("v1", "ResourceQuota", namespace=RESEARCH)
+    more: Any = {"spec": {"hard": {"pods": "9999"}}}
+    assert "cannot patch resource" in (member(who).patched(quota, more) or "")
+    assert member("admins").patched(quota, more) is None
+
+
+def test_leads_stop_and_resume_the_teams_queue_and_change_nothing_else_of_it(member: Member) -> None:
+    stop: Any = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    for who in ("leads", "cohort-leads"):
+        assert member(who).patched(LOCAL, stop) is None
+    for who in ("researchers", "viewers", "others", "nobody"):
+        assert "cannot patch resource" in (member(who).patched(LOCAL, stop) or ""), who
+    for patch in (
+        {"spec": {"fairSharing": {"weight": "9"}}},
+        {"spec": {"stopPolicy": "Hold", "fairSharing": {"weight": "9"}}},
+        {"metadata": {"labels": {"x": "y"}}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}]}},
+    ):
+        assert "changes localqueues, which belong to the platform" in (member("leads").patched(LOCAL, patch) or "")
+    assert member("leads").patched(LOCAL, {"spec": {"clusterQueue": "ml-production"}}) is not None
+    assert member("leads").patched(LOCAL, {"status": {}}, subresource="status") is not None
+
+
+@pytest.fixture(scope="module")
+def workload(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
+    """A Workload as Kueue creates it, which does not run here."""
+    assert deployed
+    spec = pod_of(0)
+    podset = {"name": "main", "count": 1, "template": {"spec": spec}}
+    found = named("kueue.x-k8s.io/v1beta2", "Workload", "counted", spec={"queueName": RESEARCH, "podSets": [podset]})
+    cluster.create(found)
+    yield found
+    cluster.delete(Reference.of(found))
+
+
+def test_leads_stop_a_workload_and_change_nothing_else_of_it(member: Member, workload: Any) -> None:
+    stop: Any = {"spec": {"active": False}}
+    assert member("leads").patched(workload, stop) is None
+    assert "cannot patch resource" in (member("researchers").patched(workload, stop) or "")
+    higher: Any = {"spec": {"priority": 1000000000}}
+    assert "of which only spec.active may be changed" in (member("leads").patched(workload, higher) or "")
+
+
+@pytest.fixture(scope="module")
+def pending(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
+    """A job that waits for its queue."""
+    assert deployed
+    found = job(RESEARCH, RESEARCH)
+    found["metadata"] |= {"name": "pending", "labels": labels(RESEARCH, **{PRIORITY: "ml-low"})}
+    found["spec"]["suspend"] = True
+    cluster.create(found)
+    yield found
+    cluster.delete(Reference.of(found))
+
+
+@pytest.mark.parametrize("value", ["ml-high", None], ids=["raised", "removed"])
+def test_only_leads_change_the_priority_of_what_was_submitted(member: Member, pending: Any, value: str | None) -> None:
+    change: Any = {"metadata": {"labels": {PRIORITY: value}}}
+    words = member("researchers").patched(pending, change) or ""
+    assert f"changes label {PRIORITY}, which only leads of the team may change" in words
+    for who in ("leads", "cohort-leads", "admins"):
+        assert member(who).patched(pending, change) is None
+    # Any other label is everybody's, and whoever submits a workload chooses its class.
+    assert member("researchers").patched(pending, {"metadata": {"labels": {"note": "x"}}}) is None
+    submitted = job(RESEARCH, RESEARCH)
+    submitted["metadata"]["labels"][PRIORITY] = "ml-high"
+    assert member("researchers").said(submitted) is None
+
+
+def using(**fields: Any) -> Any:
+    """A pod spec whose container has some fields."""
+    spec = pod_of(0)
+    spec["containers"][0] |= fields
+    return spec
+
+
+def patched_runtime(spec: Mapping[str, Any]) -> Any:
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": spec}}}}]
+    return [{"manager": "x.io/y", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
+
+
+def training(**spec: Any) -> Any:
+    found = train_job(RESEARCH, RESEARCH)
+    trainer = {**found["spec"]["trainer"], **spec.pop("trainer", {})}
+    return {**found, "spec": {**found["spec"], **spec, "trainer": trainer}}
+
+
+def mounting(name: str) -> list[Any]:
+    return [{"name": "s", "secret": {"secretName": name}}]
+
+
+def reading(name: str) -> list[Any]:
+    return [{"name": "S", "valueFrom": {"secretKeyRef": {"name": name, "key": "k"}}}]
+
+
+def readers(name: str) -> dict[str, Any]:
+    """Workloads that read a Secret, each in another way."""
+    projected = [{"name": "s", "projected": {"sources": [{"secret": {"name": name}}]}}]
+    every = {"envFrom": [{"secretRef": {"name": name}}]}
+    container = {"name": "c", "image": "registry.example.com/train:1"}
+    return {
+        "volume": pod(RESEARCH, None, pod_of(0, volumes=mounting(name))),
+        "projected volume": pod(RESEARCH, None, pod_of(0, volumes=projected)),
+        "variable": pod(RESEARCH, None, using(env=reading(name))),
+        "all variables": pod(RESEARCH, None, using(**every)),
+        "init container": pod(
+            RESEARCH, None, pod_of(0, initContainers=using(name="before", env=reading(name))["containers"])
+        ),
+        "job": job(RESEARCH, None, pod_of(0, volumes=mounting(name))),
+        "job set": job_set(RESEARCH, None, pod_of(0, volumes=mounting(name))),
+        "gang": gang(RESEARCH, "ml-research-l4", pod_of(0, volumes=mounting(name))),
+        "train job": training(trainer={"env": reading(name)}),
+        "train job's dataset": training(initializer={"dataset": {"secretRef": {"name": name}}}),
+        "train job's model": training(initializer={"model": {"env": reading(name)}}),
+        "train job's runtime": training(
+            runtimePatches=patched_runtime(
+                {"volumes": mounting(name), "containers": [{"name": "node", "env": reading(name)}]}
+            )
+        ),
+        "csi": pod(
+            RESEARCH,
+            None,
+            pod_of(
+                0,
+                containers=[container],
+                volumes=[{"name": "s", "csi": {"driver": "x.io", "nodePublishSecretRef": {"name": name}}}],
+            ),
+        ),
+    }
+
+
+@pytest.mark.parametrize("way", readers(""))
+def test_who_may_not_read_secrets_does_not_read_them_by_a_workload(member: Member, way: str) -> None:
+    researcher = member("researchers")
+    words = "uses Secret robot, but you may not read Secrets in this namespace; ask a lead of the team to submit it"
+    assert words in (researcher.said(readers("robot")[way]) or "")
+    assert researcher.said(readers("shared")[way]) is None, "the team's workloadSecrets"
+    for who in ("leads", "cohort-leads"):
+        assert member(who).said(readers("robot")[way]) is None
+    assert "cannot create resource" in (member("viewers").said(readers("shared")[way]) or "")
+
+
+def test_an_image_is_pulled_with_any_secret_since_no_container_reads_it(member: Member) -> None:
+    assert member("researchers").said(pod(RESEARCH, None, pod_of(0, imagePullSecrets=[{"name": "registry"}]))) is None
+
+
+@pytest.fixture(scope="module")
+def secretive(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
+    """A pod of a lead's, which has a Secret, and no node."""
+    assert deployed
+    found = pod(RESEARCH, None, pod_of(0, volumes=mounting("robot"), nodeSelector={"no": "node"}))
+    found["metadata"]["name"] = "secretive"
+    yield cluster.create(found)
+    cluster.delete(Reference.of(found), grace=0)
+
+
+def test_who_may_not_read_secrets_does_not_change_the_program_of_a_pod_that_has_one(
+    member: Member, secretive: Any
+) -> None:
+    image: Any = {"spec": {"containers": [{**secretive["spec"]["containers"][0], "image": "registry.example.com/x:1"}]}}
+    assert "uses Secret robot" in (member("researchers").patched(secretive, image) or "")
+    assert member("leads").patched(secretive, image) is None
+    assert member("researchers").patched(secretive, {"metadata": {"labels": {"note": "x"}}}) is None
+
+
+@pytest.mark.parametrize("who", TEAM)
+def test_nobody_of_a_team_adds_containers_to_a_running_pod(member: Member, secretive: Any, who: str) -> None:
+    shell: Any = {"spec": {"ephemeralContainers": [{"name": "shell", "image": "sh:1"}]}}
+    words = member(who).patched(secretive, shell, subresource="ephemeralcontainers") or ""
+    assert 'cannot patch resource "pods/ephemeralcontainers"' in words
+
+
+@pytest.fixture(scope="module")
+def robot(cluster: Cluster, deployed: Waves) -> Iterator[str]:
+    """An account of the team's namespace that is not for pods."""
+    assert deployed
+    made = named("v1", "ServiceAccount", "robot")
+    cluster.apply(made)
+    yield "robot"
+    cluster.delete(Reference.of(made))
+
+
+def running(**spec: Any) -> dict[str, Any]:
+    """Workloads with something in their pod specs."""
+    return {
+        "pod": pod(RESEARCH, None, pod_of(0, **spec)),
+        "job": job(RESEARCH, None, pod_of(0, **spec)),
+        "job set": job_set(RESEARCH, None, pod_of(0, **spec)),
+        "gang": gang(RESEARCH, "ml-research-l4", pod_of(0, **spec)),
+        "train job": training(runtimePatches=patched_runtime(spec)),
+    }
+
+
+@pytest.mark.parametrize("kind", running())
+@pytest.mark.parametrize("who", ["researchers", "leads", "cohort-leads"])
+def test_nobody_of_a_team_runs_a_pod_with_another_account(member: Member, robot: str, who: str, kind: str) -> None:
+    words = "sets service account robot, whose rights its pod would have; set serviceAccountName: workload"
+    assert words in (member(who).said(running(serviceAccountName=robot)[kind]) or "")
+    for own in ("workload", "default"):
+        assert member(who).said(running(serviceAccountName=own)[kind]) is None
+
+
+def test_a_workload_in_a_siblings_namespace_is_only_of_who_is_a_member_there(member: Member) -> None:
+    for who, allowed in {"researchers": False, "leads": False, "cohort-leads": True, "auditors": False}.items():
+        submitted = job(EXPERIMENTS, EXPERIMENTS)
+        assert submitted["metadata"]["labels"][QUEUE] == EXPERIMENTS
+        assert (member(who).said(submitted) is None) == allowed, who
+
+
+def test_secrets_of_other_types_are_the_leads(member: Member) -> None:
+    assert member("leads").said(named("v1", "Secret", "mine", stringData={"a": "b"})) is None
+    assert "has type kubernetes.io/service-account-token" in (member("leads").said(TOKEN_SECRET) or "")
+    assert member("admins").said(TOKEN_SECRET) is None

@@ -1,0 +1,189 @@
+"""People of a stack: the forms of each directory, who inherits what, and what each role has."""
+
+from typing import Any
+
+import pytest
+from builders import AKS, EKS, PROVIDED, Data, errors, planned, stack, team
+from pydantic import ValidationError
+
+from gpu_tenancy.model.catalogue.roles import Role, roles, rules_of
+from gpu_tenancy.model.plan.people import AccessPlan, Subject
+
+GKE: Data = {"cloud": "gcp", "name": "ml", "project": "ml-project", "location": "europe-west4"}
+OBJECT = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
+ROLE = "arn:aws:iam::111122223333:role/research"
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def tree(**members: Any) -> Data:
+    """Cohort org over cohort research over team a, and team b right under org."""
+    cohorts = {
+        "org": {"members": members.get("org", {})},
+        "research": {"parent": "org", "members": members.get("research", {})},
+    }
+    half = {"h100": {"guaranteed": 8}}
+    teams = {
+        "a": team(gpus=half, cohort="research", members=members.get("a", {})),
+        "b": team(gpus=half, cohort="org", members=members.get("b", {})),
+    }
+    return stack(cohorts=cohorts, teams=teams, people=members.get("people", {}))
+
+
+def bound(sections: Data, name: str) -> dict[str, list[str]]:
+    """The people of a team by role."""
+    (found,) = (one.namespace for one in planned(sections).teams if one.namespace.name == name)
+    return {binding.role: [str(who) for who in binding.people] for binding in found.bindings}
+
+
+def access(sections: Data) -> AccessPlan:
+    found = planned(sections).access
+    assert found
+    return found
+
+
+def test_members_of_a_cohort_are_members_of_all_teams_under_it_and_of_no_other() -> None:
+    sections = tree(
+        org={"viewers": ["group:all"]}, research={"leads": ["group:heads"]}, a={"researchers": ["user:ann"]}
+    )
+    assert bound(sections, "a") == {"lead": ["group:heads"], "researcher": ["user:ann"], "viewer": ["group:all"]}
+    assert bound(sections, "b") == {"viewer": ["group:all"]}
+
+
+def test_who_has_several_roles_is_bound_once_with_the_highest() -> None:
+    sections = tree(org={"viewers": ["group:g"]}, research={"leads": ["group:g"]}, a={"researchers": ["group:g"]})
+    assert bound(sections, "a") == {"lead": ["group:g"]}
+    assert bound(sections, "b") == {"viewer": ["group:g"]}
+
+
+def test_a_person_under_two_roles_of_one_node_is_refused() -> None:
+    (error,) = errors(tree(a={"leads": ["user:ann"], "viewers": ["user:ann"]}))
+    assert "lists user:ann under leads and viewers; keep the entry under one role" in error
+
+
+def test_a_name_stands_for_a_person_wherever_it_is_used() -> None:
+    people = {"names": {"heads": "group:h"}, "admins": ["heads"]}
+    sections = tree(people=people, a={"leads": ["heads"]}, b={"viewers": ["group:h"]})
+    assert bound(sections, "a") == {"lead": ["group:h"]}
+    assert access(sections).admins == access(sections).members == (Subject("Group", "h"),)
+
+
+def test_an_unknown_name_is_refused_with_what_was_meant() -> None:
+    (error,) = errors(tree(people={"names": {"heads": "group:h"}}, a={"leads": ["head"]}))
+    assert error.startswith("teams.a.members.leads[0]: ")
+    assert "heads" in error
+
+
+def test_each_kind_of_person_is_a_subject_as_the_api_server_knows_it() -> None:
+    sections = tree(a={"leads": ["group:g", "user:ann@example.com", "serviceaccount:ci/robot"]})
+    assert access(sections).members == (
+        Subject("Group", "g"),
+        Subject("ServiceAccount", "robot", "ci"),
+        Subject("User", "ann@example.com"),
+    )
+
+
+def test_an_iam_role_is_the_group_of_its_access_entry() -> None:
+    found = access({**tree(a={"leads": [ROLE]}), "cluster": {**EKS, **PROVIDED}})
+    assert found.members == (Subject("Group", "gpu-tenancy:111122223333:role/research"),)
+    assert [str(one) for one in found.principals] == [ROLE]
+
+
+@pytest.mark.parametrize(
+    ("section", "good", "bad"),
+    [
+        (EKS, [ROLE, "arn:aws:iam::111122223333:user/x/ann", "serviceaccount:ci/robot"], ["group:g", "user:ann"]),
+        (GKE, ["group:ml@example.com", "user:ann@example.com"], ["group:ml", "user:ann", ROLE]),
+        (AKS, [f"group:{OBJECT}", "user:ann@example.com", f"user:{OBJECT}"], ["group:ml@example.com", "user:a", ROLE]),
+        ({}, ["group:oidc:ml", "user:ann"], [ROLE]),
+    ],
+    ids=["aws", "gcp", "azure", "existing"],
+)
+def test_people_have_the_forms_of_their_clusters_directory(section: Data, good: list[str], bad: list[str]) -> None:
+    def complaints(entries: list[str]) -> list[str]:
+        sections = tree(a={"viewers": entries})
+        found = errors({**sections, "cluster": {**sections["cluster"], **section}})
+        return [error for error in found if ".members." in error]
+
+    assert complaints(good) == []
+    assert [error.split(": ")[0] for error in complaints(bad)] == [
+        f"teams.a.members.viewers[{index}]" for index in range(len(bad))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("group:system:authenticated", "is a name that Kubernetes reserves"),
+        ("user:system:anonymous", "is a name that Kubernetes reserves"),
+        ("group:", "is not a group"),
+        ("serviceaccount:robot", "is not a service account"),
+        ("serviceaccount:a/workload", "is the account of all workloads of team a"),
+        ("serviceaccount:b/robot", "its researchers can run pods with this account"),
+        ("Ann", "is not a person"),
+        ("arn:aws:iam::1:role/x", "is not a person"),
+    ],
+)
+def test_what_would_be_everybody_or_nobody_is_refused(entry: str, words: str) -> None:
+    (error,) = errors(tree(a={"viewers": [entry]}))
+    assert error.startswith("teams.a.members.viewers[0]: ")
+    assert words in error
+
+
+def test_a_stack_without_people_has_no_access_and_no_rules_about_people() -> None:
+    assert planned(tree()).access is None
+    assert not planned(tree()).guards.members
+    assert planned(tree(a={"viewers": ["user:ann"]})).guards.members
+    assert not planned(tree(people={"admins": ["user:ann"]})).guards.members
+
+
+def test_only_roles_that_somebody_has_are_made() -> None:
+    assert [role.name for role in access(tree(a={"viewers": ["user:ann"]})).roles] == ["viewer", "member"]
+    assert [role.name for role in access(tree(people={"auditors": ["user:ann"]})).roles] == ["auditor"]
+    assert access(tree(people={"admins": ["user:ann"]})).roles == ()
+
+
+def test_a_role_has_no_rules_about_operators_that_do_not_run() -> None:
+    def groups(**sections: Any) -> set[str]:
+        found = access({**tree(a={"leads": ["user:ann"]}), **sections})
+        return {group for role in found.roles for rule in role.rules for group in rule.groups}
+
+    assert "data.fluid.io" not in groups()
+    assert "data.fluid.io" in groups(operators={"fluid": "installed"})
+
+
+def test_each_team_role_has_all_of_the_next_and_only_leads_have_secrets() -> None:
+    def rights(name: str) -> set[tuple[str, str, str]]:
+        return {
+            (verb, group, resource)
+            for rule in rules_of(name)
+            for verb in rule.verbs
+            for group in rule.groups
+            for resource in rule.resources
+        }
+
+    assert rights("viewer") < rights("researcher") < rights("lead")
+    assert {name for name in roles() if any(resource == "secrets" for _, _, resource in rights(name))} == {"lead"}
+    for name in ("viewer", "auditor", "member"):
+        assert not {verb for verb, _, _ in rights(name)} & WRITES, name
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"verbs": ["*"]},
+        {"verbs": ["escalate"]},
+        {"verbs": ["bind"]},
+        {"verbs": ["impersonate"]},
+        {"resources": ["*"]},
+        {"resources": ["pods/*"]},
+        {"groups": ["*"]},
+        {"resources": ["pods/ephemeralcontainers"]},
+        {"resources": ["serviceaccounts/token"]},
+    ],
+    ids=str,
+)
+def test_the_table_of_roles_takes_no_wildcard_and_nothing_that_gives_more_than_it_says(part: Data) -> None:
+    rule = {"groups": [""], "resources": ["pods"], "verbs": ["get"], "reason": "why"}
+    assert Role.model_validate({"scope": "namespace", "rules": [rule]}, strict=False)
+    with pytest.raises(ValidationError):
+        Role.model_validate({"scope": "namespace", "rules": [{**rule, **part}]}, strict=False)
