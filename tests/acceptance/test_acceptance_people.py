@@ -12,6 +12,7 @@ from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, Person
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.request import CONNECTIONS
+from gpu_tenancy.model.catalogue.roles import roles, rules_of
 
 PEOPLE = {
     "L": "leads",
@@ -122,6 +123,35 @@ def rights(review: Any) -> set[Right]:
         for name, _, subresource in (resource.partition("/") for resource in rule["resources"])
         if name not in OF_EVERYBODY
     }
+
+
+AGGREGATED = {"metrics.k8s.io"}
+"""Groups of API servers that no definition adds: metrics-server's."""
+
+
+@pytest.mark.parametrize("role", roles())
+def test_each_resource_of_a_role_is_one_that_the_api_server_serves(member: Callable[[str], Person], role: str) -> None:
+    admin = member("admins")
+    wanted = {
+        (group, resource)
+        for rule in rules_of(role)
+        for group in rule.groups
+        if group not in AGGREGATED
+        for resource in rule.resources
+    }
+    served = {group: set(served_by(admin, group)) for group, _ in wanted}
+    assert [(group, name) for group, name in sorted(wanted) if name not in served[group]] == []
+
+
+def served_by(person: Person, group: str) -> Iterator[str]:
+    """The resources and subresources of all versions of a group."""
+    versions = ["/api/v1"]
+    if group:
+        status, found = person.asked("GET", f"/apis/{group}")
+        assert status == 200, found
+        versions = [f"/apis/{version['groupVersion']}" for version in found["versions"]]
+    for version in versions:
+        yield from (one["name"] for one in person.asked("GET", version)[1]["resources"])
 
 
 READS = {

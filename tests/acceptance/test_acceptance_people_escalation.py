@@ -27,7 +27,7 @@ def bound(role: str, kind: str = "ClusterRole") -> Any:
     return named(RBAC, "RoleBinding", "mine", subjects=subjects, roleRef=reference)
 
 
-TOKEN_SECRET = {
+TOKEN_SECRET: Any = {
     **named("v1", "Secret", "mine"),
     "type": "kubernetes.io/service-account-token",
 }
@@ -57,7 +57,7 @@ def test_nobody_of_a_team_makes_what_gives_rights_or_quota(member: Member, who: 
 @pytest.mark.parametrize("who", TEAM)
 @pytest.mark.parametrize("account", ["default", "workload"])
 def test_nobody_of_a_team_makes_a_token_for_an_account(member: Member, who: str, account: str) -> None:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    body: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{account}/token"
     status, _ = member(who).asked("POST", path, body)
     assert status == 403

@@ -82,7 +82,8 @@ class Members(Section):
     """
 
     leads: list[Entry] = []
-    """Do what researchers do, manage Secrets, ConfigMaps and PersistentVolumeClaims, and stop the team's queue."""
+    """Do what researchers do, manage Secrets, ConfigMaps and PersistentVolumeClaims, change the priority of workloads,
+    and stop the team's queue."""
     researchers: list[Entry] = []
     """Submit, watch and delete workloads, read their logs, open shells and ports in their pods, read quotas."""
     viewers: list[Entry] = []
