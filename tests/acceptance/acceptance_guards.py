@@ -82,9 +82,16 @@ class Person:
         return replace(self, headers={"Impersonate-User": f"one-of-{group}", "Impersonate-Group": group})
 
     def asked(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and the answer of a request; what would change something is a dry run."""
-        status, answer, _ = self._ask(method, path, body)
-        return status, answer
+        """The status and the answer of a request; what would change something is a dry run.
+
+        A kind that was just defined answers 429 until its storage is there.
+        """
+
+        def settled() -> tuple[int, Any] | None:
+            status, answer, _ = self._ask(method, path, body)
+            return None if status == 429 else (status, answer)
+
+        return self.cluster.wait_for(settled, what=f"{path} to be served")
 
     def said(self, manifest: Any) -> str | None:
         """The API server's words where it refuses an object; None where it would take it."""
