@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy login-check` shows your own rights"
+_TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 StackOption = Annotated[
     str | None,
     typer.Option(help="Stack name. Default: the only stack that has the team or, without a team, that has people."),
@@ -29,6 +31,8 @@ def register(app: typer.Typer) -> None:
     """Adds these commands."""
     app.command("who-can")(who_can)
     app.command()(can)
+    app.command("kubeconfig")(kubeconfig_of)
+    app.command("login-check")(login_check)
 
 
 def who_can(  # noqa: PLR0913 - each is an option
@@ -127,6 +131,100 @@ def can(  # noqa: PLR0913 - each is an option
         else:
             terminal.out.print(escape(f"{name} may do nothing that the stack knows"), highlight=False)
         _compare(show.right_lines(planned), show.right_lines(found))
+
+
+def kubeconfig_of(  # noqa: PLR0913 - each is an option
+    team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="Member to act as: an IAM role is assumed, a user or group impersonated, and"
+            " serviceaccount:NAMESPACE/NAME gets a token.",
+        ),
+    ] = None,
+    valid: Annotated[str, typer.Option("--for", help="Validity of a robot's token, 10m to 24h.")] = "1h",
+    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write a kubeconfig for a team, without stored credentials.
+
+    On EKS, GKE and AKS the cloud's own helper gets a token at each use. With --kubeconfig, or for a cluster with
+    `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied.
+
+    [dim]tenancy kubeconfig ml-research --out ml-research.kubeconfig[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.console.cluster.contexts import entry_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.people import kubeconfigs  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.people.connecting import helper_config, source  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.people.planned import named  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.people.questions import access_of, seconds_of  # noqa: PLC0415 - as above
+
+        access = access_of(stack, team, project)
+        access.namespaces(team)
+        who = named(name, access.stack, access.names.values(), "--as") if name else None
+        if who:
+            kubeconfigs.check_member(access, team, who)
+        robot = who if who and who.kind == "serviceaccount" else None
+        person, seconds = None if robot else who, seconds_of(valid, "--for")
+        given = kubeconfig or context or embedded
+        config, note = None if given else helper_config(access.stack.cluster, person), ""
+        if config is None:
+            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            entry = entry_of(file, selected)
+            if robot:
+                with asking(file, entry.name, embedded=False, rights=_TOKENS) as cluster:
+                    config = kubeconfigs.with_token(cluster, kubeconfigs.plain(entry), robot, seconds)
+            else:
+                config, note = kubeconfigs.of_context(entry, person)
+        elif robot:
+            with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=_TOKENS) as cluster:
+                config = kubeconfigs.with_token(cluster, config, robot, seconds)
+        else:
+            config = kubeconfigs.as_person(config, person)
+        text = kubeconfigs.in_team(config, access.name, team)
+        if out:
+            kubeconfigs.write(out, text)
+        else:
+            sys.stdout.write(text)
+        if note:
+            terminal.err.print(escape(note), highlight=False)
+
+
+def login_check(  # noqa: PLR0913 - each is an option
+    *,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    namespace: Team = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show who the cluster thinks that you are, and which teams and roles follow.
+
+    Asks with your own login only (SelfSubjectReview, SelfSubjectRulesReview), which everybody may.
+
+    [dim]tenancy login-check --kubeconfig ml-research.kubeconfig[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.console.people import login, show  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.people.questions import access_of  # noqa: PLC0415 - as above
+
+        access = access_of(stack, namespace, project)
+        with asking(kubeconfig, context, embedded=embedded) as cluster:
+            me = login.who_am_i(cluster)
+            roles = login.roles(cluster, access.stack, access.namespaces(namespace))
+        if as_json:
+            sys.stdout.write(show.login_json(me, roles))
+        else:
+            terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
 
 
 def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:

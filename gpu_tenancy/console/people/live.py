@@ -29,7 +29,7 @@ def grants(cluster: Cluster) -> tuple[Grant, ...]:
     kinds = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         cluster_roles, roles, *bindings = pool.map(partial(cluster.list, _RBAC), kinds)
-    rules = {_key(role): tuple(_rules(role)) for role in (*cluster_roles, *roles)}
+    rules = {_key(role): tuple(rules_of(maps_at(role, "rules"))) for role in (*cluster_roles, *roles)}
     return tuple(grant for listed in bindings for binding in listed for grant in _granted(binding, rules))
 
 
@@ -37,8 +37,9 @@ def _key(role: Manifest) -> tuple[str, str]:
     return text_at(role, "metadata", "namespace"), text_at(role, "metadata", "name")
 
 
-def _rules(role: Manifest) -> Iterator[Rule]:
-    for rule in maps_at(role, "rules"):
+def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
+    """Rules of a role, or of a SelfSubjectRulesReview."""
+    for rule in rules:
         yield Rule(*(_set(rule, key) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
 
 

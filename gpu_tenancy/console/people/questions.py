@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.people.answers import Holder
 from gpu_tenancy.console.people.live import EVERYBODY
@@ -16,6 +18,7 @@ from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.base import Seconds
 from gpu_tenancy.model.spec.people import Person
 
 
@@ -105,3 +108,15 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
     for key in ("teams", "cohorts"):
         nodes += (sections.get(key) or {}).values()
     return "people" in sections or any(node and "members" in node for node in nodes)
+
+
+def seconds_of(text: str, place: str) -> float:
+    """The seconds of a duration such as `30m` or `1h`.
+
+    Raises:
+        ConsoleError: it is not a duration with a unit.
+    """
+    try:
+        return TypeAdapter[float](Seconds).validate_python(text)
+    except ValidationError as error:
+        raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error

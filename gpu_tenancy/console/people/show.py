@@ -2,12 +2,16 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from rich.console import RenderableType
+from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.output import PlainTable
 from gpu_tenancy.console.people.answers import WHOLE, Holder, Right
+from gpu_tenancy.console.people.login import Me
 from gpu_tenancy.console.people.planned import shown
 from gpu_tenancy.console.people.resources import VERBS, Resource
 from gpu_tenancy.model.plan.people import Subject
@@ -85,3 +89,23 @@ def right_lines(found: Iterable[Right]) -> list[str]:
         for where in right.places
         for resource in right.resources
     ]
+
+
+def login(me: Me, roles: Mapping[str, Sequence[str]], stack: str) -> Iterator[RenderableType]:
+    """Who the caller is, and the roles that follow."""
+    yield escape(f"user    {me.user}")
+    yield escape(f"groups  {', '.join(me.groups) or 'none'}")
+    yield ""
+    if not roles:
+        yield escape(f"no role of stack {stack}; ask for one of the groups above to be added to members of a team")
+        return
+    table = terminal.table((("where", "left"), ("role", "left")))
+    for where, found in roles.items():
+        table.add_row(place(where), ", ".join(found))
+    yield table
+
+
+def login_json(me: Me, roles: Mapping[str, Sequence[str]]) -> str:
+    """The same as JSON; the namespace of a role in the whole cluster is null."""
+    rows = [{"namespace": where or None, "role": role} for where, found in roles.items() for role in found]
+    return json.dumps({"user": me.user, "groups": me.groups, "roles": rows}, indent=2, ensure_ascii=False) + "\n"

@@ -106,10 +106,9 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
     try:
         result = desk.run("who-can", "get", "secrets", "-n", SIBLING, "--live")
     finally:
-        metadata = {"name": "gpu-tenancy-leads", "namespace": SIBLING}
-        cluster.apply(
-            {key: binding[key] for key in ("apiVersion", "kind", "roleRef", "subjects")} | {"metadata": metadata}
-        )
+        metadata: Manifest = {"name": "gpu-tenancy-leads", "namespace": SIBLING}
+        kept: Manifest = {key: value for key, value in binding.items() if key != "metadata"}
+        cluster.apply({**kept, "metadata": metadata})
     assert result.exit_code == 2
     assert (
         f"error: group:research-leads in {SIBLING}: allowed by the stack, not by the cluster; deploy the stack"
