@@ -11,6 +11,7 @@ from gpu_tenancy.console.commands import (
     doctor,
     facts,
     live,
+    people,
     platform,
     previewing,
     render,
@@ -27,7 +28,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
-for group in (starting, previewing, stacks, doctor, charts, whatif, demo, live, platform, render, facts, simulate):
+for group in (
+    starting,
+    previewing,
+    stacks,
+    doctor,
+    charts,
+    whatif,
+    demo,
+    live,
+    people,
+    platform,
+    render,
+    facts,
+    simulate,
+):
     group.register(app)
 
 

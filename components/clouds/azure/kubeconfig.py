@@ -2,16 +2,13 @@
 
 import base64
 import json
-from typing import Final
 
 import pulumi
 import yaml
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pydantic import BaseModel, Field
 
-SERVER_ID: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
-"""The Entra application of all AKS API servers:
-https://azure.github.io/kubelogin/concepts/aks.html."""
+from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 
 
 class _Server(BaseModel):
@@ -44,35 +41,5 @@ def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
         raise pulumi.RunError(message)
     text = base64.b64decode(credentials.kubeconfigs[0].value).decode()
     entry = _Kubeconfig.model_validate(yaml.safe_load(text)).clusters[0]
-    return kubeconfig(entry.name, entry.cluster.server, entry.cluster.authority)
-
-
-def kubeconfig(name: str, server: str, authority: str) -> str:
-    """A kubeconfig as JSON, with kubelogin as credential plugin.
-
-    kubelogin uses the login of the Azure CLI. Set `AAD_LOGIN_METHOD` in the environment for another method, such as
-    `workloadidentity` in a pipeline: https://azure.github.io/kubelogin/cli/get-token.html.
-
-    Args:
-        name: name of the cluster.
-        server: address of its API server.
-        authority: its CA certificate, PEM in base64.
-    """
-    login = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "kubelogin",
-        "args": ["get-token", "--login", "azurecli", "--server-id", SERVER_ID],
-        "installHint": "kubelogin is not installed; see https://azure.github.io/kubelogin/install.html",
-        "interactiveMode": "IfAvailable",
-        "provideClusterInfo": False,
-    }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": authority}}],
-            "users": [{"name": "kubelogin", "user": {"exec": login}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": "kubelogin"}}],
-            "current-context": name,
-        }
-    )
+    server = Server(entry.name, entry.cluster.server, entry.cluster.authority)
+    return json.dumps(of_helper(server, aks_helper(), "kubelogin"))

@@ -5,6 +5,8 @@ from typing import TypedDict
 
 from pulumi_gcp.container import outputs
 
+from gpu_tenancy.model.kubeconfig import Server, gke_helper, of_helper
+
 
 class ClusterAccess(TypedDict):
     """Name, address and CA of a cluster.
@@ -26,27 +28,6 @@ def authority(auth: outputs.ClusterMasterAuth) -> str:
 
 
 def kubeconfig(cluster: ClusterAccess) -> str:
-    """A kubeconfig without credentials: Google's credential plugin gets a token for each use.
-
-    The plugin is `gke-gcloud-auth-plugin`, which uses the credentials of gcloud or of the environment:
-    https://cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl.
-    """
-    name = cluster["name"]
-    server = {"server": f"https://{cluster['endpoint']}", "certificate-authority-data": cluster["authority"]}
-    helper = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "gke-gcloud-auth-plugin",
-        "installHint": "gcloud components install gke-gcloud-auth-plugin",
-        "interactiveMode": "IfAvailable",
-        "provideClusterInfo": True,
-    }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": server}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-            "users": [{"name": name, "user": {"exec": helper}}],
-        }
-    )
+    """A kubeconfig without credentials: Google's credential plugin gets a token for each use."""
+    server = Server(cluster["name"], f"https://{cluster['endpoint']}", cluster["authority"])
+    return json.dumps(of_helper(server, gke_helper()))

@@ -12,6 +12,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
+from gpu_tenancy.console.cluster.contexts import entry_of, impersonation
 from gpu_tenancy.console.cluster.credentials import (
     certificate_problem,
     read_kubeconfig,
@@ -89,6 +90,7 @@ class Transport:
         self.server = configuration.host
         self._kubeconfig, self._configuration = kubeconfig, configuration
         self._client = cast("_Client", ApiClient(configuration))
+        self._identity = impersonation(entry_of(kubeconfig, context).user)
 
     def send(self, request: Request) -> bytes:
         """Returns the body of the answer; repeats the request while the server does not work.
@@ -152,7 +154,7 @@ class Transport:
             request.method,
             request.path,
             query_params=[(key, value) for key, value in request.query.items() if value],
-            header_params={"Accept": request.accept, "Content-Type": request.content_type},
+            header_params={"Accept": request.accept, "Content-Type": request.content_type, **self._identity},
             auth_settings=["BearerToken"],
         )
         # The package itself serializes bodies whose content type is JSON.

@@ -49,7 +49,7 @@ def usage(  # noqa: PLR0913 - each is an option
 
     [dim]tenancy usage ml-research --watch[/dim]
     """
-    with _asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.console.live import show  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.console.live.measuring import KINDS, measure  # noqa: PLC0415
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
@@ -85,7 +85,7 @@ def fit(  # noqa: PLR0913 - each is an option
 
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
-    with _asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.console.live import show  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.console.live.demand import read_demands  # noqa: PLC0415
         from gpu_tenancy.console.live.fit import KINDS, OWN, require_team  # noqa: PLC0415
@@ -136,7 +136,7 @@ def why(  # noqa: PLR0913 - each is an option
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
-    with _asking(kubeconfig, context, embedded=embedded) as cluster:
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.console.live import show  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
         from gpu_tenancy.console.live.target import look_up, target_of  # noqa: PLC0415
@@ -155,8 +155,10 @@ def why(  # noqa: PLR0913 - each is an option
 
 
 @contextmanager
-def _asking(kubeconfig: Path | None, context: str | None, *, embedded: bool) -> Generator["Cluster"]:
-    """A client of the cluster, with API errors as console errors."""
+def asking(
+    kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
+) -> Generator["Cluster"]:
+    """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
     from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError  # noqa: PLC0415 - not needed for `--help`
     from gpu_tenancy.console.live.kubeconfig import connect  # noqa: PLC0415
 
@@ -166,7 +168,7 @@ def _asking(kubeconfig: Path | None, context: str | None, *, embedded: bool) -> 
                 yield cluster
         except ApiError as error:
             refused = error.status == UNAUTHORIZED
-            fix = "log in again, or specify another kubeconfig or context" if refused else _RIGHTS
+            fix = "log in again, or specify another kubeconfig or context" if refused else rights
             raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:
             return

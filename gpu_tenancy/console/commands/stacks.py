@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -68,14 +67,14 @@ def explain(
     [dim]tenancy explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.console.project import project_folder, read_stack  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.project import project_folder, read_stack, stack_of  # noqa: PLC0415 - as above
         from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
         from gpu_tenancy.model.outlook.explain import explain as reasons_of  # noqa: PLC0415 - as above
         from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
         from gpu_tenancy.model.problems import nearest  # noqa: PLC0415 - as above
 
         folder = project_folder(project)
-        source = read_stack(stack or _stack_of(team, folder), folder)
+        source = read_stack(stack or stack_of(team, folder), folder)
         tree = Tree(load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
@@ -103,24 +102,6 @@ def explain(
             shown = reason.object
             table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
         terminal.out.print(table, highlight=False)
-
-
-def _stack_of(team: str, folder: Path) -> str:
-    """The only stack that has a team.
-
-    Raises:
-        ConsoleError: no stack or more than one has the team.
-    """
-    from gpu_tenancy.console.project import read_stack, stack_names  # noqa: PLC0415 - as above
-
-    stacks = [name for name in stack_names(folder) if team in (read_stack(name, folder).sections.get("teams") or {})]
-    if len(stacks) == 1:
-        return stacks[0]
-    if not stacks:
-        raise ConsoleError(
-            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy validate` lists all"
-        )
-    raise ConsoleError(f"{len(stacks)} stacks have a team '{team}'", f"specify --stack {' or --stack '.join(stacks)}")
 
 
 def diff(

@@ -30,9 +30,10 @@ from components_builders import program
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
 
-from components.clouds.azure.kubeconfig import SERVER_ID, own_kubeconfig
+from components.clouds.azure.kubeconfig import own_kubeconfig
 from components.clouds.azure.pools import REPLACED
 from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.model.kubeconfig import AKS_SERVER_ID
 
 # Pools
 
@@ -371,7 +372,7 @@ def test_the_kubeconfig_has_the_clusters_address_and_ca_and_kubelogin_for_its_us
     (user,) = config["users"]
     login = user["user"]["exec"]
     assert login["command"] == "kubelogin"
-    assert login["args"] == ["get-token", "--login", "azurecli", "--server-id", SERVER_ID]
+    assert login["args"] == ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER_ID]
     (context,) = config["contexts"]
     assert config["current-context"] == context["name"]
     assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
