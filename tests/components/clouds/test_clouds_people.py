@@ -108,7 +108,7 @@ def test_a_created_gke_cluster_is_found_by_its_people() -> None:
         "serviceAccount:ci@example-ml.iam.gserviceaccount.com",
         "user:rosa@example.com",
     }
-    assert {inputs["project"] for inputs in members.values()} == {"example-ml"}
+    assert {str(inputs["project"]) for inputs in members.values()} == {"example-ml"}
 
 
 def test_the_owner_of_an_existing_gke_cluster_gets_the_commands() -> None:
