@@ -11,7 +11,7 @@ from pulumi.runtime.config import CONFIG, get_config_env
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, only
 from gpu_tenancy.model.problems import StackError
-from gpu_tenancy.model.source import Source, read_config, read_file
+from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
 from .provider.inputs import Late, without_secrets
@@ -51,7 +51,7 @@ def configured_stack(project: Path) -> Configured:
     part = values.pop(PART, None)
     environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
-        source = read_config(values, _file(project, environment))
+        source = with_files(read_config(values, _file(project, environment)), project / "stacks")
         inputs = without_secrets(source)
         return Configured(load(replace(source, sections=inputs.sections)), inputs.late, part)
     except StackError as error:

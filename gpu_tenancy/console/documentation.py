@@ -1,4 +1,4 @@
-"""The pages of docs/ that are generated: the stack reference, the command reference and the table of clouds.
+"""The pages of docs/ that are generated: the stack reference, the command reference, and tables of clouds and people.
 
 `make docs`, or `python -m gpu_tenancy.console.documentation`, writes them.
 """
@@ -20,6 +20,7 @@ from gpu_tenancy.console.cli import app
 from gpu_tenancy.console.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.needs import Need, needs
+from gpu_tenancy.model.catalogue.roles import Rule, roles
 from gpu_tenancy.model.quantity import format_bytes, format_cpu
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.spec import NAMESPACE
@@ -31,6 +32,7 @@ Schema: TypeAlias = Mapping[str, Any]
 COMMANDS: Final = Path("docs/commands.md")
 STACK: Final = Path("docs/stack-reference.md")
 CLOUDS: Final = Path("docs/clouds.md")
+PEOPLE: Final = Path("docs/people.md")
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 """Examples of the keys that no stack of the repository sets, by section and key."""
 
@@ -97,11 +99,14 @@ _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
 def pages(project: Path) -> dict[Path, str]:
     """The generated pages: text by path, relative to the project."""
     stacks = [read_stack(name, project).sections for name in stack_names(project)]
-    page = (project / CLOUDS).read_text(encoding="utf-8")
+    with_tables = {path: (project / path).read_text(encoding="utf-8") for path in (CLOUDS, PEOPLE)}
     return {
         COMMANDS: commands_page(),
         STACK: stack_page(Reference(file_schema(), stacks)),
-        CLOUDS: _TABLE.sub(lambda table: table["start"] + _TABLES[table["name"]](), page),
+        **{
+            path: _TABLE.sub(lambda table: table["start"] + _TABLES[table["name"]](), page)
+            for path, page in with_tables.items()
+        },
     }
 
 
@@ -128,7 +133,33 @@ def _provider(need: Need, cloud: str) -> str:
     return f"with `create`: {need.made[cloud].by}" if cloud in need.made else "declare it"
 
 
-_TABLES: Final[Mapping[str, Callable[[], str]]] = {"clouds": clouds_table, "needs": needs_table}
+_READS: Final = frozenset({"get", "list", "watch"})
+
+
+def roles_table() -> str:
+    """What each role of people adds to the one that it includes, as a Markdown table."""
+    rows = [
+        (
+            f"`{name}`",
+            "the cluster" if role.scope == "cluster" else "a team",
+            f"`{role.includes}`" if role.includes else "",
+            _resources(rule for rule in role.rules if _READS.issuperset(rule.verbs)),
+            _resources(rule for rule in role.rules if not _READS.issuperset(rule.verbs)),
+        )
+        for name, role in roles().items()
+    ]
+    return "\n".join(["", *_table(("role", "in", "includes", "reads", "creates, changes, deletes"), rows), "", ""])
+
+
+def _resources(rules: Iterable[Rule]) -> str:
+    return ", ".join(dict.fromkeys(resource for rule in rules for resource in rule.resources))
+
+
+_TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "clouds": clouds_table,
+    "needs": needs_table,
+    "roles": roles_table,
+}
 """The generated tables, by their name in the page."""
 
 

@@ -87,7 +87,7 @@ def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
 
 
 def _located(problem: Problem, source: Source) -> Problem:
-    placed = replace(problem, file=source.file, line=source.line(problem.path))
+    placed = replace(problem, file=source.file_of(problem.path), line=source.line(problem.path))
     return _without_secret(placed, source) if Places(source.secrets).touch(problem.path) else placed
 
 

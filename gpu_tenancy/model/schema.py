@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
 from gpu_tenancy.model.problems import Path
+from gpu_tenancy.model.source import SHARED_SECTIONS
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
 Schema: TypeAlias = dict[str, Any]
@@ -16,6 +17,7 @@ URI: Final = "https://json-schema.org/draft/2020-12/schema"
 def file_schema() -> Schema:
     """The schema of `stacks/Pulumi.<stack>.yaml`, for validation and completion in editors."""
     sections = _sections()
+    file = {"type": "string", "description": "A file beside this one that has the section, for several stacks."}
     secret = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
     return {
         "$schema": URI,
@@ -28,7 +30,10 @@ def file_schema() -> Schema:
                 "type": "object",
                 "required": [f"{NAMESPACE}:{key}" for key in sections["required"]],
                 "properties": {
-                    f"{NAMESPACE}:{key}": {"anyOf": [value, secret], **_description(value)}
+                    f"{NAMESPACE}:{key}": {
+                        "anyOf": [value, *([file] if key in SHARED_SECTIONS else []), secret],
+                        **_description(value),
+                    }
                     for key, value in sections["properties"].items()
                 },
                 "patternProperties": {f"^(?!{NAMESPACE}:)": {}},

@@ -1,16 +1,21 @@
 """The source of a stack: its file or the Pulumi engine's config, as data with lines for errors."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gpu_tenancy.model.bounds import read_json
 from gpu_tenancy.model.problems import Path, Problem, StackError
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
+
+SHARED_SECTIONS: Final = ("people",)
+"""Sections that several stacks can have in one file."""
+_SHARED_FILE: Final = re.compile(r"(?!Pulumi\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.yaml")
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Source:
         lines: line of each key and list entry, counted from 1.
         unread: places of encrypted values; their value is `UNREAD`.
         secrets: places of values that the engine decrypted; no error shows them.
+        files: sections that are in files of their own, with the file as the reader would type it; `lines` has theirs.
     """
 
     sections: Data
@@ -30,6 +36,11 @@ class Source:
     lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
     unread: tuple[Path, ...] = ()
     secrets: tuple[Path, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def file_of(self, path: Path) -> str:
+        """The file of a place."""
+        return self.files.get(str(path[0]), self.file) if path else self.file
 
     def line(self, path: Path) -> int | None:
         """The line of a place, or of the nearest section around it that is in the file."""
@@ -60,7 +71,47 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
         )
     if content.problems:
         raise StackError(replace(problem, path=_shown(problem.path)) for problem in content.problems)
-    return _own_sections(config, content, name)
+    return with_files(_own_sections(config, content, name), file.parent)
+
+
+def with_files(source: Source, folder: FilePath) -> Source:
+    """The source with the sections that are only the name of a file, such as `people: people.yaml`, read from it.
+
+    Args:
+        source: of a stack.
+        folder: of the stack's file, in which these files are.
+
+    Raises:
+        StackError: a name is not that of a file there, or a file is invalid YAML or has encrypted values.
+    """
+    for section in SHARED_SECTIONS:
+        if isinstance(name := source.sections.get(section), str) and name != UNREAD:
+            source = _with_file(source, section, name, folder)
+    return source
+
+
+def _with_file(source: Source, section: str, name: str, folder: FilePath) -> Source:
+    if not _SHARED_FILE.fullmatch(name):
+        rule = "is not a file beside the stack's file"
+        fix = f"write the name of a file such as {section}.yaml, or a mapping"
+        raise StackError([Problem((section,), rule, fix, name, file=source.file, line=source.line((section,)))])
+    shown = str(FilePath(source.file).with_name(name)) if source.file else name
+    try:
+        content = read_yaml(folder / name, shown, instead=f"add the file, or write {section} as a mapping in the stack")
+    except UnreadableError as error:
+        raise StackError([Problem((section,), error.rule, error.fix, file=shown, line=error.line)]) from error
+    lines = {(section, *path): line for path, line in content.lines.items()}
+    problems = [replace(problem, path=(section, *problem.path)) for problem in content.problems]
+    rule, fix = "is encrypted, which Pulumi decrypts only in a stack's file", f"write {section} in the stack's file"
+    problems += [Problem((section, *path), rule, fix, file=shown, line=content.lines[path]) for path in content.unread]
+    if problems:
+        raise StackError(problems)
+    return replace(
+        source,
+        sections={**source.sections, section: {} if content.data is None else content.data},
+        lines={**source.lines, **lines},
+        files={**source.files, section: shown},
+    )
 
 
 def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
@@ -84,7 +135,7 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
     # The engine decrypts secrets; where it did not, as in an offline preview, the value is unread as in the file.
     unread = tuple(path for path in beside.unread if value_at(sections, path) == UNREAD)
     secrets = tuple(path for path in beside.unread if path not in unread)
-    return Source(sections, beside.file, beside.lines, unread, secrets)
+    return Source(sections, beside.file, beside.lines, unread, secrets, beside.files)
 
 
 def to_config(source: Source) -> dict[str, str]:

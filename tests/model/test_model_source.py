@@ -5,7 +5,7 @@ import pytest
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import StackError
-from gpu_tenancy.model.source import Source, read_config, read_file, to_config
+from gpu_tenancy.model.source import Source, read_config, read_file, to_config, with_files
 
 STACK = """config:
   aws:region: eu-west-1
@@ -161,3 +161,57 @@ def test_without_the_file_the_engines_errors_have_no_place(tmp_path: Path) -> No
     source = read(tmp_path, STACK.replace("guaranteed: 8", "guaranteed: 24"))
     with pytest.raises(StackError, match=r"^teams\.a\.gpus\.h100\.guaranteed: 24 exceeds"):
         load(read_config(to_config(source)))
+
+
+PEOPLE = """names:
+  rosa: user:rosa
+auditors:
+  - rosa
+"""
+
+
+def beside(folder: Path, people: str, name: str = "people.yaml") -> Path:
+    """A stack whose people are in another file."""
+    (folder / "people.yaml").write_text(people)
+    return written(folder, f"{STACK}  gpu-tenancy:people: {name}\n")
+
+
+def test_people_of_a_file_are_those_of_the_stack(tmp_path: Path) -> None:
+    source = read_file(beside(tmp_path, PEOPLE), "stacks/Pulumi.x.yaml")
+    assert source.files == {"people": "stacks/people.yaml"}
+    inline = read(tmp_path, f"{STACK}  gpu-tenancy:people: {{names: {{rosa: user:rosa}}, auditors: [rosa]}}\n")
+    assert load(source) == load(inline)
+    assert load(source).people.auditors == ["rosa"]
+
+
+def test_an_error_in_a_file_of_people_names_this_file_and_its_line(tmp_path: Path) -> None:
+    file = beside(tmp_path, PEOPLE.replace("- rosa", "- rosie"))
+    with pytest.raises(StackError) as caught:
+        load(read_file(file, "stacks/Pulumi.x.yaml"))
+    assert str(caught.value).startswith("stacks/people.yaml:4: people.auditors[0]: unknown name 'rosie'")
+
+
+def test_the_program_under_the_engine_reads_the_same_file(tmp_path: Path) -> None:
+    source = read_file(beside(tmp_path, PEOPLE), "stacks/Pulumi.x.yaml")
+    given = to_config(source) | {"gpu-tenancy:people": "people.yaml"}
+    for known in (source, None):  # The engine can keep a stack's config elsewhere.
+        assert load(with_files(read_config(given, known), tmp_path)) == load(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "people", "problem"),
+    [
+        ("../people.yaml", PEOPLE, "stacks/Pulumi.x.yaml:11: people: ../people.yaml is not a file beside"),
+        ("Pulumi.x.yaml", PEOPLE, "stacks/Pulumi.x.yaml:11: people: Pulumi.x.yaml is not a file beside"),
+        ("none.yaml", PEOPLE, "stacks/none.yaml: people: cannot read the file: No such file or directory; add"),
+        ("people.yaml", "names: {", "stacks/people.yaml:1: people: invalid YAML"),
+        ("people.yaml", "admins: []\nadmins: []\n", "stacks/people.yaml:2: people.admins: duplicate key"),
+        ("people.yaml", "admins: {secure: v1:x}\n", "stacks/people.yaml:1: people.admins: is encrypted"),
+        ("people.yaml", "[rosa]", "stacks/people.yaml:1: people: is not a mapping"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_people_is_told(tmp_path: Path, name: str, people: str, problem: str) -> None:
+    file = beside(tmp_path, people, name)
+    with pytest.raises(StackError) as caught:
+        load(read_file(file, "stacks/Pulumi.x.yaml"))
+    assert str(caught.value).startswith(problem)

@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..connection import Connection, provider_name
+from .access import people_entries
 from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
 from .autoscaling import ClusterAutoscaler
 from .charts import release
@@ -35,9 +36,10 @@ STORAGE_CLASS: Final = "gp3-encrypted"
 class EksCluster(pulumi.ComponentResource):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
-    Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes and, if the
-    stack sets one, an autoscaler: its add-ons and the EFA device plugin are managed by its owner. The role of its nodes
-    also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own role.
+    Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes, access entries
+    of people and, if the stack sets one, an autoscaler: its add-ons and the EFA device plugin are managed by its owner.
+    The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
+    role.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class EksCluster(pulumi.ComponentResource):
         )
         self.connection = Connection(access.apply(kubeconfig), f"{section.region}/{section.name}")
         self.kubernetes = self.connection.provider(provider_name(name), within)
+        people_entries(f"{name}-people", plan, section, pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
         self.register_outputs({"name": section.name})

@@ -1,6 +1,5 @@
 """A created EKS cluster: control plane and administrators."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import pulumi
@@ -9,6 +8,7 @@ import pulumi_aws as aws
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
+from .access import access_entry
 from .addons import reached_version
 from .identity import Grant, Role
 from .policies import access_policy, managed_policy, trust
@@ -83,7 +83,7 @@ class ControlPlane(pulumi.ComponentResource):
                 ignore_changes=["accessConfig.bootstrapClusterCreatorAdminPermissions"],
             ),
         )
-        self.access = self._admins(name, section, creation, tags)
+        self.access = self._admins(name, plan, section, creation)
         # The ARN is known only of a cluster that exists.
         self.version = pulumi.Output.all(self.cluster.version, self.cluster.arn).apply(reached_version)
         self.register_outputs({"name": section.name})
@@ -103,16 +103,14 @@ class ControlPlane(pulumi.ComponentResource):
         return key.arn
 
     def _admins(
-        self, name: str, section: AwsCluster, creation: EksCreation, tags: Mapping[str, str]
+        self, name: str, plan: ClusterPlan, section: AwsCluster, creation: EksCreation
     ) -> list[pulumi.Resource]:
-        """Access entries of administrators: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html."""
+        """Access entries of administrators, with the policy that makes them so."""
         within = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
         associations: list[pulumi.Resource] = []
         for arn in creation.admins:
             who = arn.partition(":role/")[2]
-            entry = aws.eks.AccessEntry(
-                f"{name}-{who}", cluster_name=section.name, principal_arn=arn, type="STANDARD", tags=tags, opts=within
-            )
+            entry = access_entry(f"{name}-{who}", plan, section, arn, within)
             association = aws.eks.AccessPolicyAssociation(
                 f"{name}-{who}-admin",
                 cluster_name=section.name,

@@ -64,10 +64,7 @@ class AksCluster(pulumi.ComponentResource):
         within = pulumi.ResourceOptions(parent=self)
         if section.create:
             return AksControlPlane(f"{name}-control-plane", plan, section, within).cluster
-        group = f"/subscriptions/{section.subscription}/resourceGroups/{section.resource_group}"
-        return ManagedCluster.get(
-            f"{name}-cluster", f"{group}/providers/Microsoft.ContainerService/managedClusters/{section.name}", within
-        )
+        return ManagedCluster.get(f"{name}-cluster", section.resource_id, within)
 
     def _pool(self, name: str, pool: NodePool) -> AgentPool:
         placement = self._placement(f"{name}-placement", pool).id if pool.compact else None

@@ -18,7 +18,8 @@ from pulumi_azure_native.managedidentity import UserAssignedIdentity
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import AksCreation, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
+from gpu_tenancy.model.spec.people import Person
 
 from .maintenance import windows
 from .pools import reservation
@@ -27,6 +28,7 @@ ROLES: Final = {
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
+    USER_ROLE: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
 }
 """Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
@@ -81,6 +83,7 @@ class AksControlPlane(pulumi.ComponentResource):
         self.cluster = self._cluster(
             f"{name}-cluster", section, creation, _system_pool(section, creation, plan.system, self._tags)
         )
+        self.logins = [self._login(f"{name}-login-{who.name}", section, who) for who in plan.people]
         self.audit = DiagnosticSetting(
             f"{name}-audit",
             name="audit",
@@ -104,13 +107,23 @@ class AksControlPlane(pulumi.ComponentResource):
         self.register_outputs({"id": self.cluster.id})
 
     def _grant(self, name: str, subscription: str, role: str, scope: str) -> RoleAssignment:
-        definitions = f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions"
         return RoleAssignment(
             name,
             principal_id=self.identity.principal_id,
             principal_type=PrincipalType.SERVICE_PRINCIPAL,
-            role_definition_id=f"{definitions}/{ROLES[role]}",
+            role_definition_id=_definition(subscription, role),
             scope=scope,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _login(self, name: str, section: AzureCluster, who: Person) -> RoleAssignment:
+        """Lets somebody list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them."""
+        return RoleAssignment(
+            name,
+            principal_id=who.name,
+            principal_type=PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER,
+            role_definition_id=_definition(section.subscription, USER_ROLE),
+            scope=self.cluster.id,
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -158,6 +171,11 @@ class AksControlPlane(pulumi.ComponentResource):
                 ignore_changes=["agentPoolProfiles[0].count"],  # The autoscaler owns it; a refresh can read it.
             ),
         )
+
+
+def _definition(subscription: str, role: str) -> str:
+    """Resource ID of a built-in role."""
+    return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{ROLES[role]}"
 
 
 def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> dict[str, tuple[str, str]]:

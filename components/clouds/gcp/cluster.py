@@ -8,7 +8,8 @@ from pulumi_gcp import compute, container, projects, serviceaccount
 from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
-from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
+from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, GkeCreation, iam_member
+from gpu_tenancy.model.spec.people import Person
 
 from ..connection import Connection, provider_name
 from . import pools
@@ -77,6 +78,8 @@ class GkeCluster(pulumi.ComponentResource):
         ]
         if cluster.create:
             self._admit(f"{name}-admins", cluster.create)
+        for who in plan.people:
+            self._login(f"{name}-login-{iam_member(who)}", who)
         self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
@@ -224,6 +227,11 @@ class GkeCluster(pulumi.ComponentResource):
             subjects=[{"api_group": group, "kind": "Group", "name": admin} for admin in creation.admins],
             opts=pulumi.ResourceOptions(parent=self, provider=self.kubernetes),
         )
+
+    def _login(self, name: str, who: Person) -> projects.IAMMember:
+        """Lets somebody find the clusters of the project; what they may do there is decided by Kubernetes RBAC."""
+        project, member = self._section.project, iam_member(who)
+        return projects.IAMMember(name, project=project, role=VIEWER, member=member, opts=self._child)
 
 
 def _kubeconfig(access: dict[str, str]) -> str:

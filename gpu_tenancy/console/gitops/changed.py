@@ -1,14 +1,16 @@
 """The stacks that a change affects: by their own file, or all if the program, catalogue or policies changed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Final, cast
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.git import git
-from gpu_tenancy.console.project import existing_stacks
+from gpu_tenancy.console.project import existing_stacks, read_stack
 from gpu_tenancy.model.bounds import read_json
+from gpu_tenancy.model.problems import StackError
 
 _SHARED: Final = {
     "gpu_tenancy/model/catalogue": "catalogue",
@@ -50,24 +52,45 @@ def changed(project: Path, ref: str) -> Changed:
     common = git(project, ref, "merge-base", ref, "HEAD").strip()
     paths = git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
     paths += git(project, ref, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return concerned(existing_stacks(project), [path for path in paths if path])
+    stacks = existing_stacks(project)
+    return concerned(stacks, [path for path in paths if path], {name: _read(name, project) for name in stacks})
 
 
-def concerned(stacks: Sequence[str], paths: Sequence[str]) -> Changed:
+def concerned(
+    stacks: Sequence[str], paths: Sequence[str], files: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> Changed:
     """The stacks that changed files affect.
 
     Args:
         stacks: names of the existing stacks.
         paths: of the changed files, relative to the project.
+        files: those that a stack reads besides its own, relative to the project.
     """
     shared = dict.fromkeys(why for path in sorted(paths) if (why := _shared(path)))
     own = {name: path for path in sorted(paths) if (name := _stack(path))}
     reasons = {
-        name: ((f"{own[name]} changed",) if name in own else ()) + tuple(f"{why} changed" for why in shared)
+        name: tuple(
+            f"{why} changed"
+            for why in dict.fromkeys(
+                (
+                    *([own[name]] if name in own else ()),
+                    *(path for path in sorted(paths) if path in files.get(name, ())),
+                    *shared,
+                )
+            )
+        )
         for name in sorted(stacks)
     }
     affected = {name: why for name, why in reasons.items() if why}
     return Changed(affected, tuple(sorted(own.keys() - set(stacks))))
+
+
+def _read(stack: str, project: Path) -> Collection[str]:
+    """The files that a stack reads besides its own; those that an invalid stack names are in its problems."""
+    try:
+        return read_stack(stack, project).files.values()
+    except StackError as error:
+        return [problem.file for problem in error.problems]
 
 
 def listed(text: str) -> tuple[str, ...]:

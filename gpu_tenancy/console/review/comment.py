@@ -99,6 +99,8 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(review.now))))
     yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
     yield Section("access", 14, tuple(_part("Access", all_["access"])))
+    if review.now.people:
+        yield Section("people", 15, tuple(_part("People", all_["people"])))
 
 
 def _head(review: Review, room: int) -> str:

@@ -47,6 +47,7 @@ def _all(outlook: StackOutlook) -> Iterator[Table]:
     yield _center_costs(outlook)
     yield _serving(outlook)
     yield _access(outlook)
+    yield _people(outlook)
 
 
 def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
@@ -274,3 +275,11 @@ def _access(outlook: StackOutlook) -> Table:
     ]
     heads = columns("team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets")
     return Table("access", "Access", heads, tuple(rows))
+
+
+def _people(outlook: StackOutlook) -> Table:
+    rows = [
+        row(members.team or "whole cluster", members.role, ", ".join(members.people), team=members.team)
+        for members in outlook.people
+    ]
+    return Table("people", "People", columns("team", "role", "people"), tuple(rows), keys=2)

@@ -155,7 +155,8 @@ class Verdict:
 
     Attributes:
         title: `OK`, `OK, with findings`, `Review needed` or `Blocked`.
-        sentences: reasons, the most important first: policies, guarantees, deletions, changes of GPUs and costs.
+        sentences: reasons, the most important first: access of people, policies, guarantees, deletions, changes of GPUs
+            and costs.
     """
 
     tone: Tone

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.console.live.amounts import amount_text
+from gpu_tenancy.console.review.access_changes import access_gained, access_lost
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
 from gpu_tenancy.console.texts import counted, first_names, plural
@@ -29,7 +30,7 @@ def verdict(
     rules: Rules | None,
     real: Real | None = None,
 ) -> Verdict:
-    """Decides between OK, Review needed and Blocked; the reason that decided comes first.
+    """Decides between OK, Review needed and Blocked; access of people comes first, then the reason that decided.
 
     Args:
         now: the stack's summary.
@@ -41,16 +42,17 @@ def verdict(
     lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
     policies, guarantees, losses = _policies(rules), _guarantees(now), list(_losses(lost))
     before = comparison.before if comparison else None
-    rest = [*_gpus(before, now), *_costs(before, now)]
+    gained = access_gained(before, now)
+    people, rest = (*gained, *access_lost(before, now)), [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.violated:
-        return Verdict("bad", BLOCKED, (*policies, guarantees, *losses, *rest))
+        return Verdict("bad", BLOCKED, (*people, *policies, guarantees, *losses, *rest))
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
-        return Verdict("bad", BLOCKED, (guarantees, *policies, *losses, *rest))
-    if losses or len(policies) > 1 or (rules and _without_effect(rules)):
-        return Verdict("notice", REVIEW, (*losses, *policies, guarantees, *rest))
+        return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *losses, *rest))
+    if gained or losses or len(policies) > 1 or (rules and _without_effect(rules)):
+        return Verdict("notice", REVIEW, (*people, *losses, *policies, guarantees, *rest))
     if rules and (rules.advice or rules.exempted):
-        return Verdict("notice", OK_WITH_FINDINGS, (*policies, guarantees, *rest))
-    return Verdict("good", OK, (*policies, guarantees, *rest))
+        return Verdict("notice", OK_WITH_FINDINGS, (*people, *policies, guarantees, *rest))
+    return Verdict("good", OK, (*people, *policies, guarantees, *rest))
 
 
 def _policies(rules: Rules | None) -> tuple[str, ...]:

@@ -32,6 +32,11 @@ def _allowed(resource: str) -> str:
     return resource
 
 
+READ: Final = "read access"
+_ABILITIES: Final = {"Secrets": ("secrets", "get"), "exec": ("pods/exec", "create"), READ: ("pods", "get")}
+"""Resource and verb of the rights that a reviewer of a change looks for, the strongest first."""
+
+
 class Rule(Row):
     """A rule of a ClusterRole, with its reason.
 
@@ -77,3 +82,19 @@ def rules_of(name: str) -> Iterator[Rule]:
     if role.includes:
         yield from rules_of(role.includes)
     yield from role.rules
+
+
+def abilities(role: str) -> tuple[str, ...]:
+    """The rights of a role that a reviewer of a change looks for, the strongest first.
+
+    Args:
+        role: of the table, or `admin`, which can do everything.
+    """
+    if role == "admin":
+        return ("cluster-admin", *_ABILITIES)
+    rules = tuple(rules_of(role))
+    return tuple(
+        name
+        for name, (resource, verb) in _ABILITIES.items()
+        if any(resource in rule.resources and verb in rule.verbs for rule in rules)
+    )

@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan.people import TEAM_ROLES
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.people import Members, Person, person
 
@@ -49,6 +50,9 @@ def _form(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
     if who.kind == "role":
         if not directory.principals:
             yield Problem(path, _NO_PRINCIPALS, _fix(directory), str(who))
+        elif isinstance(stack.cluster, AwsCluster) and who.name == stack.cluster.node_role:
+            rule = "is the role of the nodes, whose access entry cannot have groups"
+            yield Problem(path, rule, "write the role that people assume", str(who), about=(("cluster", "nodeRole"),))
         return
     if who.kind == "serviceaccount":
         return

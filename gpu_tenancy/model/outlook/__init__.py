@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
+from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
+from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
@@ -149,6 +151,8 @@ class StackOutlook:
 
     Attributes:
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
+        people: who has which role, in the cluster and in teams.
+        commands: what whoever administers the cloud must run so that people can log in.
     """
 
     environment: str
@@ -162,6 +166,8 @@ class StackOutlook:
     cost_centers: dict[str, Cost]
     serving: tuple[Serving, ...]
     access: tuple[Access, ...]
+    people: tuple[Membership, ...]
+    commands: tuple[str, ...]
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -199,6 +205,8 @@ def outlook(stack: Stack) -> StackOutlook:
         cost_centers=centers,
         serving=tuple(_serving(tree)),
         access=tuple(_access(stack, name) for name in stack.teams),
+        people=tuple(memberships(tree)),
+        commands=people.commands if (people := access(tree)) else (),
     )
 
 

@@ -119,10 +119,10 @@ def plan(stack: Stack) -> Plan:
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or operator_of(stack, "prometheus").install == "installed"
     observed = observability(tree, tuple(server for team in teams for server in team.servers)) if watched else None
-    wired = infiniband(stack)
+    wired, people = infiniband(stack), access(tree)
     return Plan(
         environment=stack.environment,
-        cluster=cluster_plan(stack),
+        cluster=cluster_plan(stack, people.logins if people else ()),
         operators=installed,
         observability=observed,
         monitoring=stack.metrics.prometheus.namespace,
@@ -137,7 +137,7 @@ def plan(stack: Stack) -> Plan:
         teams=teams,
         guards=guarded,
         infiniband=wired,
-        access=access(tree),
+        access=people,
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 

@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
+from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Capacity, Disk, Pool
 
 PROTECTED: Final = "prod"
@@ -128,6 +129,7 @@ class ClusterPlan:
         system: system nodes of a cluster to create.
         gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
         buckets: buckets on S3 of the stack's datasets.
+        people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
     """
 
     environment: str
@@ -138,10 +140,16 @@ class ClusterPlan:
     system: SystemNodes | None
     gpu_operator: Mapping[str, Any]
     buckets: tuple[Bucket, ...] = ()
+    people: tuple[Person, ...] = ()
 
 
-def cluster_plan(stack: Stack) -> ClusterPlan:
-    """The plan of a stack's cluster and node pools; the stack must pass `gpu_tenancy.model.checks`."""
+def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
+    """The plan of a stack's cluster and node pools; the stack must pass `gpu_tenancy.model.checks`.
+
+    Args:
+        stack: of one environment.
+        people: those whom the stack lets log in to the cluster.
+    """
     tags = {"environment": stack.environment, "managed-by": "gpu-tenancy"}
     extra = getattr(stack.cluster, "tags", {})
     return ClusterPlan(
@@ -153,6 +161,7 @@ def cluster_plan(stack: Stack) -> ClusterPlan:
         system=_system(stack),
         gpu_operator=operator_values(stack),
         buckets=_buckets(stack),
+        people=people,
     )
 
 

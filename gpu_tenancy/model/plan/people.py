@@ -61,6 +61,9 @@ class AccessPlan:
         auditors: subjects of the auditor's role.
         members: subjects of the role that all members of teams have in the cluster.
         principals: IAM roles and users, for the access entries of EKS.
+        logins: those whom the stack lets log in to the cluster: principals, and those to whom it assigns a role of the
+            cloud.
+        commands: what whoever administers the cloud must run for the others.
     """
 
     roles: tuple[RolePlan, ...]
@@ -68,6 +71,8 @@ class AccessPlan:
     auditors: tuple[Subject, ...]
     members: tuple[Subject, ...]
     principals: tuple[Person, ...]
+    logins: tuple[Person, ...] = ()
+    commands: tuple[str, ...] = ()
 
 
 def resolved(stack: Stack, entries: Iterable[str]) -> tuple[Person, ...]:
@@ -152,12 +157,16 @@ def access(tree: Tree) -> AccessPlan | None:
     everybody = {*admins, *auditors, *(who for binding in by_team for who in binding.people)}
     if not everybody:
         return None
+    principals = tuple(sorted(who for who in everybody if who.kind == "role"))
+    needed = {who: login for who in sorted(everybody) if (login := stack.cluster.login(who))}
     return AccessPlan(
         roles=tuple(RolePlan(name, rules(stack, name)) for name in roles() if name in {*used, *cluster}),
         admins=subjects(admins),
         auditors=subjects(auditors),
         members=members,
-        principals=tuple(sorted(who for who in everybody if who.kind == "role")),
+        principals=principals,
+        logins=(*principals, *(who for who, login in needed.items() if login.given)),
+        commands=tuple(login.command for login in needed.values() if not login.given),
     )
 
 

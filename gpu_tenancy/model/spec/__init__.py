@@ -43,7 +43,8 @@ class Stack(Section):
     teams: dict[Name, Team] = {}
     """Teams by name; the name is also the team's namespace."""
     people: People = People()
-    """Administrators and auditors, and short names for people."""
+    """Administrators and auditors, and short names for people; or the name of a file beside the stack's file that has
+    this section, such as `people.yaml`, for several stacks."""
     datasets: dict[Name, DatasetEntry] = {}
     """Datasets by name: a bucket, or a mapping."""
     metrics: Metrics = Metrics()

@@ -119,7 +119,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
         ),
     ],
     "aws:eks/accessEntry:AccessEntry": [
-        Call("eks", "CreateAccessEntry", _same("clusterName", "principalArn", "type", "tags")),
+        Call("eks", "CreateAccessEntry", _same("clusterName", "principalArn", "type", "kubernetesGroups", "tags")),
     ],
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": [
         Call("eks", "AssociateAccessPolicy", _same("clusterName", "principalArn", "policyArn", "accessScope")),

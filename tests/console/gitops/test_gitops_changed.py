@@ -49,6 +49,13 @@ def test_a_stack_whose_file_is_gone_is_named_apart() -> None:
     assert concerned(STACKS, ["stacks/Pulumi.old.yaml"]) == Changed({}, ("old",))
 
 
+def test_a_file_that_stacks_share_concerns_those_that_read_it() -> None:
+    paths = ["stacks/people.yaml", "stacks/unused.yaml"]
+    assert concerned(STACKS, paths, {"dev": ["stacks/people.yaml"], "prod": []}).stacks == {
+        "dev": ("stacks/people.yaml changed",)
+    }
+
+
 @pytest.mark.parametrize("text", ['["dev", "prod"]', "dev prod", "dev, prod", " dev,prod\n"])
 def test_names_are_read_however_a_variable_lists_them(text: str) -> None:
     assert listed(text) == ("dev", "prod")

@@ -1,12 +1,13 @@
 """AKS: https://learn.microsoft.com/azure/aks/."""
 
 from ipaddress import ip_network
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import Cidr, Name, refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Maintenance
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
+from gpu_tenancy.model.spec.people import Person
 
 Uuid: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
@@ -36,6 +37,9 @@ ServiceCidr: TypeAlias = Annotated[Cidr, AfterValidator(_room_for_services)]
 
 
 _WEEK = 7
+USER_ROLE: Final = "Azure Kubernetes Service Cluster User Role"
+"""The built-in role with which people list a cluster's user credentials:
+https://learn.microsoft.com/azure/aks/control-kubeconfig-access."""
 
 
 class AksMaintenance(Maintenance):
@@ -123,6 +127,19 @@ class AzureCluster(CloudCluster):
     def creation(self) -> AksCreation | None:
         """Settings of the cluster to create."""
         return self.create
+
+    @property
+    def resource_id(self) -> str:
+        """Resource ID of the cluster."""
+        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+        return f"{group}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
+
+    def login(self, who: Person) -> Login | None:
+        """Role assignments have object IDs, so the stack cannot assign the role to a user whom it knows by name."""
+        if who.kind == "serviceaccount":
+            return None
+        command = f'az role assignment create --assignee {who.name} --role "{USER_ROLE}" --scope {self.resource_id}'
+        return Login(USER_ROLE, self.create is not None and "@" not in who.name, command)
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""

@@ -1,12 +1,14 @@
 """Common keys of the cluster sections."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import Cidr, Date, Section, refuse
+from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Nodes
 
 Tag: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]?[-_a-z0-9]{0,62}$")]
@@ -134,6 +136,21 @@ Provided: TypeAlias = Literal[
 """What a cluster can provide: a row of `gpu_tenancy/model/catalogue/needs.yaml`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The cloud's role with which somebody finds a cluster; what they may do there is decided by Kubernetes RBAC.
+
+    Attributes:
+        role: name of the role.
+        given: whether the stack assigns it.
+        command: assigns it, for whoever administers the cloud.
+    """
+
+    role: str
+    given: bool
+    command: str
+
+
 class ClusterSection(Section):
     """Interface of all sections under `cluster`."""
 
@@ -177,6 +194,11 @@ class ClusterSection(Section):
     def fabric_rule(self, fabric: str, interfaces: int) -> tuple[str, str] | None:
         """Rule and fix for what pools with this fabric lack in the cluster; None if nothing."""
         del fabric, interfaces
+        return None
+
+    def login(self, who: Person) -> Login | None:
+        """The cloud's role that a person needs; None if the cluster needs none."""
+        del who
         return None
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import Date, Name, Section, refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Maintenance
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
+from gpu_tenancy.model.spec.people import Person
 
 Project: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z][-a-z0-9]{4,28}[a-z0-9]$")]
 Location: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+(-[a-z])?$")]
@@ -52,6 +53,20 @@ https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and
 _EACH_WEEKDAY: Final = 4
 """How often each weekday occurs in any 32 days, at least."""
 _WEEK: Final = 7
+
+
+VIEWER: Final = "roles/container.clusterViewer"
+"""The role with which people get the address and the CA of clusters:
+https://cloud.google.com/kubernetes-engine/docs/concepts/access-control."""
+
+
+def iam_member(who: Person) -> str:
+    """A person as a member of an IAM policy; a service account is a user in clusters.
+
+    https://cloud.google.com/iam/docs/principal-identifiers
+    """
+    kind = "serviceAccount" if who.name.endswith(".gserviceaccount.com") else who.kind
+    return f"{kind}:{who.name}"
 
 
 class FabricNetwork(Section):
@@ -180,6 +195,13 @@ class GcpCluster(CloudCluster):
     def creation(self) -> GkeCreation | None:
         """Settings of the cluster to create."""
         return self.create
+
+    def login(self, who: Person) -> Login | None:
+        """People find clusters of a project by a role of IAM."""
+        if who.kind == "serviceaccount":
+            return None
+        command = f"gcloud projects add-iam-policy-binding {self.project} --member={iam_member(who)} --role={VIEWER}"
+        return Login(VIEWER, self.create is not None, command)
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """A pool's zones must be in the cluster's region."""
