@@ -10,6 +10,7 @@ import pulumi
 
 from gpu_tenancy.model.plan import Plan, plan
 
+from .adoption import adopting
 from .clouds import open_cluster
 from .config import configured_stack
 from .infiniband import Infiniband
@@ -78,12 +79,16 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
 def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
     prefix = _prefix(name)
-    own = pulumi.ResourceOptions(parent=parent)
-    cluster = open_cluster(f"{prefix}cluster", planned.cluster, own)
-    inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[*cluster.nodes])
+    cluster = open_cluster(f"{prefix}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
+    own = pulumi.ResourceOptions(
+        parent=parent,
+        providers=[cluster.kubernetes],
+        transformations=adopting(planned.cluster.section.adopt, cluster.api),
+    )
+    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*cluster.nodes]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
-        inside = pulumi.ResourceOptions(parent=parent, providers=[cluster.kubernetes], depends_on=[operators])
+        inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[operators]))
     if planned.infiniband:
         Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
+
+from .api import Api
 
 
 class ExistingCluster:
@@ -19,15 +20,8 @@ class ExistingCluster:
 
     def __init__(self, name: str, cluster: Section, opts: pulumi.ResourceOptions | None = None) -> None:
         path = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
-        self.kubernetes = kubernetes.Provider(
-            name,
-            kubeconfig=path,
-            context=cluster.context,
-            # An edited kubeconfig is still the same cluster: without a fixed name every resource would be replaced.
-            cluster_identifier=name,
-            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
-            opts=opts,
-        )
+        self.api = Api(name, name, path, cluster.context, opts)
+        self.kubernetes = self.api.provider()
         self.nodes: Sequence[pulumi.Resource] = ()
 
 

@@ -5,13 +5,13 @@ from typing import Final
 
 import pulumi
 import pulumi_aws as aws
-import pulumi_kubernetes as kubernetes
 from pulumi_aws.eks.outputs import ClusterVpcConfig
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
+from ..api import Api
 from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
 from .autoscaling import ClusterAutoscaler
 from .charts import release
@@ -51,16 +51,12 @@ class EksCluster(pulumi.ComponentResource):
         # Together with the endpoint, which is known only after the cluster is created.
         security_group = pulumi.Output.all(cluster.endpoint, cluster.vpc_config).apply(own_security_group)
         self._context = ClusterContext(section, security_group, plan.tags, plan.protect)
-        self.kubernetes = kubernetes.Provider(
-            f"{name}-kubernetes",
-            kubeconfig=pulumi.Output.all(
-                cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
-            ).apply(kubeconfig),
-            # A renewed certificate is still the same cluster: without a fixed name every resource would be replaced.
-            cluster_identifier=f"{section.region}/{section.name}",
-            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
-            opts=within,
+        access = pulumi.Output.all(
+            cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
+        identifier = f"{section.region}/{section.name}"
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within)
+        self.kubernetes = self.api.provider()
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
         self.register_outputs({"name": section.name})

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pulumi
 import pulumi_azure_native as azure_native
-import pulumi_kubernetes as kubernetes
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice import (
     AgentPool,
@@ -15,6 +14,7 @@ from pulumi_azure_native.containerservice import (
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
+from ..api import Api
 from .control_plane import AksControlPlane
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
@@ -52,7 +52,8 @@ class AksCluster(pulumi.ComponentResource):
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        self.kubernetes = self._kubernetes(f"{name}-kubernetes", cluster)
+        self.api = self._api(f"{name}-kubernetes", cluster)
+        self.kubernetes = self.api.provider()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.nodes = [*self.nodes, MemoryLock(f"{name}-memory-lock", wired, within)]
@@ -91,22 +92,16 @@ class AksCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _kubernetes(self, name: str, cluster: ManagedCluster) -> kubernetes.Provider:
+    def _api(self, name: str, cluster: ManagedCluster) -> Api:
         credentials = list_managed_cluster_user_credentials_output(
             resource_group_name=self._section.resource_group,
             resource_name=cluster.name,
             format="exec",
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
-        return kubernetes.Provider(
-            name,
-            # It contains only an address and a certificate, although its source is secret.
-            kubeconfig=pulumi.Output.unsecret(credentials.apply(own_kubeconfig)),
-            # An edited kubeconfig is still the same cluster: without a fixed name every resource would be replaced.
-            cluster_identifier=self._section.name,
-            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        # It contains only an address and a certificate, although its source is secret.
+        kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
+        return Api(name, self._section.name, kubeconfig, opts=pulumi.ResourceOptions(parent=self))
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> AksCluster:
