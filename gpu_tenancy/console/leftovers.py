@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, cast
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.live import Live
@@ -12,6 +12,7 @@ from gpu_tenancy.console.cluster.outcome import ApplyError, Failure
 from gpu_tenancy.console.cluster.references import Key, Reference
 from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.cluster.survey import foreign, survey
+from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 
 _PROVIDER: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
@@ -33,18 +34,19 @@ class State:
     @classmethod
     def read(cls, exported: str) -> "State":
         """Reads the output of `pulumi stack export`."""
-        deployment: Mapping[str, Any] = json.loads(exported).get("deployment") or {}
-        pending = deployment.get("pending_operations") or []
+        state = cast("Mapping[str, Json]", json.loads(exported))
+        pending = maps_at(state, "deployment", "pending_operations")
+        creating = [at(operation, "resource") for operation in pending if operation.get("type") == "creating"]
         return cls(
-            frozenset(_keys(deployment.get("resources") or [])),
-            frozenset(_keys(operation["resource"] for operation in pending if operation["type"] == "creating")),
+            frozenset(_keys(maps_at(state, "deployment", "resources"))),
+            frozenset(_keys(resource for resource in creating if isinstance(resource, dict))),
         )
 
 
-def _keys(resources: Iterable[Mapping[str, Any]]) -> Iterator[Key]:
+def _keys(resources: Iterable[Mapping[str, Json]]) -> Iterator[Key]:
     for resource in resources:
-        inputs = resource.get("inputs") or {}
-        if resource["type"].startswith("kubernetes:") and "kind" in inputs:
+        inputs = at(resource, "inputs")
+        if text_at(resource, "type").startswith("kubernetes:") and isinstance(inputs, dict) and "kind" in inputs:
             yield Reference.of(inputs).key
 
 
@@ -65,7 +67,8 @@ def leftovers(cluster: Cluster, objects: Sequence[Reference], state: State, adop
         existing = survey(cluster, pool, unknown)
     created: list[str] = []
     failures: list[Failure] = []
-    for reference, live in existing.items():
+    for reference in unknown:
+        live = existing[reference]
         if isinstance(live, Failure):
             failures.append(live)
         elif live and reference.key in state.creating and _by_provider(live):

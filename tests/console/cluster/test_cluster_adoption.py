@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from cluster_builders import a_bare_account, a_config_map, a_job
+from cluster_builders import a_bare_account, a_config_map, a_job, created_by
 
 from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.cluster.request import FIELD_MANAGER
-from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.console.offline.wire import at, text_at
 
 
 @pytest.fixture
@@ -18,7 +16,10 @@ def inventory(tmp_path: Path) -> Path:
 
 
 def test_only_what_the_stack_names_is_taken_over(cluster: Cluster, namespace: str, inventory: Path) -> None:
-    theirs = {name: by_kubectl(cluster, a_config_map(name, namespace, a="theirs", b="kept")) for name in ("ours", "no")}
+    theirs = {
+        name: created_by(cluster, "kubectl", a_config_map(name, namespace, a="theirs", b="kept"))
+        for name in ("ours", "no")
+    }
     wave = [a_config_map(name, namespace, a="ours") for name in theirs]
     with pytest.raises(ApplyError) as refused:
         apply(cluster, [wave], inventory, adopt=[f"ConfigMap/{namespace}/ours"])
@@ -38,7 +39,7 @@ def test_only_what_the_stack_names_is_taken_over(cluster: Cluster, namespace: st
 def test_what_is_taken_over_belongs_to_the_stack_and_is_deleted_with_it(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:
-    by_kubectl(cluster, a_config_map("settings", namespace, a="theirs"))
+    created_by(cluster, "kubectl", a_config_map("settings", namespace, a="theirs"))
     account = a_bare_account("runner", namespace)
     cluster.create(account)
     wave, names = (
@@ -60,18 +61,8 @@ def test_what_is_taken_over_belongs_to_the_stack_and_is_deleted_with_it(
 def test_an_adopted_object_is_never_deleted_for_an_immutable_field(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:
-    theirs = by_kubectl(cluster, a_job("train", namespace, "pytorch:1"))
+    theirs = created_by(cluster, "kubectl", a_job("train", namespace, "pytorch:1"))
     with pytest.raises(ApplyError, match="field is immutable"):
         apply(cluster, [[a_job("train", namespace, "pytorch:2")]], inventory, adopt=[f"Job.batch/{namespace}/train"])
     live = cluster.get("batch/v1", "Job", "train", namespace) or {}
     assert text_at(live, "metadata", "uid") == text_at(theirs, "metadata", "uid")
-
-
-def by_kubectl(cluster: Cluster, manifest: dict[str, Json]) -> dict[str, Json]:
-    """Creates an object as a user of kubectl would, and returns it."""
-    cluster.create(manifest)
-    live = cluster.get(*Reference.of(manifest)) or {}
-    managed = [{**entry, "manager": "kubectl"} for entry in at(live, "metadata", "managedFields")]
-    assert all(entry["manager"] != FIELD_MANAGER for entry in managed)
-    cluster.patch(Reference.of(manifest), {"metadata": {"managedFields": managed}})
-    return dict(cluster.get(*Reference.of(manifest)) or {})
