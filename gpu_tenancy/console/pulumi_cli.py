@@ -74,8 +74,11 @@ class PulumiCli:
         """
         adopt = self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)
+        abandoned = self._abandoned()
+        if abandoned:
+            self._remove_torn()
         self._run("stack", "select", "--create", "--stack", stack)
-        if self._abandoned():
+        if abandoned:
             self._succeed("cancel", "--yes", "--stack", stack)
         if objects:
             state = State.read(self._succeed("stack", "export", "--stack", stack))
@@ -89,6 +92,18 @@ class PulumiCli:
         """Whether a lock is left of a process that no longer runs on this machine."""
         locks = (self.folder / "state" / ".pulumi" / "locks").rglob("*.json")
         return any(not psutil.pid_exists(int(json.loads(lock.read_text(encoding="utf-8"))["pid"])) for lock in locks)
+
+    def _remove_torn(self) -> None:
+        """Removes attributes of state files that a killed run left incomplete.
+
+        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
+        not read the state: "failed to load checkpoint: EOF". It does without that file.
+        """
+        for attributes in (self.folder / "state").rglob("*.attrs"):
+            try:
+                json.loads(attributes.read_text(encoding="utf-8"))
+            except ValueError:
+                attributes.unlink()
 
     def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:
         """Writes a project that runs the same program, so that the user's project folder is not changed.
