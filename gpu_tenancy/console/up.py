@@ -264,7 +264,8 @@ def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Cou
             "add it to the PATH, or run `tenancy down` first",
         )
     cli = PulumiCli(program, platform.places.home / "pulumi", project)
-    return Counter(cli.up(stack_preview.name, platform.kubeconfig))
+    objects = [Reference.of(item.manifest) for item in stack_preview.objects]
+    return Counter(cli.up(stack_preview.name, platform.kubeconfig, objects))
 
 
 def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
@@ -272,7 +273,7 @@ def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, repo
     inventory = platform.places.home / "applied.json"
     wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
     check_prunable(cluster, inventory, wanted, _running(platform), stack_preview.name)
-    changes = apply(cluster, manifests, inventory)
+    changes = apply(cluster, manifests, inventory, adopt=stack_preview.stack.cluster.adopt)
     for correction in [change.correction for change in changes if change.corrected]:
         report(f"corrected fields that were changed outside the stack: {correction}")
     return Counter(change.action for change in changes)

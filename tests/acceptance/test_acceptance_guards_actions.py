@@ -82,7 +82,7 @@ from gpu_tenancy.model.plan import plan
 from pathlib import Path
 from pulumi_kubernetes.core.v1 import Namespace
 
-made = plan(configured_stack(Path(__file__).parent)[0])
+made = plan(configured_stack(Path(__file__).parent).stack)
 Guards("guards", made.guards)
 first = made.teams[0].namespace
 Namespace("first", metadata={"name": first.name, "labels": first.labels, "annotations": first.annotations})

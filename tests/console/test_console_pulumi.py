@@ -115,8 +115,7 @@ def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
         "import os, pathlib, sys\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
         "with (folder / 'calls').open('a') as calls:\n"
-        "    taken = os.environ.get('PULUMI_K8S_UPSERT_EXISTING_OBJECTS', '')\n"
-        "    print(*sys.argv[1:], taken, os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
+        "    print(*sys.argv[1:], os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
         "if sys.argv[1] == 'up':\n"
         "    print((folder / 'events').read_text())\n"
         f"    sys.exit({code})\n"
@@ -137,18 +136,41 @@ def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded
     assert f"kubeconfig: {tmp_path / 'kubeconfig'}" in config
 
 
-def test_the_lock_of_a_killed_run_is_removed_and_its_objects_are_taken_over(tmp_path: Path) -> None:
+def test_only_the_lock_of_a_run_that_has_ended_is_removed(tmp_path: Path) -> None:
     cli = a_pulumi(tmp_path, "")
     lock = cli.folder / "state" / ".pulumi" / "locks" / "p" / "local" / "lock.json"
     lock.parent.mkdir(parents=True)
     lock.write_text(json.dumps({"pid": os.getpid()}))
     cli.up("local", tmp_path / "kubeconfig")
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    lock.write_text(json.dumps({"pid": int(ended.stdout)}))
+    lock.write_text(json.dumps({"pid": ended()}))
     cli.up("local", tmp_path / "kubeconfig")
     calls = [call.split() for call in (tmp_path / "calls").read_text().splitlines()]
     assert [call[0] for call in calls] == ["stack", "up", "stack", "cancel", "up"]
-    assert ["true" in call for call in calls] == [False, False, False, False, True]
+
+
+def test_half_written_attributes_of_the_state_are_removed_only_after_a_killed_run(tmp_path: Path) -> None:
+    cli = a_pulumi(tmp_path, "")
+    state = cli.folder / "state" / ".pulumi"
+    lock, torn, whole = (
+        state / "locks" / "lock.json",
+        state / "stacks" / "a.json.attrs",
+        state / "stacks" / "b.json.attrs",
+    )
+    for file, text in ((lock, json.dumps({"pid": os.getpid()})), (torn, '{"user'), (whole, "{}")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    cli.up("local", tmp_path / "kubeconfig")
+    assert torn.exists()  # the other run is writing it
+    lock.write_text(json.dumps({"pid": ended()}))
+    cli.up("local", tmp_path / "kubeconfig")
+    assert not torn.exists()
+    assert whole.exists()
+
+
+def ended() -> int:
+    """The pid of a process that has ended."""
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    return int(done.stdout)
 
 
 def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ class StackOutlook:
 
     Attributes:
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
+        adopts: objects that are taken over if they exist in the cluster already.
     """
 
     environment: str
@@ -162,6 +163,7 @@ class StackOutlook:
     cost_centers: dict[str, Cost]
     serving: tuple[Serving, ...]
     access: tuple[Access, ...]
+    adopts: tuple[str, ...]
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -199,6 +201,7 @@ def outlook(stack: Stack) -> StackOutlook:
         cost_centers=centers,
         serving=tuple(_serving(tree)),
         access=tuple(_access(stack, name) for name in stack.teams),
+        adopts=tuple(stack.cluster.adopt),
     )
 
 
