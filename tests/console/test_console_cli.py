@@ -1,6 +1,7 @@
 """The command `tenancy`, as people and pipelines run it."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -155,10 +156,22 @@ def test_each_stacks_first_line_names_the_schema_for_editors() -> None:
 
 # The whole way: up, up again, down; each command a process of its own.
 
+CANARY = "hunter2-canary"
+SECRET = f"""
+import pulumi
+from pulumi_kubernetes.core.v1 import Secret
+
+if pulumi.get_stack() == "good":
+    Secret("token", metadata={{"name": "token", "namespace": "vision"}}, string_data={{"token": "{CANARY}"}})
+"""
+"""An object that the author of a project added to the program."""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     found = Home.at(tmp_path_factory.mktemp("home"))
+    with (found.project.folder / "__main__.py").open("a") as program:
+        program.write(SECRET)
     yield found
     found.run("down")
 
@@ -206,10 +219,25 @@ def comes_up(home: Home) -> None:
     assert not (home.folder / "nobodys").exists()
     assert sorted(each.name for each in home.folder.iterdir()) == ["out", "project", "state"]
 
+    shows_no_secret(home, first.stdout + first.stderr)
     awake = home.run("status")
     assert awake.returncode == 0
     assert awake.stdout.count("pid ") == 5
     assert "good, deployed with server-side apply" in awake.stdout
+
+
+def shows_no_secret(home: Home, text: str) -> None:
+    """Only the cluster has it: no output, log, inventory, state of the platform or report."""
+    with Cluster(home.kubeconfig) as cluster:
+        found = cluster.get("v1", "Secret", "token", "vision") or {}
+    encoded = b64encode(CANARY.encode()).decode()
+    assert at(found, "data", "token") == encoded
+    written = files(home.folder / "out") | files(home.folder / "state")
+    assert {"good/report.html", "gpu-tenancy/embedded/applied.json"} <= written.keys()
+    having = [name for name, content in written.items() if any(one.encode() in content for one in (CANARY, encoded))]
+    assert [name for name in having if "/etcd/" not in name] == []
+    assert CANARY not in text
+    assert encoded not in text
 
 
 def stays(home: Home) -> None:
