@@ -74,7 +74,9 @@ def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> 
     with platform_in(folder / "platform") as platform:
         declared = made or preview(NAME, project, onto=platform.kubeconfig)
         if made:
-            objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in made.objects]
+            # Namespaces first: the flat program only knows those that it has registered already.
+            ordered = sorted(made.objects, key=lambda item: item.manifest["kind"] != "Namespace")
+            objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in ordered]
             (project / "objects.json").write_text(json.dumps([objects, str(platform.kubeconfig)]), encoding="utf-8")
         with prepared(platform, declared):
             cli = PulumiCli(program, folder / "pulumi", project)
