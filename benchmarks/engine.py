@@ -1,18 +1,25 @@
 """`pulumi up` by the Pulumi CLI, first and again, beside a flat Pulumi program that registers the same objects.
 
+A third row is `tenancy up --all` of the same environment, divided into a Pulumi stack for every ten teams.
+
 `python -m benchmarks.engine --teams 100` starts an API server of its own and uses a file backend, with checkpoints. It
 needs the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them nothing is measured.
 """
 
 import argparse
 import json
+import os
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import yaml
 
 from benchmarks.projects import NAME, platform_in, prepared, project_of
 from gpu_tenancy.console.project import Preview, preview
@@ -49,17 +56,16 @@ class Measured:
 
     seconds: float
     cpu: float
-    created: int
 
 
-def _measured(run: Callable[[], dict[str, int]]) -> Measured:
+def _measured(run: Callable[[], object]) -> Measured:
     def cpu() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
 
     began, before = time.perf_counter(), cpu()
-    counts = run()
-    return Measured(round(time.perf_counter() - began, 1), round(cpu() - before, 1), counts["created"])
+    run()
+    return Measured(round(time.perf_counter() - began, 1), round(cpu() - before, 1))
 
 
 def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Measured]]:
@@ -68,11 +74,35 @@ def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> 
     with platform_in(folder / "platform") as platform:
         declared = made or preview(NAME, project, onto=platform.kubeconfig)
         if made:
-            objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in made.objects]
+            # Namespaces first: the flat program only knows those that it has registered already.
+            ordered = sorted(made.objects, key=lambda item: item.manifest["kind"] != "Namespace")
+            objects = [(f"kubernetes:{_token(item.manifest)}", item.manifest) for item in ordered]
             (project / "objects.json").write_text(json.dumps([objects, str(platform.kubeconfig)]), encoding="utf-8")
         with prepared(platform, declared):
             cli = PulumiCli(program, folder / "pulumi", project)
             return declared, [_measured(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
+
+
+def _divided(folder: Path, teams: int) -> list[Measured]:
+    """Both runs of an environment with a stack for each group of teams, two at a time."""
+    project = project_of(folder / "project", teams)
+    with platform_in(folder / "platform") as platform:
+        file = project / "stacks" / f"Pulumi.{NAME}.yaml"
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        cohorts = [name for name in content["config"]["gpu-tenancy:cohorts"] if name != "org"]
+        content["config"]["gpu-tenancy:split"] = {"cohorts": cohorts}
+        content["config"]["gpu-tenancy:cluster"]["kubeconfig"] = str(platform.kubeconfig)
+        file.write_text(yaml.safe_dump(content), encoding="utf-8")
+        backend = folder / "backend"
+        backend.mkdir()
+        own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "", "GPU_TENANCY_CORES": "1"}
+        command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--all", "--yes", "--at-once", "2"]
+
+        def up() -> None:
+            subprocess.run(command, cwd=project, env={**os.environ, **own}, check=True, capture_output=True)
+
+        with prepared(platform, preview(NAME, project, onto=platform.kubeconfig)):
+            return [_measured(up) for _ in range(2)]
 
 
 def _token(manifest: Any) -> str:
@@ -87,9 +117,10 @@ def measure(teams: int) -> dict[str, dict[str, float]]:
         rows: dict[str, list[Measured]] = {}
         declared, rows["this program"] = _on_a_platform(root / "1", project_of(root / "ours", teams))
         _, rows["flat program"] = _on_a_platform(root / "2", project_of(root / "flat", teams, FLAT), declared)
+        rows["divided"] = _divided(root / "3", teams)
         return {
             name: {
-                "objects": first.created,
+                "objects": len(declared.objects),
                 "first s": first.seconds,
                 "first cpu s": first.cpu,
                 "again s": again.seconds,
@@ -108,16 +139,17 @@ def main() -> None:
     if not find_pulumi():
         print("not measured: pulumi is not on the PATH")
         return
-    rows = measure(given.teams)
+    measured = measure(given.teams)
+    rows = dict(measured)
     print(f"{given.teams} teams     " + "  ".join(f"{key:>11}" for key in next(iter(rows.values()))))
     for name, row in rows.items():
         print(f"{name:12}  " + "  ".join(f"{value:11.1f}" for value in row.values()))
-    ours, flat = rows["this program"], rows["flat program"]
-    print(
-        "ratio: " + ", ".join(f"{key.removesuffix(' s')} {ours[key] / flat[key]:.2f}" for key in ("first s", "again s"))
-    )
+    flat = rows.pop("flat program")
+    for name, row in rows.items():
+        ratios = ", ".join(f"{key.removesuffix(' s')} {row[key] / flat[key]:.2f}" for key in row if key != "objects")
+        print(f"{name}: {ratios} times the flat program")
     if given.json:
-        given.json.write_text(json.dumps({"teams": given.teams, **rows}, indent=2) + "\n", encoding="utf-8")
+        given.json.write_text(json.dumps({"teams": given.teams, **measured}, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

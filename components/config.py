@@ -1,20 +1,20 @@
 """The stack as the Pulumi engine hands it to the program."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pulumi
-from pulumi.runtime.config import CONFIG, get_config_env
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, only
-from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
-from .provider.inputs import Late, without_secrets
+from .provider.inputs import Inputs, Late, without_secrets
 
 PART: Final = f"{NAMESPACE}:part"
 """Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
@@ -38,8 +38,8 @@ class Configured:
 def configured_stack(project: Path) -> Configured:
     """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
 
-    A secret that reaches pods unchanged, such as a value of `env`, is a placeholder in the stack, so that the plan does
-    not have it in clear text.
+    A secret that reaches pods or a chart unchanged, such as a value of `env`, is a placeholder in the stack, so that
+    the plan does not have it in clear text. Any other secret is refused, because labels and names would show it.
 
     Args:
         project: folder of `Pulumi.yaml`.
@@ -52,10 +52,42 @@ def configured_stack(project: Path) -> Configured:
     environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
         source = with_files(read_config(values, _file(project, environment)), project / "stacks")
+        if unplaced := list(_unplaced(source, environment)):
+            raise StackError(unplaced)  # noqa: TRY301 - all that is wrong in a stack ends below
         inputs = without_secrets(source)
-        return Configured(load(replace(source, sections=inputs.sections)), inputs.late, part)
+        return Configured(_loaded(source, inputs), inputs.late, part)
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
+
+
+def _unplaced(source: Source, environment: str) -> Iterator[Problem]:
+    """One problem for each section that has a secret of which only the engine knows the place."""
+    known = {path[0] for path in source.secrets}
+    file = f"stacks/Pulumi.{environment}.yaml"
+    for key in sorted(source.sections):
+        if key not in known and is_config_secret(f"{NAMESPACE}:{key}"):
+            yield Problem(
+                (key,),
+                f"has a secret that is not in {file}",
+                f"set it with `pulumi config set --secret --path` in {file}",
+            )
+
+
+def _loaded(source: Source, inputs: Inputs) -> Stack:
+    """Reads and checks a stack.
+
+    Raises:
+        StackError: with every problem, also of values that cannot be secret.
+    """
+    refused = [replace(problem, file=source.file, line=source.line(problem.path)) for problem in inputs.refusals()]
+    read = replace(source, sections=inputs.sections, unread=(*source.unread, *inputs.secrets))
+    try:
+        stack = load(read)
+    except StackError as error:
+        raise StackError([*refused, *error.problems]) from error
+    if refused:
+        raise StackError(refused)
+    return stack
 
 
 def of_part(planned: Plan, name: str | None) -> Plan:

@@ -1,7 +1,7 @@
 """The platform of a stack: cluster, operators, dashboards and tenancy, in the order in which they need each other."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,9 @@ import pulumi_kubernetes as kubernetes
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
 
+from .adoption import adopting
 from .clouds import open_cluster
-from .clouds.connection import Connection, provider_name
+from .clouds.api import Api
 from .config import configured_stack, of_part
 from .infiniband import Infiniband
 from .observability import Observability
@@ -50,23 +51,33 @@ async def _deploy(planned: Plan) -> dict[str, Any]:
     """Registers what one Pulumi stack has of an environment; returns its outputs."""
     name = planned.part.name if planned.part else None
     if name == CLUSTER:
-        return {"connection": open_cluster("cluster", planned.cluster).connection.output()}
+        return {"connection": open_cluster("cluster", planned.cluster).api.output()}
     if name == OPERATORS:
-        _operators(planned, _provider(planned))
+        _operators(planned, _on_cluster(planned))
         return {}
-    inside = pulumi.ResourceOptions(providers=[_provider(planned)]) if name else _foundation(planned)
+    inside = _on_cluster(planned) if name else _foundation(planned)
     await GradualTenancy("tenancy", planned, inside).register_teams()
     return outputs(planned)
 
 
-def _provider(planned: Plan) -> kubernetes.Provider:
-    """The provider of the cluster that exists, or that another Pulumi stack of the environment has."""
+def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
+    """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
     if planned.part is None or all(part.name != CLUSTER for part in planned.parts):
-        return open_cluster("cluster", planned.cluster).kubernetes
+        cluster = open_cluster("cluster", planned.cluster)
+        return _own(planned, cluster.api, cluster.kubernetes)
     environment = pulumi.get_stack().removesuffix(f".{planned.part.name}")
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{environment}.{CLUSTER}"
-    connection = pulumi.StackReference(name).require_output("connection")
-    return Connection.of(connection).provider(provider_name("cluster"))
+    # The name of its provider in the other stack: an object keeps it when it moves between the stacks.
+    api = Api.of("cluster-kubernetes", pulumi.StackReference(name).require_output("connection"))
+    return _own(planned, api, api.provider())
+
+
+def _own(
+    planned: Plan, api: Api, provider: kubernetes.Provider, parent: pulumi.Resource | None = None
+) -> pulumi.ResourceOptions:
+    """Options of what is deployed to a cluster; objects that the stack adopts are taken over if they exist."""
+    adopted = adopting(planned.cluster.section.adopt, api)
+    return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=adopted)
 
 
 @contextmanager
@@ -107,31 +118,26 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
 
 def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
-    own = pulumi.ResourceOptions(parent=parent)
-    cluster = open_cluster(f"{_prefix(name)}cluster", planned.cluster, own)
-    own.depends_on = [*cluster.nodes]
-    return _operators(planned, cluster.kubernetes, own, name)
+    cluster = open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
+    return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.nodes, name)
 
 
 def _operators(
-    planned: Plan,
-    provider: kubernetes.Provider,
-    opts: pulumi.ResourceOptions | None = None,
-    name: str = "",
+    planned: Plan, own: pulumi.ResourceOptions, nodes: Sequence[pulumi.Resource] = (), name: str = ""
 ) -> pulumi.ResourceOptions:
     """Registers operators and dashboards; returns the options of what needs them.
 
     Args:
         planned: of one environment.
-        provider: of the cluster.
-        opts: parent, and what the operators depend on.
+        own: options of what is deployed to the cluster.
+        nodes: what the operators depend on.
         name: start of the names of all resources.
     """
-    prefix, own = _prefix(name), opts or pulumi.ResourceOptions()
-    inside = pulumi.ResourceOptions(parent=own.parent, providers=[provider], depends_on=own.depends_on)
+    prefix = _prefix(name)
+    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*nodes]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
-        inside = pulumi.ResourceOptions(parent=own.parent, providers=[provider], depends_on=[operators])
+        inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[operators]))
     if planned.infiniband:
         Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:

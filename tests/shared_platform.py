@@ -25,7 +25,7 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/console/live/test_live_cluster.py",
         "tests/console/people/",
         "tests/console/splitting/test_splitting_pulumi.py",
-        "tests/console/test_console_pulumi.py",
+        "tests/console/test_console_pulumi",
     ),
     "acceptance": ("tests/acceptance/",),
     "queueing": ("tests/kueue/live/",),

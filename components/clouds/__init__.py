@@ -14,19 +14,19 @@ import pulumi_kubernetes as kubernetes
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 
-from .connection import Connection
+from .api import Api
 
 
 class Cluster(Protocol):
     """The interface of a cluster, common to all clouds.
 
     Attributes:
-        connection: how other Pulumi stacks access it.
-        kubernetes: provider of the cluster's Kubernetes API; it contains no credentials.
+        api: the cluster's Kubernetes API.
+        kubernetes: provider of the API; it contains no credentials.
         nodes: node pools and their autoscaler; everything that runs in the cluster depends on them.
     """
 
-    connection: Connection
+    api: Api
     kubernetes: kubernetes.Provider
     nodes: Sequence[pulumi.Resource]
 

@@ -9,7 +9,7 @@ from pulumi_kubernetes.core.v1 import Namespace
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
 
-from .connection import Connection
+from .api import Api
 
 
 class ExistingCluster:
@@ -22,8 +22,8 @@ class ExistingCluster:
     def __init__(self, name: str, cluster: Section, opts: pulumi.ResourceOptions | None = None) -> None:
         path = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
         context = _verified(f"{name}-identity", cluster, path, opts) if cluster.uid else cluster.context
-        self.connection = Connection(path, name, context)
-        self.kubernetes = self.connection.provider(name, opts)
+        self.api = Api(name, name, path, context, opts)
+        self.kubernetes = self.api.provider()
         self.nodes: Sequence[pulumi.Resource] = ()
 
 
@@ -33,7 +33,7 @@ def _verified(name: str, cluster: Section, path: str | None, opts: pulumi.Resour
     The provider of all objects needs it, so none is registered before. Another provider reads the namespace
     `kube-system`, whose UID identifies a cluster.
     """
-    provider = Connection(path, name, cluster.context).provider(name, opts)
+    provider = Api(name, name, path, cluster.context, opts).provider()
     reading = pulumi.ResourceOptions(parent=opts.parent if opts else None, provider=provider)
     system = Namespace.get(name, "kube-system", reading)
     return system.metadata.apply(lambda metadata: _context(cluster, metadata.uid))

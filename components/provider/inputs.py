@@ -22,6 +22,8 @@ problem that depends on it."""
 _WORKLOADS: Final = frozenset({"serving", "training"})
 _TEXTS: Final = {"image": 5, "command": 6, "args": 6, "env": 6}
 """Keys of a workload that reach its pods unchanged, with the length of the path of their texts."""
+_CHART: Final = ("operators", "values")
+"""Section and key of the Helm values of an operator, which its release gets unchanged."""
 
 
 @dataclass
@@ -29,8 +31,8 @@ class Inputs:
     """The inputs of a component.
 
     Attributes:
-        sections: plain values. A text that is secret or unknown and reaches the pods unchanged has a placeholder; any
-            other value that is secret or unknown is left out.
+        sections: plain values. A text that is secret or unknown and is passed on unchanged has a placeholder; any other
+            value that is secret or unknown is left out.
         late: the values of the placeholders.
         secrets: places of other secrets, which the plan would show.
         unknown: places of other unknown values, without which there is no plan.
@@ -51,7 +53,10 @@ class Inputs:
     def refusals(self) -> list[Problem]:
         """One problem for each secret that the plan would show."""
         rule = "is secret, but the names and amounts of a plan are plain values"
-        fix = "pass a plain value; only image, command, args and env of a server or job can be secret"
+        fix = (
+            "pass a plain value; only image, command, args and env of a server or job, and texts in the values of an"
+            " operator, can be secret"
+        )
         return [Problem(path, rule, fix) for path in self.secrets]
 
     def is_secret(self, path: Path) -> bool:
@@ -111,14 +116,14 @@ async def _of_output(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> 
 
 
 def _unknown(read: Inputs, path: Path, value: Late) -> Any:
-    if reaches_pods(path):
+    if is_passed_on(path):
         return read.placeholder(path, value, secret=False)
     read.unknown.append(path)
     return _UNREAD
 
 
 async def _secret(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any:
-    """A secret text, list of texts or map of texts that reaches the pods unchanged; any other secret is refused."""
+    """A secret text, list of texts or map of texts that is passed on unchanged; any other secret is refused."""
     value = await output.future(with_unknowns=True)
     texts = _texts(path, value)
     if texts is None:
@@ -133,33 +138,42 @@ async def _secret(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any
 
 
 def _texts(path: Path, value: Any) -> list[Any] | None:
-    """The values below a place, if all of them are texts or unknown values that reach the pods unchanged."""
+    """The values below a place, if all of them are texts or unknown values that are passed on unchanged."""
     if isinstance(value, dict):
         parts = [((*path, key), part) for key, part in cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
         parts = [((*path, index), part) for index, part in enumerate(cast("list[Any]", value))]
     else:
         parts = [(path, value)]
-    fits = all((part is None or isinstance(part, str | Unknown)) and reaches_pods(place) for place, part in parts)
+    fits = all((part is None or isinstance(part, str | Unknown)) and is_passed_on(place) for place, part in parts)
     return [part for _, part in parts] if fits else None
 
 
-def reaches_pods(path: Path) -> bool:
-    """Whether the place is a text of a workload that its pods get unchanged: `teams.ml.serving.chat.env.TOKEN`."""
+def is_passed_on(path: Path) -> bool:
+    """Whether a pod or a chart gets the text at a place unchanged: `teams.ml.serving.chat.env.TOKEN`."""
     match path:
         case ("teams", _, section, _, key, *_):
             return section in _WORKLOADS and _TEXTS.get(str(key)) == len(path)
+        case (section, _, key, _, *_):
+            return (section, key) == _CHART
         case _:
             return False
 
 
 def without_secrets(source: Source) -> Inputs:
-    """The sections of a stack with placeholders in place of the decrypted texts that reach the pods unchanged."""
+    """The sections of a stack without the values that the engine decrypted.
+
+    A text that is passed on unchanged has a placeholder; any other place is one of `secrets`.
+    """
     read = Inputs(deepcopy(dict(source.sections)))
     for path in source.secrets:
-        if reaches_pods(path) and isinstance(value := value_at(read.sections, path), str):
-            around: Any = value_at(read.sections, path[:-1])
+        around: Any = value_at(read.sections, path[:-1])
+        value = around[path[-1]]
+        if is_passed_on(path) and isinstance(value, str):
             around[path[-1]] = read.placeholder(path, pulumi.Output.secret(value), secret=True)
+        else:
+            read.secrets.append(path)
+            around[path[-1]] = _UNREAD
     return read
 
 

@@ -22,7 +22,7 @@ from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.roles import Rule, roles
 from gpu_tenancy.model.quantity import format_bytes, format_cpu
-from gpu_tenancy.model.schema import file_schema
+from gpu_tenancy.model.schema import SECRET, file_schema
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
 from gpu_tenancy.model.tables import read_table
@@ -57,8 +57,17 @@ config:
     ml-research: {{owner: research, costCenter: rd-001, gpus: {{a100: {{guaranteed: 8, limit: 32}}}}}}
 ```
 
-Each top-level key has the prefix `gpu-tenancy:`. An unknown key is an error. The value of a top-level key can be a
-Pulumi secret, `{{secure: …}}`. Editors complete and check a stack with `stacks/schema.json`, which has the same keys.
+Each top-level key has the prefix `gpu-tenancy:`. An unknown key is an error. Editors complete and check a stack with
+`stacks/schema.json`, which has the same keys.
+
+`image` and each text of `command`, `args` and `env` of a server or job, and each text in the `values` of an operator,
+can be a secret of Pulumi, `{{secure: …}}`. It is encrypted in the state. Any other secret is an error of
+`pulumi preview` and `pulumi up`, because names, labels and amounts are visible in many objects. `tenancy preview` does
+not decrypt secrets.
+
+```sh
+pulumi config set --secret --path 'gpu-tenancy:teams.ml-research.serving.chat.env.TOKEN'
+```
 
 ## Values
 
@@ -178,9 +187,8 @@ class Reference:
         self.sections: Mapping[str, Schema] = schema["$defs"]
         config = schema["properties"]["config"]
         prefix = f"{NAMESPACE}:"
-        # Each key may also be a secret, which the page describes once for all.
         self.top: Mapping[str, Schema] = {
-            key.removeprefix(prefix): cast("Schema", value["anyOf"][0]) for key, value in config["properties"].items()
+            key.removeprefix(prefix): value for key, value in config["properties"].items()
         }
         self.required = {key.removeprefix(prefix) for key in config["required"]}
         self.examples: dict[tuple[str, str], Any] = {}
@@ -292,7 +300,9 @@ def _type(schema: Schema) -> str:
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if not branches:
         return _container(schema)
-    return " or ".join(dict.fromkeys(_type(branch) for branch in branches if branch.get("type") != "null"))
+    # The page describes once for all what can be a secret.
+    named = [branch for branch in branches if branch.get("type") != "null" and branch != SECRET]
+    return " or ".join(dict.fromkeys(map(_type, named)))
 
 
 def _container(schema: Schema) -> str:

@@ -1,12 +1,14 @@
 """A Pulumi project and its stacks, read and rendered without the Pulumi engine."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from gpu_tenancy.console.adopting import adoption_problems
 from gpu_tenancy.console.embedded.credentials import CONTEXT
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.isolation import relaxed_collector
@@ -15,7 +17,7 @@ from gpu_tenancy.console.offline.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.problems import nearest
+from gpu_tenancy.model.problems import StackError, nearest
 from gpu_tenancy.model.source import Source, read_file, to_config
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
@@ -213,7 +215,7 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
         onto: kubeconfig of the embedded platform to render the stack for.
 
     Raises:
-        StackError: the stack is not valid on the other cluster.
+        StackError: the stack is not valid on the other cluster, or adopts an object that it does not have.
         RenderError: the rendered resources cannot be deployed.
     """
     source, stack = whole(read.source), read.stack
@@ -223,6 +225,9 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
     program = render(read.project, project=project_name(read.project), stack=read.name, config=to_config(source))
     if invalid := problems(program):
         raise RenderError(invalid)
+    # Operators are not deployed elsewhere: a name that is unknown there can be one of theirs.
+    if not onto and (unknown := [*adoption_problems(source, stack, program)]):
+        raise StackError(unknown)
     return Preview(read.name, stack, program, kubernetes_objects(program), read.stack)
 
 
@@ -231,10 +236,16 @@ def whole(source: Source) -> Source:
     return replace(source, sections={key: section for key, section in source.sections.items() if key != "split"})
 
 
-def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
+def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[str] | None = None) -> Source:
     """The same stack for the embedded platform, with the taints, labels and GPU partitions of its own cloud's nodes.
 
     With this, a stack for any cloud runs there.
+
+    Args:
+        source: of the stack.
+        stack: as declared.
+        kubeconfig: of the embedded platform.
+        adopt: objects that are taken over there; default: those that the stack adopts.
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
@@ -245,6 +256,7 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path) -> Source:
         "autoscaler": stack.cluster.grows,
         # Nodes of the embedded platform run no pods: nothing of it is missing there.
         "provides": list(needs()),
+        "adopt": list(stack.cluster.adopt if adopt is None else adopt),
         **like,
     }
     # Operators on an existing cluster belong to its owner, so the stack does not install them.

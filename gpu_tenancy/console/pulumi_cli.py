@@ -5,17 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, cast
 
 import psutil
 import yaml
 
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.leftovers import State, leftovers
 from gpu_tenancy.console.project import elsewhere, project_name, read_stack, whole
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import to_config
@@ -28,10 +30,6 @@ _DONE: Final = {
     "same": "unchanged",
 }
 """Words for the engine's operations, the same as for server-side apply."""
-
-_TAKE_OVER: Final = MappingProxyType({"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"})
-"""Has the provider change an object that exists but is not in the state, instead of failing:
-https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 
 _ERRORS: Final = frozenset({"error", "info#err"})
 """Severities of diagnostics that explain a failure."""
@@ -67,55 +65,97 @@ class PulumiCli:
     folder: Path
     source: Path
 
-    def up(self, stack: str, kubeconfig: Path) -> dict[str, int]:
+    def up(self, stack: str, kubeconfig: Path, objects: Sequence[Reference] = ()) -> dict[str, int]:
         """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
 
         A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
-        takes over existing objects with the names of the stack's.
+        adopts these objects. Other existing objects are refused unless the stack adopts them.
+
+        Args:
+            stack: its name.
+            kubeconfig: of the cluster.
+            objects: of the stack; those that exist already are compared with the state.
 
         Returns:
             Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
 
         Raises:
+            ApplyError: objects of somebody else exist; nothing is changed.
             ConsoleError: Pulumi failed; the message has Pulumi's diagnostics.
         """
-        self._project(stack, kubeconfig)
+        adopt = self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)
+        abandoned = self._abandoned()
+        if abandoned:
+            self._remove_torn()
         self._run("stack", "select", "--create", "--stack", stack)
-        killed = self._abandoned()
-        if killed:
-            self._run("cancel", "--yes", "--stack", stack)
-        done = self._run("up", "--yes", "--skip-preview", "--json", "--stack", stack, more=_TAKE_OVER if killed else {})
-        if not done.ok:
-            raise ConsoleError(
-                f"pulumi up failed:\n{done.diagnostics}", "fix the error and run the same command again to continue"
-            )
-        return _counts(done.output)
+        if abandoned:
+            self._succeed("cancel", "--yes", "--stack", stack)
+        if objects:
+            state = State.read(self._succeed("stack", "export", "--stack", stack))
+            with Cluster(kubeconfig) as cluster:
+                left = leftovers(cluster, objects, state, adopt)
+            if left:
+                self._project(stack, kubeconfig, left)
+        return _counts(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack))
 
     def _abandoned(self) -> bool:
         """Whether a lock is left of a process that no longer runs on this machine."""
         locks = (self.folder / "state" / ".pulumi" / "locks").rglob("*.json")
         return any(not psutil.pid_exists(int(json.loads(lock.read_text(encoding="utf-8"))["pid"])) for lock in locks)
 
-    def _project(self, stack: str, kubeconfig: Path) -> None:
+    def _remove_torn(self) -> None:
+        """Removes attributes of state files that a killed run left incomplete.
+
+        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
+        not read the state: "failed to load checkpoint: EOF". It does without that file.
+        """
+        for attributes in (self.folder / "state").rglob("*.attrs"):
+            try:
+                json.loads(attributes.read_text(encoding="utf-8"))
+            except ValueError:
+                attributes.unlink()
+
+    def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:
         """Writes a project that runs the same program, so that the user's project folder is not changed.
 
         Its config is the stack's, with the embedded cluster in place of the stack's cluster.
+
+        Args:
+            stack: its name.
+            kubeconfig: of the embedded cluster.
+            adopt: objects to adopt besides the stack's own.
+
+        Returns:
+            All objects to adopt.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("Pulumi.yaml", generated_project(self.source))
         original = read_stack(stack, self.source)
-        source = whole(elsewhere(original, load(original), kubeconfig))
+        declared = load(original)
+        adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
+        source = whole(elsewhere(original, declared, kubeconfig, adopted))
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
+        return adopted
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
-    def _run(self, *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> "_Done":
+    def _succeed(self, *arguments: str) -> str:
+        """Runs a command that must succeed, and returns its output."""
+        done = self._run(*arguments)
+        if not done.ok:
+            raise ConsoleError(
+                f"pulumi {arguments[0]} failed:\n{done.diagnostics}",
+                "fix the error and run the same command again to continue",
+            )
+        return done.output
+
+    def _run(self, *arguments: str) -> "_Done":
         done = subprocess.run(
             [self.program, *arguments, "--non-interactive", "--color", "never"],
             cwd=self.folder,
-            env={**self._environment(), **more},
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -132,12 +132,16 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     report(f"reading stack {name}")
     read = declared(name, project)
     operators = choosing.rows_of(read.stack) if options.controllers == "all" else dict[str, Row]()
-    stack_preview = _rendered(read, platform, operators, report)
-    planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
     other = other_stack(platform, name)
+    prepared = platform.prepared and programs.prepared(operators, platform.cache)
+    if prepared and not other:
+        stack_preview = _rendered_meanwhile(read, platform, operators, report)
+    else:  # the user may have to decide, or can read the preview while something is built
+        stack_preview = rendered(read, onto=platform.kubeconfig)
+    planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
     if other and not options.replace:
         raise not_replaced(other, name)
-    if not (platform.prepared and programs.prepared(operators, platform.cache)):
+    if not prepared:
         options.foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
     pins = needed(read_pins(), api_groups(stack_preview.objects), operators)
@@ -171,7 +175,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         for line in settle(cluster, planned, report):
             report(f"not ready: {line}")
         report("verifying the guarantees")
-        proofs = prove(cluster, planned, tree, _running(platform), report)
+        proofs = prove(cluster, planned, tree, platform.controllers.running(), report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -187,17 +191,11 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         )
 
 
-def _rendered(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
+def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
     """Renders a valid stack; meanwhile starts the platform and installs the definitions of the operators.
 
-    Not if something must be built first, or the platform carries another stack, because the user may have to decide.
     A platform that did not exist is removed if the stack cannot be rendered.
     """
-    carried = platform.carried()
-    if (carried and carried.name != read.name) or not (
-        platform.prepared and programs.prepared(operators, platform.cache)
-    ):
-        return rendered(read, onto=platform.kubeconfig)
 
     def start() -> None:
         platform.up(report)
@@ -239,11 +237,6 @@ def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
     return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
 
 
-def _running(platform: Platform) -> set[str]:
-    """The charts whose controllers run."""
-    return {controller.chart for controller in platform.controllers.recorded() if controller.runs}
-
-
 def _listed(counts: Counter[str]) -> dict[str, int]:
     return {action: counts[action] for action in ACTIONS if counts[action]}
 
@@ -264,15 +257,16 @@ def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Cou
             "add it to the PATH, or run `tenancy down` first",
         )
     cli = PulumiCli(program, platform.places.home / "pulumi", project)
-    return Counter(cli.up(stack_preview.name, platform.kubeconfig))
+    objects = [Reference.of(item.manifest) for item in stack_preview.objects]
+    return Counter(cli.up(stack_preview.name, platform.kubeconfig, objects))
 
 
 def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
     manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
     inventory = platform.places.home / "applied.json"
     wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
-    check_prunable(cluster, inventory, wanted, _running(platform), stack_preview.name)
-    changes = apply(cluster, manifests, inventory)
+    check_prunable(cluster, inventory, wanted, platform.controllers.running(), stack_preview.name)
+    changes = apply(cluster, manifests, inventory, adopt=stack_preview.stack.cluster.adopt)
     for correction in [change.correction for change in changes if change.corrected]:
         report(f"corrected fields that were changed outside the stack: {correction}")
     return Counter(change.action for change in changes)

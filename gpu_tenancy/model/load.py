@@ -15,12 +15,11 @@ from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.places import Places
 from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
-from gpu_tenancy.model.source import Source, value_at
+from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import UNREAD
 
 _MISSING: Final = object()
-_SECRET: Final = "(secret)"  # noqa: S105 - in place of one
 
 
 @dataclass(frozen=True)
@@ -87,20 +86,7 @@ def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
 
 
 def _located(problem: Problem, source: Source) -> Problem:
-    placed = replace(problem, file=source.file_of(problem.path), line=source.line(problem.path))
-    return _without_secret(placed, source) if Places(source.secrets).touch(problem.path) else placed
-
-
-def _without_secret(problem: Problem, source: Source) -> Problem:
-    """A problem of a decrypted value without this value, as terminals and logs have errors in clear text."""
-    # A problem of a mapping may be that of the secret in it: of an unknown `cloud`, the place is `cluster`.
-    inside = (path for path in source.secrets if path[: len(problem.path)] == problem.path)
-    values = [str(value_at(source.sections, path)) for path in (problem.path, *inside)]
-    shown = {problem.value, *values, *(shortened(text, length) for text in values for length in (58, 80))} - {None, ""}
-    rule, fix = problem.rule, problem.fix
-    for text in sorted(map(str, shown), key=len, reverse=True):
-        rule, fix = rule.replace(text, _SECRET), fix.replace(text, _SECRET)
-    return replace(problem, rule=rule, fix=fix, value=problem.value and _SECRET)
+    return replace(problem, file=source.file_of(problem.path), line=source.line(problem.path))
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -219,7 +205,7 @@ def _short(value: Any) -> str | None:
         return None
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = shortened(_SECRET if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal
+    text = shortened("(secret)" if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal
     return f'"{text}"' if not text or text != text.strip() else text
 
 

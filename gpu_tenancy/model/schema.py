@@ -12,13 +12,14 @@ from gpu_tenancy.model.spec import NAMESPACE, Stack
 Schema: TypeAlias = dict[str, Any]
 
 URI: Final = "https://json-schema.org/draft/2020-12/schema"
+SECRET: Final[Schema] = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
+"""A value that Pulumi encrypted."""
 
 
 def file_schema() -> Schema:
     """The schema of `stacks/Pulumi.<stack>.yaml`, for validation and completion in editors."""
     sections = _sections()
     file = {"type": "string", "description": "A file beside this one that has the section, for several stacks."}
-    secret = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
     return {
         "$schema": URI,
         "title": "A stack of gpu-tenancy",
@@ -30,18 +31,36 @@ def file_schema() -> Schema:
                 "type": "object",
                 "required": [f"{NAMESPACE}:{key}" for key in sections["required"]],
                 "properties": {
-                    f"{NAMESPACE}:{key}": {
-                        "anyOf": [value, *([file] if key in SHARED_SECTIONS else []), secret],
-                        **_description(value),
-                    }
+                    f"{NAMESPACE}:{key}": (
+                        {"anyOf": [value, file], "description": value["description"]}
+                        if key in SHARED_SECTIONS
+                        else value
+                    )
                     for key, value in sections["properties"].items()
                 },
                 "patternProperties": {f"^(?!{NAMESPACE}:)": {}},
                 "additionalProperties": False,
             }
         },
-        "$defs": sections["$defs"],
+        "$defs": {name: _with_secrets(schema) for name, schema in sections["$defs"].items()},
     }
+
+
+def _with_secrets(section: Schema) -> Schema:
+    """A section in which the texts of containers can be encrypted; other sections are as they are."""
+    keys = section.get("properties", {})
+    if not {"image", "command", "args", "env"} <= set(keys):
+        return section
+    secret = {
+        "image": {**_or_secret(keys["image"]), "description": keys["image"]["description"]},
+        **{key: {**keys[key], "items": _or_secret(keys[key]["items"])} for key in ("command", "args")},
+        "env": {**keys["env"], "additionalProperties": _or_secret(keys["env"]["additionalProperties"])},
+    }
+    return {**section, "properties": {**keys, **secret}}
+
+
+def _or_secret(text: Schema) -> Schema:
+    return {"anyOf": [text, SECRET]}
 
 
 def schema_text() -> str:
@@ -52,10 +71,6 @@ def schema_text() -> str:
 @cache
 def _sections() -> Schema:
     return Stack.model_json_schema(by_alias=True)
-
-
-def _description(schema: Schema) -> Schema:
-    return {"description": schema["description"]} if "description" in schema else {}
 
 
 def _choices(schema: Schema) -> Iterator[Schema]:

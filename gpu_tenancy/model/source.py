@@ -27,7 +27,7 @@ class Source:
         file: the file as the reader would type it; empty where there is none.
         lines: line of each key and list entry, counted from 1.
         unread: places of encrypted values; their value is `UNREAD`.
-        secrets: places of values that the engine decrypted; no error shows them.
+        secrets: places of values that the engine decrypted.
         files: sections that are in files of their own, with the file as the reader would type it; `lines` has theirs.
     """
 
@@ -134,7 +134,7 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
         return Source(sections)
     # The engine decrypts secrets; where it did not, as in an offline preview, the value is unread as in the file.
     unread = tuple(path for path in beside.unread if value_at(sections, path) == UNREAD)
-    secrets = tuple(path for path in beside.unread if path not in unread)
+    secrets = tuple(path for path in beside.unread if value_at(sections, path) not in (None, UNREAD))
     return Source(sections, beside.file, beside.lines, unread, secrets, beside.files)
 
 

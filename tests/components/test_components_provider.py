@@ -379,7 +379,7 @@ def test_a_secret_that_a_plan_would_show_is_refused_with_place_rule_and_fix_and_
         running.construct("Tenancy", sections)
     reason = (
         "is secret, but the names and amounts of a plan are plain values; pass a plain value; only image, command, args"
-        " and env of a server or job can be secret"
+        " and env of a server or job, and texts in the values of an operator, can be secret"
     )
     assert refused.value.message.splitlines() == [
         "Tenancy ml has 3 problems in its inputs:",

@@ -1,6 +1,7 @@
 """The command `tenancy`, as people and pipelines run it."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from repository import ROOT
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.console.cli import app
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.offline.wire import at
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.waiting import is_true
+from gpu_tenancy.console.offline.wire import Json, at
 from gpu_tenancy.console.project import preview, stack_names
 
 
@@ -155,10 +157,22 @@ def test_each_stacks_first_line_names_the_schema_for_editors() -> None:
 
 # The whole way: up, up again, down; each command a process of its own.
 
+CANARY = "hunter2-canary"
+SECRET = f"""
+import pulumi
+from pulumi_kubernetes.core.v1 import Secret
+
+if pulumi.get_stack() == "good":
+    Secret("token", metadata={{"name": "token", "namespace": "vision"}}, string_data={{"token": "{CANARY}"}})
+"""
+"""An object that the author of a project added to the program."""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     found = Home.at(tmp_path_factory.mktemp("home"))
+    with (found.project.folder / "__main__.py").open("a") as program:
+        program.write(SECRET)
     yield found
     found.run("down")
 
@@ -181,7 +195,7 @@ def test_a_platform_comes_up_stays_as_it_is_follows_an_edit_and_goes(home: Home)
     is_not_touched_by_a_bad_stack(home)
     follows_an_edit(home)
     queues_with_controllers(home)
-    restarts_a_controller_that_ended(home)
+    restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home)
     runs_without_them_again(home)
     names_what_another_stack_would_replace(home)
     replaces_it_by_a_good_stack_only(home)
@@ -206,10 +220,25 @@ def comes_up(home: Home) -> None:
     assert not (home.folder / "nobodys").exists()
     assert sorted(each.name for each in home.folder.iterdir()) == ["out", "project", "state"]
 
+    shows_no_secret(home, first.stdout + first.stderr)
     awake = home.run("status")
     assert awake.returncode == 0
     assert awake.stdout.count("pid ") == 5
     assert "good, deployed with server-side apply" in awake.stdout
+
+
+def shows_no_secret(home: Home, text: str) -> None:
+    """Only the cluster has it: no output, log, inventory, state of the platform or report."""
+    with Cluster(home.kubeconfig) as cluster:
+        found = cluster.get("v1", "Secret", "token", "vision") or {}
+    encoded = b64encode(CANARY.encode()).decode()
+    assert at(found, "data", "token") == encoded
+    written = files(home.folder / "out") | files(home.folder / "state")
+    assert {"gpu-tenancy/embedded/applied.json", "good/report.html"} <= written.keys()
+    having = [name for name, content in written.items() if any(one.encode() in content for one in (CANARY, encoded))]
+    assert [name for name in having if "/etcd/" not in name] == []
+    assert CANARY not in text
+    assert encoded not in text
 
 
 def stays(home: Home) -> None:
@@ -254,7 +283,7 @@ def names_what_another_stack_would_replace(home: Home) -> None:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sandbox"}})
     other = home.up("other")
     assert (other.returncode, other.stdout) == (1, "")
-    content = f"good ({len(before)} objects, deployed with server-side apply; running: 3 teams, 1 server, 0 jobs, "
+    content = f"good ({len(before)} objects, deployed with server-side apply; running: 1 team, 1 server, 1 job, "
     assert f"the embedded platform carries stack {content}" in other.stderr
     assert "run `tenancy up other --replace` (`make up STACK=other REPLACE=1`)" in other.stderr
     assert versions(home, "good") == before
@@ -276,7 +305,7 @@ def replaces_it_by_a_good_stack_only(home: Home) -> None:
         assert cluster.list("kueue.x-k8s.io/v1beta2", "ClusterQueue", labels="") != ()
     assert "other, deployed with server-side apply" in home.run("status").stdout
 
-    again = home.up("other", "--replace")
+    again = home.up("other", "--replace", controllers="all")
     assert (again.returncode, "no changes" in again.stdout) == (0, True), again.stdout + again.stderr
     assert versions(home, "other") == objects
 
@@ -294,7 +323,9 @@ def queues_with_controllers(home: Home) -> None:
     assert "kueue-controller-manager" in status.stdout
 
 
-def restarts_a_controller_that_ended(home: Home) -> None:
+def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home) -> None:
+    """Finalizers on pods, workloads and queues do not keep what is pruned, although Kueue has just started."""
+    has_jobs(home, "speech", count=4, gpus=2)  # together twice the GPUs of the only node
     pids = dict(line.split("pid") for line in home.run("status").stdout.splitlines() if "pid" in line)
     kueue = psutil.Process(int(pids[next(name for name in pids if name.startswith("kueue-controller-manager"))]))
     kueue.kill()
@@ -303,9 +334,57 @@ def restarts_a_controller_that_ended(home: Home) -> None:
     assert status.returncode == 1
     assert "kueue-controller-manager exited. Last log lines" in status.stdout
     assert '"level":' in status.stdout
+    sections = small()
+    del sections["teams"]["speech"]
+    home.project.write("good", sections)
     again = home.up(controllers="all")
     assert (again.returncode, "starting kueue" in again.stderr) == (0, True), again.stdout + again.stderr
     assert home.run("status").returncode == 0
+    with Cluster(home.kubeconfig) as cluster:
+        assert not cluster.exists("v1", "Namespace", "speech")
+        assert not cluster.exists("kueue.x-k8s.io/v1beta2", "ClusterQueue", "speech")
+
+
+def has_jobs(home: Home, namespace: str, count: int, gpus: int) -> None:
+    """Submits jobs to the queue of a team, and waits until some of them run and others are pending."""
+    with Cluster(home.kubeconfig) as cluster:
+        for number in range(count):
+            cluster.create(queued(f"train-{number}", namespace, gpus))
+
+        def shared() -> bool:
+            workloads = cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=namespace)
+            admitted = [
+                is_true(workload, "Admitted")
+                for workload in workloads
+                if "train-" in str(at(workload, "metadata", "name"))
+            ]
+            return len(admitted) == count and any(admitted) and not all(admitted)
+
+        def running() -> bool:
+            pods = cluster.list("v1", "Pod", namespace=namespace)
+            return any(at(pod, "status", "phase") == "Running" for pod in pods)
+
+        cluster.wait_for(shared, timeout=120, what=f"some of {count} workloads to be admitted")
+        cluster.wait_for(running, timeout=120, what="a pod to run")
+
+
+def queued(name: str, namespace: str, gpus: int) -> Manifest:
+    """A job of one pod in the queue of a team."""
+    amounts: Json = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    container: Json = {
+        "name": "train",
+        "image": "registry.example.com/train:1.0",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    labels: Json = {"kueue.x-k8s.io/queue-name": namespace}
+    tolerations: Json = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
 
 
 def runs_without_them_again(home: Home) -> None:
@@ -318,7 +397,8 @@ def runs_without_them_again(home: Home) -> None:
 
 
 def goes(home: Home) -> None:
-    assert len(home.processes()) == 5
+    has_jobs(home, "audio", count=3, gpus=4)
+    assert len(home.processes()) > 5
     gone = home.run("down")
     assert gone.returncode == 0
     assert home.processes() == []

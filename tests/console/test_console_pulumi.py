@@ -1,5 +1,6 @@
 """Deploying with the official Pulumi CLI, where there is one, ends in the same objects as without it."""
 
+import base64
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from builders import EXISTING
 from console_builders import Project, small
 from repository import ROOT
 
@@ -106,6 +109,67 @@ def test_what_pulumi_refuses_is_told_in_its_own_words(project: Project, tmp_path
     assert "fix the error and run the same command again" in str(refused.value)
 
 
+CANARY = "hunter2-canary"
+
+
+def secretly(project: Project, *arguments: str, cluster: Path) -> tuple[int, str]:
+    """Runs the CLI in a user's own project; returns its exit code and all that it printed."""
+    definition = project.folder / "Pulumi.yaml"
+    runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+    definition.write_text(yaml.safe_dump({**yaml.safe_load(definition.read_text()), "runtime": runtime}))
+    state = project.folder / "state"
+    state.mkdir(exist_ok=True)
+    own = {"PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "x", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    done = subprocess.run(
+        ["pulumi", *arguments, "--stack", "good", "--non-interactive", "--color", "never"],
+        cwd=project.folder,
+        env={**os.environ, **own, "KUBECONFIG": str(cluster)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def having(folder: Path, text: str) -> list[Path]:
+    """The files that have a text, as it is or in base64."""
+    forms = [text.encode(), base64.b64encode(text.encode())]
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file for file in files if any(form in file.read_bytes() for form in forms)]
+
+
+@WITH_PULUMI
+def test_a_secret_of_the_config_is_in_the_cluster_and_in_no_file_nor_output(
+    platform: Platform, cluster: Cluster, project: Project
+) -> None:
+    def pulumi(*arguments: str) -> tuple[int, str]:
+        return secretly(project, *arguments, cluster=platform.kubeconfig)
+
+    def with_secret(place: str) -> None:
+        code, text = pulumi("config", "set", "--secret", "--path", f"gpu-tenancy:teams.vision.{place}", CANARY)
+        assert code == 0, text
+
+    project.write("good", small(cluster={**EXISTING, "kubeconfig": str(platform.kubeconfig)}))
+    assert pulumi("stack", "init")[0] == 0
+    with_secret("serving.api.env.TOKEN")
+    code, text = pulumi("up", "--yes", "--diff")
+    assert code == 0, text
+    server: Any = cluster.get("apps/v1", "Deployment", "api", "vision")
+    assert CANARY in [one.get("value") for one in server["spec"]["template"]["spec"]["containers"][0]["env"]]
+    refreshed = pulumi("refresh", "--yes", "--diff")
+    assert refreshed[0] == 0, refreshed[1]
+    exported = pulumi("stack", "export")[1]
+    assert [output for output in (text, refreshed[1], exported) if CANARY in output] == []
+    assert having(project.folder, CANARY) == []
+
+    with_secret("costCenter")
+    code, text = pulumi("preview", "--diff")
+    assert code != 0
+    assert "teams.vision.costCenter: is secret, but the names and amounts of a plan are plain values" in text
+    assert CANARY not in text
+
+
 def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
     """A program that answers as the CLI does, and notes how it was called."""
     program, script = folder / "pulumi", folder / "pulumi.py"
@@ -115,8 +179,7 @@ def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
         "import os, pathlib, sys\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
         "with (folder / 'calls').open('a') as calls:\n"
-        "    taken = os.environ.get('PULUMI_K8S_UPSERT_EXISTING_OBJECTS', '')\n"
-        "    print(*sys.argv[1:], taken, os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
+        "    print(*sys.argv[1:], os.environ['PULUMI_BACKEND_URL'], file=calls)\n"
         "if sys.argv[1] == 'up':\n"
         "    print((folder / 'events').read_text())\n"
         f"    sys.exit({code})\n"
@@ -137,18 +200,41 @@ def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded
     assert f"kubeconfig: {tmp_path / 'kubeconfig'}" in config
 
 
-def test_the_lock_of_a_killed_run_is_removed_and_its_objects_are_taken_over(tmp_path: Path) -> None:
+def test_only_the_lock_of_a_run_that_has_ended_is_removed(tmp_path: Path) -> None:
     cli = a_pulumi(tmp_path, "")
     lock = cli.folder / "state" / ".pulumi" / "locks" / "p" / "local" / "lock.json"
     lock.parent.mkdir(parents=True)
     lock.write_text(json.dumps({"pid": os.getpid()}))
     cli.up("local", tmp_path / "kubeconfig")
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    lock.write_text(json.dumps({"pid": int(ended.stdout)}))
+    lock.write_text(json.dumps({"pid": ended()}))
     cli.up("local", tmp_path / "kubeconfig")
     calls = [call.split() for call in (tmp_path / "calls").read_text().splitlines()]
     assert [call[0] for call in calls] == ["stack", "up", "stack", "cancel", "up"]
-    assert ["true" in call for call in calls] == [False, False, False, False, True]
+
+
+def test_half_written_attributes_of_the_state_are_removed_only_after_a_killed_run(tmp_path: Path) -> None:
+    cli = a_pulumi(tmp_path, "")
+    state = cli.folder / "state" / ".pulumi"
+    lock, torn, whole = (
+        state / "locks" / "lock.json",
+        state / "stacks" / "a.json.attrs",
+        state / "stacks" / "b.json.attrs",
+    )
+    for file, text in ((lock, json.dumps({"pid": os.getpid()})), (torn, '{"user'), (whole, "{}")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    cli.up("local", tmp_path / "kubeconfig")
+    assert torn.exists()  # the other run is writing it
+    lock.write_text(json.dumps({"pid": ended()}))
+    cli.up("local", tmp_path / "kubeconfig")
+    assert not torn.exists()
+    assert whole.exists()
+
+
+def ended() -> int:
+    """The pid of a process that has ended."""
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    return int(done.stdout)
 
 
 def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_path: Path) -> None:

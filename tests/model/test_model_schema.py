@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import Data, stack, team
+from builders import Data, job, server, stack, team
 from jsonschema import Draft202012Validator
 from repository import ROOT
 
@@ -32,10 +32,20 @@ def test_the_schema_accepts_every_stack_of_the_repository(file: Path) -> None:
     assert complaints(yaml.safe_load(file.read_text())) == []
 
 
-def test_the_schema_accepts_a_secret_section_and_other_programs_keys() -> None:
-    content = as_file(stack(teams={"secure": "AAAB"}))
+def test_the_schema_accepts_secrets_where_the_state_hides_them_and_other_programs_keys() -> None:
+    secret = {"secure": "AAAB"}
+    hidden = server(env={"TOKEN": secret}, args=["--key", secret], command=[secret], image=secret)
+    trained = job(env={"TOKEN": secret})
+    values = {"kueue": {"values": {"managerConfig": {"controllerManagerConfigYaml": secret}}}}
+    sections = stack(teams={"a": team(serving={"api": hidden}, training={"fit": trained})}, operators=values)
+    content = as_file(sections)
     content["config"]["aws:region"] = "eu-west-1"
     assert complaints(content) == []
+
+
+@pytest.mark.parametrize("shown", [{"teams": {"secure": "AAAB"}}, {"environment": {"secure": "AAAB"}}])
+def test_the_schema_refuses_secrets_that_objects_would_show(shown: Data) -> None:
+    assert complaints(as_file(stack(**shown))) != []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pulumi_kubernetes.storage.v1 import StorageClass
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
-from ..connection import Connection, provider_name
+from ..api import Api
 from .access import people_entries
 from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
 from .autoscaling import ClusterAutoscaler
@@ -56,8 +56,9 @@ class EksCluster(pulumi.ComponentResource):
         access = pulumi.Output.all(
             cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
-        self.connection = Connection(access.apply(kubeconfig), f"{section.region}/{section.name}")
-        self.kubernetes = self.connection.provider(provider_name(name), within)
+        identifier = f"{section.region}/{section.name}"
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within)
+        self.kubernetes = self.api.provider()
         people_entries(f"{name}-people", plan, section, pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]

@@ -14,7 +14,7 @@ from pulumi_azure_native.containerservice import (
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-from ..connection import Connection, provider_name
+from ..api import Api
 from .control_plane import AksControlPlane
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
@@ -52,8 +52,8 @@ class AksCluster(pulumi.ComponentResource):
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        self.connection = self._connection(cluster)
-        self.kubernetes = self.connection.provider(provider_name(name), pulumi.ResourceOptions(parent=self))
+        self.api = self._api(f"{name}-kubernetes", cluster)
+        self.kubernetes = self.api.provider()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.nodes = [*self.nodes, MemoryLock(f"{name}-memory-lock", wired, within)]
@@ -89,7 +89,7 @@ class AksCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _connection(self, cluster: ManagedCluster) -> Connection:
+    def _api(self, name: str, cluster: ManagedCluster) -> Api:
         credentials = list_managed_cluster_user_credentials_output(
             resource_group_name=self._section.resource_group,
             resource_name=cluster.name,
@@ -97,7 +97,8 @@ class AksCluster(pulumi.ComponentResource):
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
         # It contains only an address and a certificate, although its source is secret.
-        return Connection(pulumi.Output.unsecret(credentials.apply(own_kubeconfig)), self._section.name)
+        kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
+        return Api(name, self._section.name, kubeconfig, opts=pulumi.ResourceOptions(parent=self))
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> AksCluster:

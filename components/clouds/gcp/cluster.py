@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
 from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, GkeCreation, iam_member
 from gpu_tenancy.model.spec.people import Person
 
-from ..connection import Connection, provider_name
+from ..api import Api
 from . import pools
 from .access import ClusterAccess, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
@@ -66,8 +66,8 @@ class GkeCluster(pulumi.ComponentResource):
         self._rights: list[pulumi.Resource] = []
         self._account = cluster.node_service_account or self._node_account(f"{name}-node")
         self.cluster = self._cluster(f"{name}-gke", cluster)
-        self.connection = self._connection()
-        self.kubernetes = self.connection.provider(provider_name(name), self._child)
+        self.api = self._api(f"{name}-kubernetes")
+        self.kubernetes = self.api.provider()
         node_pools = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
         if plan.system:
             node_pools.insert(0, self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
@@ -125,14 +125,15 @@ class GkeCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _connection(self) -> Connection:
+    def _api(self, name: str) -> Api:
         access = pulumi.Output.all(
             name=self._section.name,
             endpoint=self.cluster.endpoint,
             authority=self.cluster.master_auth.apply(authority),
         )
         section = self._section
-        return Connection(access.apply(_kubeconfig), f"{section.project}/{section.location}/{section.name}")
+        identifier = f"{section.project}/{section.location}/{section.name}"
+        return Api(name, identifier, access.apply(_kubeconfig), opts=self._child)
 
     def _pool(self, name: str, pool: NodePool) -> container.NodePool:
         zones = len(self._section.node_zones(pool.zones)) or _REGIONS_ZONES

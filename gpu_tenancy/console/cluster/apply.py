@@ -20,11 +20,11 @@ from gpu_tenancy.console.cluster.placing import Placing, Wanted
 from gpu_tenancy.console.cluster.pruning import Pruning
 from gpu_tenancy.console.cluster.references import Reference, is_definition
 from gpu_tenancy.console.cluster.request import CONNECTIONS
-from gpu_tenancy.console.cluster.survey import ours, survey
+from gpu_tenancy.console.cluster.survey import foreign, ours, survey
 from gpu_tenancy.console.offline.wire import text_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -40,12 +40,14 @@ def apply(
     waves: Sequence[Sequence[Mapping[str, Json]]],
     inventory: Path,
     progress: Callable[[Change], None] = lambda _: None,
+    *,
+    adopt: Collection[str] = (),
 ) -> tuple[Change, ...]:
     """Applies the manifests, prunes objects of earlier applies, and returns the outcome for each object.
 
     An object is not sent again if its manifest and its live state are unchanged since the last apply. An object with
-    a changed immutable field is replaced. An existing object with another owner is rejected. Fields that were changed
-    by hand are corrected.
+    a changed immutable field is replaced. An existing object with another owner is rejected, unless it may be adopted:
+    then its fields are forced, but it is never replaced. Fields that were changed by hand are corrected.
 
     Args:
         cluster: the target.
@@ -53,6 +55,7 @@ def apply(
         inventory: file that lists the applied objects; created if missing. One file for each cluster and stack,
             used by one run at a time.
         progress: called for each object that is done.
+        adopt: names of objects with another owner that are taken over, as in `cluster.adopt` of a stack.
 
     Returns:
         The applied objects in the order of the waves, then the pruned objects in the order of their deletion.
@@ -67,7 +70,7 @@ def apply(
     _reject_duplicates(references)
     applied = Inventory.load(inventory)
     pool = ThreadPoolExecutor(CONNECTIONS)
-    run = _Run(cluster, pool, applied, progress)
+    run = _Run(cluster, pool, applied, progress, adopt)
     try:
         for number, wave in enumerate(waves):
             run.apply(number, wave)
@@ -90,11 +93,16 @@ class _Run:
     """The state of one apply: its changes so far, and its steps."""
 
     def __init__(
-        self, cluster: Cluster, pool: Executor, inventory: Inventory, progress: Callable[[Change], None]
+        self,
+        cluster: Cluster,
+        pool: Executor,
+        inventory: Inventory,
+        progress: Callable[[Change], None],
+        adopt: Collection[str],
     ) -> None:
         self.changes: list[Change] = []
         self._cluster, self._pool, self._inventory, self._progress = cluster, pool, inventory, progress
-        self._placing = Placing(cluster)
+        self._placing, self._adopt = Placing(cluster), frozenset(adopt)
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
         """Applies one wave, and waits until the API server serves the kinds of its definitions."""
@@ -139,9 +147,10 @@ class _Run:
             if isinstance(live, Failure):
                 failures.append(live)
             elif live and not ours(entry, live):
-                owners = ", ".join(live.managers) or "an unknown field manager"
-                why = f"already exists, owned by {owners}; rename it in the stack or delete the existing object"
-                failures.append(Failure(reference, why))
+                if reference.adoptable in self._adopt:
+                    wanted[reference] = Wanted(manifest, live, None, adopted=True)
+                else:
+                    failures.append(Failure(reference, foreign(reference, live)))
             else:
                 wanted[reference] = Wanted(manifest, live, entry)
         return wanted, failures

@@ -41,11 +41,13 @@ class Wanted:
         manifest: its desired state.
         live: the existing object; None if it does not exist.
         entry: its entry in the inventory.
+        adopted: whether the existing object is somebody else's and is taken over.
     """
 
     manifest: Mapping[str, Json]
     live: Live | None
     entry: Entry | None
+    adopted: bool = False
 
     @property
     def reference(self) -> Reference:
@@ -100,7 +102,7 @@ class Placing:
         try:
             after = self._apply(wanted)
         except ApiError as error:
-            if not _may_replace(reference, error):
+            if wanted.adopted or not _may_replace(reference, error):
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
             self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
@@ -118,7 +120,7 @@ class Placing:
         One address can have several API servers, each of which reads a definition by itself.
         """
         settled = self._settled.get(wanted.reference.group, 0)
-        force = False
+        force = wanted.adopted
         while True:
             try:
                 return Live.of(self._cluster.apply(wanted.manifest, force=force, metadata_only=True))

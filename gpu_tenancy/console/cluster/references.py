@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.model.spec.adoption import adoptable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,11 @@ class Reference(NamedTuple):
     def key(self) -> Key:
         """The identity, which is the same for all API versions of an object."""
         return self.group, self.kind, self.namespace, self.name
+
+    @property
+    def adoptable(self) -> str:
+        """Its name in `cluster.adopt` of a stack."""
+        return adoptable(self.api_version, self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
         kind = f"{self.kind}.{self.group}" if self.group else self.kind

@@ -56,6 +56,15 @@ def ours(entry: Entry | None, live: Live) -> bool:
     return entry.uid == live.uid if entry.uid else not live.managers
 
 
+def foreign(reference: Reference, live: Live) -> str:
+    """Why an existing object of somebody else is not applied, and how the stack can take it over."""
+    owners = ", ".join(live.managers) or "an unknown field manager"
+    return (
+        f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or add"
+        f" {reference.adoptable} to cluster.adopt to take it over"
+    )
+
+
 def _lives(cluster: Cluster, same_kind: Sequence[Reference]) -> dict[Reference, Live]:
     """The metadata of the existing objects among those of one kind."""
     first = same_kind[0]

@@ -79,7 +79,7 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
         what = f"carries stack {carried.name}" if carried else "carries no stack"
         replace = " --replace" if carried else ""
         raise ConsoleError(f"the embedded platform {what}, not {stack}", f"run `tenancy up {stack}{replace}`")
-    if not any(one.chart == _CHART and one.runs for one in platform.controllers.recorded()):
+    if _CHART not in platform.controllers.running():
         raise ConsoleError("Kueue does not run on the embedded platform", f"run `tenancy up {stack}`")
     with platform.cluster() as cluster:
         places = own_places(tree)

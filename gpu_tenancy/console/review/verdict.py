@@ -40,8 +40,8 @@ def verdict(
         real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
     """
     lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
-    policies, guarantees, losses = _policies(rules), _guarantees(now), list(_losses(lost))
     before = comparison.before if comparison else None
+    policies, guarantees, losses = _policies(rules), _guarantees(now), [*_losses(lost), *_adoptions(before, now)]
     gained = access_gained(before, now)
     people, rest = (*gained, *access_lost(before, now)), [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.violated:
@@ -196,6 +196,12 @@ def _difference(before: float | None, now: float | None) -> str:
     if difference == 0:
         return "unchanged"
     return f"{'+' if difference > 0 else '-'}${abs(difference):,}"
+
+
+def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+    adopts = [name for name in now.adopts if before is None or name not in before.adopts]
+    if adopts:
+        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, _LISTED)}"
 
 
 def _losses(lost: list[Change]) -> Iterator[str]:

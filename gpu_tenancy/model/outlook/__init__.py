@@ -153,6 +153,7 @@ class StackOutlook:
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
+        adopts: objects that are taken over if they exist in the cluster already.
     """
 
     environment: str
@@ -168,6 +169,7 @@ class StackOutlook:
     access: tuple[Access, ...]
     people: tuple[Membership, ...]
     commands: tuple[str, ...]
+    adopts: tuple[str, ...]
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -207,6 +209,7 @@ def outlook(stack: Stack) -> StackOutlook:
         access=tuple(_access(stack, name) for name in stack.teams),
         people=tuple(memberships(tree)),
         commands=people.commands if (people := access(tree)) else (),
+        adopts=tuple(stack.cluster.adopt),
     )
 
 

@@ -1,6 +1,8 @@
 """Objects that an API server accepts, for tests to break or change one part of."""
 
-from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.offline.wire import Json, maps_at
 
 Manifest = dict[str, Json]
 
@@ -56,3 +58,10 @@ def a_definition(group: str, kind: str = "Widget", *, scope: str = "Namespaced",
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     )
+
+
+def created_by(cluster: Cluster, manager: str, manifest: Manifest) -> Manifest:
+    """Creates an object as another field manager would, and returns it."""
+    live = cluster.create(manifest)
+    managed: Json = [{**entry, "manager": manager} for entry in maps_at(live, "metadata", "managedFields")]
+    return dict(cluster.patch(Reference.of(manifest), {"metadata": {"managedFields": managed}}))

@@ -170,8 +170,8 @@ def test_what_belongs_to_others_is_refused_and_stays_as_it_is(
         apply(cluster, [[a_config_map("settings", namespace, b="ours"), a_config_map("more", namespace)]], inventory)
     assert [str(failure) for failure in refused.value.failures] == [
         (
-            f"ConfigMap {namespace}/settings: already exists, owned by gpu-tenancy; rename it in the stack or delete "
-            "the existing object"
+            f"ConfigMap {namespace}/settings: already exists, owned by gpu-tenancy; rename it in the stack, delete the "
+            f"existing object, or add ConfigMap/{namespace}/settings to cluster.adopt to take it over"
         )
     ]
     assert actions(refused.value.changes) == [("more", "created")]

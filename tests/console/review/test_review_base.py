@@ -13,7 +13,7 @@ from gpu_tenancy.console.offline.wire import UNKNOWN
 from gpu_tenancy.console.project import preview
 from gpu_tenancy.console.review.base import base
 from gpu_tenancy.console.review.build import as_json, between, review
-from gpu_tenancy.console.review.verdict import OK
+from gpu_tenancy.console.review.verdict import OK, REVIEW
 
 
 def git(folder: Path, *words: str) -> None:
@@ -169,3 +169,16 @@ def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Proj
     assert "Team speech is removed (had 2 l4 GPUs guaranteed, limit 2)" in found
     assert "Team third is added (1 l4 GPU guaranteed, limit 3)" in found
     assert len([reason for reason in found if "speech" in reason and "deleted" not in reason]) == 1
+
+
+def test_a_review_names_what_the_change_would_adopt(project: Project) -> None:
+    sections = small()
+    sections["cluster"]["adopt"] = ["Namespace/vision"]
+    project.write("s", sections)
+    current = preview("s", project.folder)
+    for ref in ("HEAD", None):
+        verdict = review(current, project.folder, ref=ref).verdict
+        assert verdict.title == REVIEW
+        assert verdict.sentences[0] == "1 object will be adopted if existing: Namespace/vision"
+    git(project.folder, "commit", "-qam", "adopt")
+    assert review(current, project.folder, ref="HEAD").verdict.title == OK

@@ -41,6 +41,10 @@ class Controllers:
         """The started controllers, whether or not they still run, in the order of their start."""
         return read_record(self._record)
 
+    def running(self) -> set[str]:
+        """The charts whose controllers run."""
+        return {controller.chart for controller in self.recorded() if controller.runs}
+
     def stop(self) -> None:
         """Stops all controllers; their objects stay in the cluster."""
         stop(controller.started for controller in self.recorded())

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from gpu_tenancy.model.spec.adoption import Adoptables
 from gpu_tenancy.model.spec.base import Cidr, Date, Section, refuse
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Nodes
@@ -162,6 +163,10 @@ class ClusterSection(Section):
     `networkPolicies` (a CNI plugin that enforces them), `resourceMetrics` (metrics-server), `defaultStorageClass`,
     `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `provisioningRequests` (an
     autoscaler that handles them), `efaDevices` (the EFA device plugin). What is needed and missing is an error."""
+    adopt: Adoptables = []
+    """Objects of the stack that may exist in the cluster already, and are then taken over: `Namespace/ml-research`,
+    `Job.batch/ml-research/train`. Fields that the stack sets get its values; other fields stay. From then on the object
+    belongs to the stack and is deleted with it. Any other existing object is refused."""
 
     @property
     def grows(self) -> bool:

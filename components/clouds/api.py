@@ -1,0 +1,65 @@
+"""The Kubernetes API of a cluster, as providers of Pulumi."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The Kubernetes API of a cluster.
+
+    Attributes:
+        name: of its provider.
+        identifier: fixed name of the cluster. A kubeconfig with another certificate or endpoint is still the same
+            cluster: without it, every resource would be replaced.
+        kubeconfig: content or path; None for the same defaults as for kubectl.
+        context: in the kubeconfig; None for its current one.
+        opts: of its providers.
+    """
+
+    name: str
+    identifier: pulumi.Input[str]
+    kubeconfig: pulumi.Input[str] | None
+    context: pulumi.Input[str] | None = None
+    opts: pulumi.ResourceOptions | None = None
+
+    def output(self) -> Mapping[str, pulumi.Input[str] | None]:
+        """What other Pulumi stacks of the environment need to access it: no credentials."""
+        return {"identifier": self.identifier, "kubeconfig": self.kubeconfig}
+
+    @classmethod
+    def of(cls, name: str, output: pulumi.Output[Mapping[str, str]]) -> Self:
+        """The API as another Pulumi stack has it.
+
+        Args:
+            name: of the provider, as there: an object keeps its provider when it moves between the stacks.
+            output: of the other stack.
+        """
+        return cls(name, output["identifier"], output["kubeconfig"])
+
+    def provider(self) -> kubernetes.Provider:
+        """The provider of all objects; it refuses objects that exist already."""
+        return self._provider(self.name)
+
+    def adopting(self) -> kubernetes.Provider:
+        """A provider that takes over objects that exist already, and forces the fields that the stack sets.
+
+        An object can change between the two providers at any time: since `identifier` is the same, it is not replaced.
+        """
+        return self._provider(f"{self.name}-adopting", adopts=True)
+
+    def _provider(self, name: str, *, adopts: bool | None = None) -> kubernetes.Provider:
+        return kubernetes.Provider(
+            name,
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            cluster_identifier=self.identifier,
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
+            upsert_existing_objects=adopts,
+            enable_patch_force=adopts,
+            opts=self.opts,
+        )

@@ -1,0 +1,51 @@
+"""Names of objects that exist in the cluster and that a stack may take over."""
+
+import re
+from collections import Counter
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from gpu_tenancy.model.spec.base import refuse
+
+_ADOPTABLE: Final = re.compile(
+    r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9][-a-z0-9.]{0,252})?(/[a-z0-9][-a-z0-9]{0,62})?/[a-z0-9][-a-z0-9.:]{0,252}"
+)
+_MOST: Final = 10_000
+"""Names in one stack."""
+
+
+def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
+    """The name by which a stack adopts an object: `Namespace/ml` or `Job.batch/ml/train`.
+
+    Args:
+        api_version: of the object, such as `batch/v1`; its version does not matter.
+        kind: such as `Job`.
+        namespace: empty for cluster-scoped objects.
+        name: `metadata.name`.
+    """
+    group = api_version.rpartition("/")[0]
+    return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
+
+
+def _adoptable(text: str) -> str:
+    if not _ADOPTABLE.fullmatch(text):
+        raise refuse(
+            "is not the name of one object",
+            "use KIND/NAME or KIND/NAMESPACE/NAME, and KIND.GROUP for kinds outside of the core group, such as"
+            " Namespace/ml-research or Job.batch/ml-research/train",
+        )
+    return text
+
+
+def _distinct(names: list[str]) -> list[str]:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise refuse(f"lists {twice[0]} twice", "remove one of them")
+    return names
+
+
+Adoptable: TypeAlias = Annotated[str, AfterValidator(_adoptable)]
+"""One object of the stack, such as `Namespace/ml-research`."""
+
+Adoptables: TypeAlias = Annotated[list[Adoptable], Field(max_length=_MOST), AfterValidator(_distinct)]
