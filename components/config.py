@@ -3,21 +3,18 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, only
+from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
 from .provider.inputs import Inputs, Late, without_secrets
-
-PART: Final = f"{NAMESPACE}:part"
-"""Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def configured_stack(project: Path) -> Configured:
         pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
     """
     values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
-    part = values.pop(PART, None)
+    part = values.pop(KEY, None)
     environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
         source = with_files(read_config(values, _file(project, environment)), project / "stacks")
@@ -108,7 +105,7 @@ def of_part(planned: Plan, name: str | None) -> Plan:
             f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack} --all`, or remove split"
         )
     raise pulumi.RunError(
-        f"{PART}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(known) or 'none'};"
+        f"{KEY}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(known) or 'none'};"
         f" to deploy all parts, run `tenancy up`"
     )
 

@@ -165,10 +165,16 @@ def stack_of(team: str, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A stack as its file declares it, valid and not rendered yet."""
+    """A stack as its file declares it, valid and not rendered yet.
+
+    Attributes:
+        project: folder of `Pulumi.yaml`, the program and its stacks.
+        project_name: name in its `Pulumi.yaml`.
+    """
 
     name: str
     project: Path
+    project_name: str
     source: Source
     stack: Stack
 
@@ -185,9 +191,9 @@ def declared(name: str, project: Path | None = None) -> Declared:
         StackError: the stack file is invalid; it has every problem.
     """
     project = project_folder(project)
-    project_name(project)
+    named = project_name(project)
     source = read_stack(name, project)
-    return Declared(name, project, source, load(source))
+    return Declared(name, project, named, source, load(source))
 
 
 @relaxed_collector()
@@ -220,9 +226,9 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
     """
     source, stack = whole(read.source), read.stack
     if onto:
-        source = elsewhere(source, stack, onto)
+        source = elsewhere(read.source, stack, onto)
         stack = load(source)
-    program = render(read.project, project=project_name(read.project), stack=read.name, config=to_config(source))
+    program = render(read.project, project=read.project_name, stack=read.name, config=to_config(source))
     if invalid := problems(program):
         raise RenderError(invalid)
     # Operators are not deployed elsewhere: a name that is unknown there can be one of theirs.
@@ -260,5 +266,5 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[st
         **like,
     }
     # Operators on an existing cluster belong to its owner, so the stack does not install them.
-    kept = {key: section for key, section in source.sections.items() if key != "operators"}
+    kept = {key: section for key, section in whole(source).sections.items() if key != "operators"}
     return replace(source, sections={**kept, "cluster": cluster})

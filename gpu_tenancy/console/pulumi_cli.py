@@ -18,9 +18,12 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.leftovers import State, leftovers
-from gpu_tenancy.console.project import elsewhere, project_name, read_stack, whole
+from gpu_tenancy.console.project import elsewhere, project_name, read_stack
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import to_config
+
+CONTINUE: Final = "fix the error and run the same command again to continue"
+"""The fix for a deployment by Pulumi that failed."""
 
 _DONE: Final = {
     "create": "created",
@@ -134,7 +137,7 @@ class PulumiCli:
         original = read_stack(stack, self.source)
         declared = load(original)
         adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
-        source = whole(elsewhere(original, declared, kubeconfig, adopted))
+        source = elsewhere(original, declared, kubeconfig, adopted)
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
         return adopted
 
@@ -145,10 +148,7 @@ class PulumiCli:
         """Runs a command that must succeed, and returns its output."""
         done = self._run(*arguments)
         if not done.ok:
-            raise ConsoleError(
-                f"pulumi {arguments[0]} failed:\n{done.diagnostics}",
-                "fix the error and run the same command again to continue",
-            )
+            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", CONTINUE)
         return done.output
 
     def _run(self, *arguments: str) -> "_Done":

@@ -24,7 +24,7 @@ from stack_mutations import STACKS, stack_files
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.offline.objects import KubernetesObject, waves
-from gpu_tenancy.console.project import Declared, rendered
+from gpu_tenancy.console.project import Declared, project_name, rendered
 from gpu_tenancy.console.review.build import review
 from gpu_tenancy.console.review.comment import comment
 from gpu_tenancy.console.review.page import page
@@ -163,7 +163,7 @@ def read_or_refuse(stack: str, project: Project, file: Path) -> tuple[Declared |
     """The stack of a file, or at least one problem."""
     try:
         source = read_file(file, f"stacks/{file.name}")
-        return Declared(stack, project.folder, source, load(source)), ()
+        return Declared(stack, project.folder, project_name(project.folder), source, load(source)), ()
     except StackError as error:
         return None, error.problems
 

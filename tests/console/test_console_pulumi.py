@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,14 @@ WITH_PULUMI = pytest.mark.skipif(
 
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
+    with deployable(tmp_path / "project", cluster) as found:
+        yield found
+
+
+@contextmanager
+def deployable(folder: Path, cluster: Cluster) -> Generator[Project]:
     """A project whose stack is gone from the cluster afterwards."""
-    found = Project.at(tmp_path / "project")
+    found = Project.at(folder)
     found.write("good", small())
     yield found
     found.write("good", small())

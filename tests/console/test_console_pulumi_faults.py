@@ -11,7 +11,7 @@ from random import Random
 import psutil
 import pytest
 from console_builders import Project, small
-from test_console_pulumi import WITH_PULUMI, references, remove
+from test_console_pulumi import WITH_PULUMI, deployable, references
 
 from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster
@@ -41,12 +41,8 @@ PulumiCli(program, Path(folder), Path(project)).up("good", Path(kubeconfig))
 
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
-    """A project whose stack is gone from the cluster afterwards."""
-    found = Project.at(tmp_path / "project")
-    found.write("good", small())
-    yield found
-    found.write("good", small())
-    remove(cluster, references(found))
+    with deployable(tmp_path / "project", cluster) as found:
+        yield found
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ from gpu_tenancy.console.offline.render import render
 from gpu_tenancy.console.offline.wire import Json
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.project import Declared
+from gpu_tenancy.console.pulumi_cli import CONTINUE
 from gpu_tenancy.console.splitting.homes import homes, is_scaffold
 from gpu_tenancy.console.splitting.moving import Move, Moving
 from gpu_tenancy.console.splitting.stacks import Stacks, said
+from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 
-_CONTINUE: Final = "fix the error and run the same command again to continue"
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
 _REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
     "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
@@ -133,7 +134,7 @@ class Environment:
         there = [str(entry["urn"]) for entry in state.get("resources") or () if not is_scaffold(entry)]
         if part is None or not there:
             return []
-        config = {**to_config(self._read.source), f"{self.stacks.project}:part": part.name}
+        config = {**to_config(self._read.source), KEY: part.name}
         made = render(self._read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED)
         registered = {registration.urn for registration in made.registrations}
         return [urn for urn in there if urn not in registered]
@@ -214,7 +215,7 @@ def _watched(stack: str, command: str) -> Generator[_Seen]:
         raise ConsoleError(f"stack {stack} is locked by another deployment: {said(error)}", fix) from error
     except CommandError as error:
         why = seen.errors or said(error)
-        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", _CONTINUE) from error
+        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", CONTINUE) from error
 
 
 def _failure(failed: Mapping[str, BaseException]) -> BaseException:
@@ -223,4 +224,4 @@ def _failure(failed: Mapping[str, BaseException]) -> BaseException:
         if not isinstance(error, ConsoleError):
             return error
     errors = [error for error in failed.values() if isinstance(error, ConsoleError)]
-    return errors[0] if len(errors) == 1 else ConsoleError("\n".join(error.what for error in errors), _CONTINUE)
+    return errors[0] if len(errors) == 1 else ConsoleError("\n".join(error.what for error in errors), CONTINUE)

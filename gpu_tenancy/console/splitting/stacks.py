@@ -15,8 +15,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.project import Declared, stack_file
 from gpu_tenancy.console.pulumi_cli import find_pulumi, generated_project
 from gpu_tenancy.console.splitting.moving import State
-from gpu_tenancy.model.plan.parts import Part, is_part
-from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.model.plan.parts import KEY, Part, is_part
 
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
@@ -101,7 +100,7 @@ class Stacks:
 
     def _write(self, name: str) -> None:
         part = self._parts.get(name)
-        config = {**self._settings["config"], **({f"{NAMESPACE}:part": part.name} if part else {})}
+        config = {**self._settings["config"], **({KEY: part.name} if part else {})}
         text = yaml.safe_dump({**self._settings, "config": config}, sort_keys=False)
         (self._folder / f"Pulumi.{name}.yaml").write_text(text, encoding="utf-8")
 

@@ -6,8 +6,11 @@ from typing import Final
 
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 
+KEY: Final = f"{NAMESPACE}:part"
+"""Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
 CLUSTER: Final = "cluster"
 OPERATORS: Final = "operators"
 TENANCY: Final = "tenancy"
