@@ -13,6 +13,7 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
 from gpu_tenancy.console.proofs import Proof, placement
+from gpu_tenancy.console.proofs.access import prove_access
 from gpu_tenancy.console.proofs.placement import NAMESPACE, PROOF, prove_placement
 from gpu_tenancy.console.settling import settle
 from gpu_tenancy.console.summary import summarise
@@ -81,6 +82,55 @@ def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
         cluster.create({key: quota[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name(quota)})
     assert broken(found) == {f"ml-research cannot use more than its 0 {GPU}"}
     assert [proof.seen for proof in found if not proof.holds] == ["0 used; a pod with 1 is admitted"]
+
+
+def test_access_is_proven_for_each_team_and_for_what_administrators_keep(cluster: Cluster, local: Tenancy) -> None:
+    found = {proof.promise: proof for proof in prove_access(cluster, local.tree)}
+    assert broken(tuple(found.values())) == set()
+    assert [*found] == [
+        *(f"people may do in {team} what their role says, and nothing else" for team in local.tree.stack.teams),
+        "only administrators change quotas, queues, networks, roles and guards",
+    ]
+    assert found["people may do in ml-production what their role says, and nothing else"].seen == (
+        "group:product, group:security: read workloads;"
+        " group:ml-production: read workloads, submit jobs, open shells;"
+        " group:ml-production-oncall: read workloads, submit jobs, open shells, read Secrets, stop the queue;"
+        " 2 others: nothing"
+    )
+
+
+def test_access_that_somebody_gave_or_took_by_hand_breaks_its_promise(cluster: Cluster, local: Tenancy) -> None:
+    given = bound("given", "view", "ml-research")
+    taken = cluster.get("rbac.authorization.k8s.io/v1", "RoleBinding", "gpu-tenancy-viewers", "ml-serving")
+    assert taken
+    cluster.create(given)
+    cluster.create(bound("quotas", "admin", "ml-production"))
+    cluster.delete(Reference.of(taken))
+    try:
+        found = [proof for proof in prove_access(cluster, local.tree) if not proof.holds]
+    finally:
+        cluster.delete(Reference.of(given))
+        cluster.delete(Reference.of(bound("quotas", "admin", "ml-production")))
+        cluster.create({**taken, "metadata": _name(taken)})
+    assert {proof.promise.split()[4]: proof.seen for proof in found[:-1]} == {
+        "ml-production": "group:product may submit jobs, against the stack; group:product may open shells, against the"
+        " stack; group:product may read Secrets, against the stack",
+        "ml-research": "group:product may read workloads, against the stack",
+        "ml-serving": "group:product may not read workloads, against the stack",
+    }
+    assert "group:product may create rolebindings.rbac.authorization.k8s.io in ml-production" in found[-1].seen
+
+
+def bound(name: str, role: str, namespace: str) -> Any:
+    """A RoleBinding that the stack does not have."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "product"}],
+    }
 
 
 def _name(manifest: Any) -> Any:

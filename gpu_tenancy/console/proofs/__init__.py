@@ -9,6 +9,7 @@ from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.console.proofs.access import prove_access
 from gpu_tenancy.console.proofs.gangs import prove_gangs
 from gpu_tenancy.console.proofs.placement import prove_placement
 from gpu_tenancy.console.proofs.proof import Proof
@@ -44,6 +45,7 @@ def prove(
 
 def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Proof]:
     yield from prove_placement(cluster, plan, tree)
+    yield from prove_access(cluster, tree)
     if not running:
         return
     with ThreadPoolExecutor(1) as pool:
