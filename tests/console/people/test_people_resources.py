@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.request import DISCOVERY, Request
 from gpu_tenancy.console.cluster.transport import Transport
@@ -56,9 +58,8 @@ def rows(group: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 )
 
 
-def test_the_table_has_every_resource_of_its_groups_as_the_api_server_serves_it(
-    cluster: Cluster, platform: Platform
-) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_the_table_has_every_resource_of_its_groups_as_the_api_server_serves_it(platform: Platform) -> None:
     table, real = written(), served(platform)
     assert {group: real.get(group) for group in table if group not in ADDED} == {
         group: resources for group, resources in table.items() if group not in ADDED
