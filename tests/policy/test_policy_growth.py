@@ -81,6 +81,18 @@ MANY: Final = """
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: claiming-NUMBER, namespace: NAMESPACE}, spec: {template: {spec:
  {resourceClaims: [{name: gpu, resourceClaimTemplateName: claim-NUMBER}], containers: [{name: main}]}}}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: role-NUMBER, namespace: NAMESPACE},
+ rules: [{apiGroups: ["*"], resources: [resourcequotas], verbs: [create]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role-NUMBER, labels:
+ {rbac.authorization.k8s.io/aggregate-to-edit: "true"}}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: role-NUMBER, namespace: NAMESPACE},
+ roleRef: {kind: Role, name: role-NUMBER}, subjects: [{kind: User, name: user-NUMBER}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: role-NUMBER},
+ roleRef: {kind: ClusterRole, name: role-NUMBER}, subjects: [{kind: User, name: user-NUMBER}]}
 """
 POOL: Final[dict[str, Any]] = {"amiType": "AL2023_x86_64_NVIDIA", "labels": {}}
 CHART: Final[dict[str, Any]] = {"chart": "other", "version": "1.2.3"}

@@ -4,6 +4,7 @@ from typing import Final
 
 from rule_engine import Pack, Resource
 from workload_rules import (
+    access,
     borrowing,
     budgets,
     fabric,
@@ -15,6 +16,7 @@ from workload_rules import (
     priorities,
     queues,
     quotas,
+    roles,
     security,
     serving,
     tenancy,
@@ -46,6 +48,8 @@ PACK: Final = Pack(
         *security.RULES,
         *images.RULES,
         *tenancy.RULES,
+        *roles.RULES,
+        *access.RULES,
         *quotas.RULES,
         *queues.RULES,
         *borrowing.RULES,

@@ -250,7 +250,9 @@ class Tenants(Settings):
 
     system: Namespaces = Field(
         SYSTEM,
-        description="Namespaces that do not belong to a tenant, by exact name; objects in them are not checked.",
+        description=(
+            "Namespaces that do not belong to a tenant, by exact name; objects in them are not checked as a tenant's."
+        ),
     )
     platform: Namespaces = Field(
         [],

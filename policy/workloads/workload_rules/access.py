@@ -1,0 +1,152 @@
+"""Rules for bindings of roles and for credentials: who may do what in a cluster that teams share."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import Field
+
+from rule_engine import ADVICE, MUST, AnyRule, Doubts, Rule, Settings, Severity, Stack
+from workload_rules.administrators import Reviewed
+from workload_rules.objects import matches_any
+from workload_rules.pods import Tenants
+from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, in_all_forms, role_ref, subject_of
+from workload_rules.rights import reads_secrets
+
+
+def _cluster_admin(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    if settings.given(binding, stack, "no-cluster-admin", lambda rule: rule.is_everything):
+        for subject in settings.tenants(binding):
+            yield (
+                f"binds {role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the required"
+                f" rights, or list {subject.id} under `admins`"
+            )
+
+
+CLUSTER_ADMIN: Final = Rule(
+    name="no-cluster-admin",
+    title="Only listed administrators must be bound to cluster-admin, or to a role that equals it.",
+    rationale=(
+        "Its subjects can read all teams' data and remove quotas and guards; in one namespace, they can give themselves"
+        " any right there."
+    ),
+    fix="Bind a role with the required rights; list groups of administrators under `admins`.",
+    link="https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles",
+    severity=Severity.CRITICAL,
+    level=MUST,
+    on=BINDINGS,
+    check=_cluster_admin,
+    settings=Reviewed,
+    whole=True,
+)
+
+
+class Everybody(Tenants):
+    """Roles that everybody can have."""
+
+    roles: list[str] = Field(
+        [
+            "system:basic-user",
+            "system:discovery",
+            "system:public-info-viewer",
+            "system:service-account-issuer-discovery",
+        ],
+        description=(
+            "ClusterRoles that may be bound to everybody, as patterns. Default: those that the API server binds itself."
+        ),
+    )
+
+
+def _everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
+    doubts = Doubts()
+    for view in binding.view.items("subjects"):
+        with doubts.collected():
+            subject = subject_of(view, binding)
+            everybody = subject.everybody
+            if subject.is_group_of_accounts and subject.home != binding.namespace and settings.tenant(subject.home):
+                everybody = f"all service accounts of namespace {subject.home}"
+            if everybody and not matches_any(binding.view.text("roleRef", "name"), settings.roles):
+                yield f"binds {role_ref(binding)} to {subject.label}: {everybody}; name the subjects that need it"
+    doubts.raise_first()
+
+
+EVERYBODY: Final = Rule(
+    name="no-binding-to-everybody",
+    title="Roles must not be bound to everybody, nor to all service accounts of another namespace.",
+    rationale=(
+        "Whoever joins later has the role too, and each pod of such a namespace; on GKE, system:authenticated includes"
+        " everybody with a Google account."
+    ),
+    fix="Bind the role to named groups, users or service accounts.",
+    link="https://cloud.google.com/kubernetes-engine/docs/best-practices/rbac#default-roles-groups",
+    severity=Severity.CRITICAL,
+    level=MUST,
+    on=BINDINGS,
+    check=_everybody,
+    settings=Everybody,
+)
+
+
+def _reads_secrets(rule: PolicyRule) -> bool:
+    return reads_secrets(rule) and not rule.is_everything  # the latter is no-cluster-admin's
+
+
+def _reads_all_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    if binding.kind != "ClusterRoleBinding":
+        return
+    if settings.given(binding, stack, "no-cluster-wide-secrets", _reads_secrets):
+        for subject in settings.tenants(binding):
+            yield (
+                f"gives {subject.label} {role_ref(binding)}, which reads the Secrets of all namespaces; create a"
+                f" RoleBinding in each namespace that needs it, or list {subject.id} under `admins`"
+            )
+
+
+SECRETS: Final = Rule(
+    name="no-cluster-wide-secrets",
+    title="Only listed subjects must be able to read the Secrets of all namespaces.",
+    rationale="Secrets have all teams' credentials, and tokens with which their reader becomes somebody else.",
+    fix="Create RoleBindings in the namespaces that need it, or list the names of the Secrets in the role.",
+    link=f"{PRACTICES}#listing-secrets",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=BINDINGS,
+    check=_reads_all_secrets,
+    settings=Reviewed,
+    whole=True,
+)
+
+
+class Tokens(Settings):
+    """Objects that can have static tokens."""
+
+    allowed: list[str] = Field(
+        [], description="Secrets and ServiceAccounts that may have static tokens, as patterns of NAMESPACE/NAME."
+    )
+
+
+def _static_tokens(keeper: ApiObject, settings: Tokens) -> Iterator[str]:
+    problem = ""
+    if keeper.kind == "ServiceAccount":
+        if keeper.view.items("secrets"):
+            problem = "lists Secrets in `secrets`; remove them, and mount Secrets as volumes"
+    elif keeper.view.text("type") == "kubernetes.io/service-account-token":
+        problem = "is a token without an expiry date; remove it, and request tokens with `kubectl create token`"
+    if problem and not matches_any(f"{keeper.namespace}/{keeper.name}", settings.allowed):
+        yield problem
+
+
+TOKENS: Final = Rule(
+    name="no-static-tokens",
+    title="Service accounts must not have static tokens.",
+    rationale="A token in a Secret never expires: a copy of it is valid until somebody deletes the Secret.",
+    fix="Use TokenRequest (`kubectl create token`, projected volumes) or the cloud's workload identity.",
+    link="https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=in_all_forms("Secrets and ServiceAccounts", "core", "Secret", "ServiceAccount"),
+    check=_static_tokens,
+    settings=Tokens,
+)
+
+
+RULES: Final[tuple[AnyRule, ...]] = (CLUSTER_ADMIN, EVERYBODY, SECRETS, TOKENS)

@@ -1,0 +1,98 @@
+"""Rules for roles and bindings: roles of other stacks, patches, and what many bindings of one role say."""
+
+import pytest
+from policy_builders import Sample, changed, doubt, findings, manifest, messages
+
+from rule_engine.rules import AnyRule
+from workload_rules import access, roles
+
+BINDING = manifest("""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: team}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: of-another-stack}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
+""")
+ROLE = manifest("""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: of-another-stack}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+""")
+EVALUATING_BINDINGS = [access.CLUSTER_ADMIN, access.SECRETS, roles.BOUNDS]
+PLACE = "ClusterRoleBinding team"
+ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+
+
+def unknown(rule: AnyRule, settings: dict[str, list[str]] | None = None, **given: Sample) -> tuple[str, ...]:
+    found = findings(rule, given, settings)
+    assert messages(found, "broken") == ()
+    return messages(found, "unknown")
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in EVALUATING_BINDINGS])
+def test_a_role_that_is_not_in_the_stack_is_reported_until_it_is_reviewed(rule: AnyRule) -> None:
+    why = "references ClusterRole of-another-stack, which is not in this stack"
+    assert unknown(rule, binding=BINDING) == (doubt(PLACE, "roleRef.name", why),)
+    assert unknown(rule, {"elsewhere": ["of-another-*"]}, binding=BINDING) == ()
+    assert unknown(rule, {"admins": ["Group:ml-research"]}, binding=BINDING) == ()
+    assert unknown(rule, binding=BINDING, role=ROLE) == ()
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in EVALUATING_BINDINGS])
+def test_a_role_that_selects_only_roles_of_other_stacks_is_reported(rule: AnyRule) -> None:
+    role = manifest("""
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRole
+    metadata: {name: of-another-stack}
+    aggregationRule: {clusterRoleSelectors: [{matchLabels: {example.com/suite: "true"}}]}
+    """)
+    why = "of ClusterRole of-another-stack selects no ClusterRole of this stack"
+    assert unknown(rule, binding=BINDING, role=role) == (doubt(PLACE, "aggregationRule", why),)
+
+
+def test_a_patch_of_a_role_is_evaluated_as_the_role() -> None:
+    patch = manifest("""
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRolePatch
+    metadata: {name: view}
+    rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+    """)
+    given = changed({"patch": patch, "binding": BINDING}, "binding: roleRef.name", "view")
+    assert len(messages(findings(access.CLUSTER_ADMIN, given), "broken")) == 1
+    assert len(messages(findings(roles.WILDCARDS, given), "broken")) == 1
+
+
+def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
+    patch = manifest("""
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRoleBindingPatch
+    metadata: {name: team}
+    subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
+    """)
+    expected = doubt("ClusterRoleBindingPatch team", "roleRef", "is not set")
+    assert unknown(access.CLUSTER_ADMIN, patch=patch) == (expected,)
+
+
+def test_each_binding_of_a_role_is_reported_with_its_own_subjects() -> None:
+    second = changed({"it": BINDING}, "it: metadata.name", "second")
+    second = changed(second, "it: subjects.0.name", "ml-serving")["it"]
+    role = changed({"it": ROLE}, "it: rules.0", ALL)["it"]
+    found = messages(findings(access.CLUSTER_ADMIN, {"a": BINDING, "b": second, "role": role}), "broken")
+    assert [message.partition(";")[0] for message in found] == [
+        f"ClusterRoleBinding {name}: binds ClusterRole of-another-stack, which can do everything, to Group {group}"
+        for name, group in (("team", "ml-research"), ("second", "ml-serving"))
+    ]
+
+
+def test_a_token_in_a_list_of_secrets_is_named_with_its_own_place() -> None:
+    secrets = manifest("""
+    apiVersion: v1
+    kind: SecretList
+    metadata: {name: secrets}
+    items:
+    - {metadata: {name: robot, namespace: ci}, type: kubernetes.io/service-account-token}
+    - {metadata: {name: registry, namespace: ci}, type: kubernetes.io/dockerconfigjson}
+    """)
+    (found,) = messages(findings(access.TOKENS, {"secrets": secrets}), "broken")
+    assert found.startswith("Secret ci/robot: is a token")
