@@ -8,11 +8,13 @@ import eks_stacks
 import pytest
 from aks_description import CLUSTER as AKS
 from builders import Data, errors, planned, stack
+from components_builders import program_once
 from eks_description import DESCRIPTION
 from test_clouds_people import ENTRY, MEMBER, creation, gke, of_cloud
 
 from components.clouds.azure.control_plane import ROLES
 from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.console.offline.wire import UNKNOWN
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 
 SUBJECT: Final = "repo:example/vision:ref:refs/heads/main"
@@ -191,3 +193,13 @@ def test_subjects_that_no_cloud_identity_can_have_are_refused(sections: Data, pr
 def test_with_gitlab_other_subjects_are_right() -> None:
     gitlab = f"{ACCOUNT}:oidc-provider/gitlab.com"
     assert errors(with_robot(eks_stacks.stack(), gitlab, "project_path:ml/vision:ref_type:branch:ref:main")) == []
+
+
+def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
+    sections = with_robot(aks_builders.stack(), AKS_PROVIDER)
+    registrations = program_once(sections, "from components.platform import build\nbuild(made)").rendered.registrations
+    (binding,) = (one for one in registrations if one.type.endswith(":RoleBinding"))
+    subjects = {subject["kind"]: subject["name"] for subject in cast("Any", binding.inputs)["subjects"]}
+    assert subjects == {"ServiceAccount": "ci", "User": UNKNOWN}
+    (identity,) = (one for one in registrations if one.type.endswith("UserAssignedIdentity") and "robot" in one.name)
+    assert identity.urn in binding.dependencies
