@@ -28,13 +28,14 @@ from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME
 from .people import team_binding
+from .pods import ACCOUNT
 
 
 class TeamNamespace(pulumi.ComponentResource):
     """A namespace that isolates a team from other teams.
 
-    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccount of the team's workloads, and
-    a RoleBinding for each role that people have in the team.
+    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccounts of the team's workloads and
+    robots, and a RoleBinding for each role that people or robots have in the team.
 
     Attributes:
         namespace: everything in it depends on it, so that it is deleted last.
@@ -56,9 +57,11 @@ class TeamNamespace(pulumi.ComponentResource):
             *(self._quota(f"{name}-{quota.name}", team.name, quota) for quota in team.quotas),
             self._limits(f"{name}-containers", team),
             *self._network(name, team),
-            self._service_account(f"{name}-workload", team.name),
+            self._service_account(f"{name}-workload", team.name, ACCOUNT),
             self._queue(f"{name}-queue", team),
         ]
+        for robot in team.robots:
+            self._service_account(f"{name}-robot-{robot}", team.name, robot)
         for binding in team.bindings:
             team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
         self.register_outputs({"namespace": team.name})
@@ -93,11 +96,14 @@ class TeamNamespace(pulumi.ComponentResource):
             for policy, spec in _policies(team.network).items()
         ]
 
-    def _service_account(self, name: str, namespace: str) -> ServiceAccount:
-        """The ServiceAccount of the team's workloads. It mounts no token, because they do not call the API server."""
+    def _service_account(self, name: str, namespace: str, account: str) -> ServiceAccount:
+        """The ServiceAccount of the team's workloads or of a robot.
+
+        Pods get no token of it: workloads do not call the API server, and robots run elsewhere.
+        """
         return ServiceAccount(
             name,
-            metadata={"name": "workload", "namespace": namespace},
+            metadata={"name": account, "namespace": namespace},
             automount_service_account_token=False,
             opts=self._inside,
         )

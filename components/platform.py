@@ -68,7 +68,8 @@ def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
     environment = pulumi.get_stack().removesuffix(f".{planned.part.name}")
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{environment}.{CLUSTER}"
     # The name of its provider in the other stack: an object keeps it when it moves between the stacks.
-    api = Api.of("cluster-kubernetes", pulumi.StackReference(name).require_output("connection"))
+    connection = pulumi.StackReference(name).require_output("connection")
+    api = Api.of("cluster-kubernetes", connection, planned.cluster.late_users)
     return _own(planned, api, api.provider())
 
 
@@ -76,8 +77,10 @@ def _own(
     planned: Plan, api: Api, provider: kubernetes.Provider, parent: pulumi.Resource | None = None
 ) -> pulumi.ResourceOptions:
     """Options of what is deployed to a cluster; objects that the stack adopts are taken over if they exist."""
-    adopted = adopting(planned.cluster.section.adopt, api)
-    return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=adopted)
+    changed = adopting(planned.cluster.section.adopt, api)
+    if api.users:
+        changed.append(filling(api.users))
+    return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=changed)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The Kubernetes API of a cluster, as providers of Pulumi."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -19,6 +19,7 @@ class Api:
         kubeconfig: content or path; None for the same defaults as for kubectl.
         context: in the kubeconfig; None for its current one.
         opts: of its providers.
+        users: names of users that only the cloud decides, by their names in the plan.
     """
 
     name: str
@@ -26,20 +27,24 @@ class Api:
     kubeconfig: pulumi.Input[str] | None
     context: pulumi.Input[str] | None = None
     opts: pulumi.ResourceOptions | None = None
+    users: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
 
-    def output(self) -> Mapping[str, pulumi.Input[str] | None]:
+    def output(self) -> Mapping[str, pulumi.Input[str] | Mapping[str, pulumi.Output[str]] | None]:
         """What other Pulumi stacks of the environment need to access it: no credentials."""
-        return {"identifier": self.identifier, "kubeconfig": self.kubeconfig}
+        users = {"users": self.users} if self.users else {}
+        return {"identifier": self.identifier, "kubeconfig": self.kubeconfig, **users}
 
     @classmethod
-    def of(cls, name: str, output: pulumi.Output[Mapping[str, str]]) -> Self:
+    def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str] = ()) -> Self:
         """The API as another Pulumi stack has it.
 
         Args:
             name: of the provider, as there: an object keeps its provider when it moves between the stacks.
             output: of the other stack.
+            users: names in the plan of users that only the cloud decides.
         """
-        return cls(name, output["identifier"], output["kubeconfig"])
+        named = {user: output["users"][user] for user in users}
+        return cls(name, output["identifier"], output["kubeconfig"], users=named)
 
     def provider(self) -> kubernetes.Provider:
         """The provider of all objects; it refuses objects that exist already."""

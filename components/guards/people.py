@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
+from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 
 from ..conventions import QUEUE_PRIORITY
 from ..pods import ACCOUNT
@@ -85,7 +86,7 @@ def _accounts() -> Rule:
     return _pod_rule(
         "accounts",
         _may("create", _ISSUED),
-        literal(("", "default", ACCOUNT)),
+        literal(("", *ACCOUNTS_OF_PODS)),
         "[p.?serviceAccountName.orValue(''), p.?serviceAccount.orValue('')].filter(n, !(n in variables.allowed))",
         f"'sets service account ' + n + ', whose rights its pod would have; set serviceAccountName: {ACCOUNT}'",
     )

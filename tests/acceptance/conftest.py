@@ -37,7 +37,7 @@ def stack() -> Waves:
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
     sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]
-    sections["people"] = {"admins": ["group:admins"], "auditors": ["group:auditors"]}
+    sections["people"] |= {"admins": ["group:admins"], "auditors": ["group:auditors"]}
     for section, node, members in MEMBERS:
         sections[section][node]["members"] = members
     sections["guards"] = {"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]}

@@ -118,6 +118,7 @@ def test_people_have_the_forms_of_their_clusters_directory(section: Data, good: 
         ("group:", "is not a group"),
         ("serviceaccount:robot", "is not a service account"),
         ("serviceaccount:a/workload", "is the account of all workloads of team a"),
+        ("serviceaccount:a/default", "is the account of all workloads of team a"),
         ("serviceaccount:b/robot", "its researchers can run pods with this account"),
         ("Ann", "is not a person"),
         ("arn:aws:iam::1:role/x", "is not a person"),

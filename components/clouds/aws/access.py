@@ -1,4 +1,7 @@
-"""Access entries of EKS: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html."""
+"""Access entries of EKS, and IAM roles of robots.
+
+https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +10,11 @@ import pulumi_aws as aws
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.people import group_of
+from gpu_tenancy.model.plan.robots import RobotPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+
+from .identity import Grant, Role
+from .policies import robot_policy, robot_trust
 
 
 def access_entry(
@@ -41,3 +48,29 @@ def people_entries(
         for who in plan.people
         if who.name not in admins
     ]
+
+
+def robot_entries(
+    name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions
+) -> Sequence[aws.eks.AccessEntry]:
+    """The IAM roles that CI jobs of robots assume with their own tokens, and the entries of these roles.
+
+    The account's OIDC provider of the CI system is not created here, because an account has one for all stacks.
+    """
+    return [_robot_entry(f"{name}-{robot.team}.{robot.name}", plan, section, robot, opts) for robot in plan.robots]
+
+
+def _robot_entry(
+    name: str, plan: ClusterPlan, section: AwsCluster, robot: RobotPlan, opts: pulumi.ResourceOptions
+) -> aws.eks.AccessEntry:
+    grant = Grant(robot_trust(section, robot.subject or ""), inline={"cluster": robot_policy(section)})
+    role = Role(f"{name}-role", section.identity_name(robot.team, robot.name), grant, plan.tags, opts)
+    return aws.eks.AccessEntry(
+        f"{name}-entry",
+        cluster_name=section.name,
+        principal_arn=role.arn,
+        type="STANDARD",
+        kubernetes_groups=[group_of(robot.identity)] if robot.identity else None,
+        tags=dict(plan.tags),
+        opts=opts,
+    )

@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
-from .access import people_entries
+from .access import people_entries, robot_entries
 from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
 from .autoscaling import ClusterAutoscaler
 from .charts import release
@@ -37,7 +37,8 @@ class EksCluster(pulumi.ComponentResource):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
     Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes, access entries
-    of people and, if the stack sets one, an autoscaler: its add-ons and the EFA device plugin are managed by its owner.
+    of people and robots, roles of robots and, if the stack sets one, an autoscaler: its add-ons and the EFA device
+    plugin are managed by its owner.
     The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
     role.
     """
@@ -59,7 +60,9 @@ class EksCluster(pulumi.ComponentResource):
         identifier = f"{section.region}/{section.name}"
         self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within)
         self.kubernetes = self.api.provider()
-        people_entries(f"{name}-people", plan, section, pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
+        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
+        people_entries(f"{name}-people", plan, section, after_cluster)
+        robot_entries(f"{name}-robot", plan, section, after_cluster)
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
         self.register_outputs({"name": section.name})

@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import Bucket
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
+AUDIENCE: Final = "sts.amazonaws.com"
+"""Audience of the tokens with which CI jobs assume roles."""
 Statement: TypeAlias = Mapping[str, object]
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", "amazonaws.com"))
@@ -45,6 +48,31 @@ def trust(service: str) -> str:
     return document(
         [{"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": actions}],
     )
+
+
+def robot_trust(section: AwsCluster, subject: str) -> str:
+    """The trust policy of a robot: one subject of the CI system's tokens, for STS.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
+    """
+    issuer = section.issuer
+    claims = {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}
+    return document(
+        [
+            {
+                "Effect": "Allow",
+                "Principal": {"Federated": section.identity_provider},
+                "Action": ["sts:AssumeRoleWithWebIdentity"],
+                "Condition": {"StringEquals": claims},
+            }
+        ]
+    )
+
+
+def robot_policy(section: AwsCluster) -> str:
+    """The policy of a robot: read the address and the CA of the cluster. Kubernetes RBAC gives its other rights."""
+    arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
+    return document([{"Effect": "Allow", "Action": ["eks:DescribeCluster"], "Resource": arn}])
 
 
 def node_trust(region: str) -> str:

@@ -19,6 +19,7 @@ from .control_plane import AksControlPlane
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
+from .robots import RobotIdentity
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -52,7 +53,7 @@ class AksCluster(pulumi.ComponentResource):
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        self.api = self._api(f"{name}-kubernetes", cluster)
+        self.api = self._api(f"{name}-kubernetes", cluster, self._robots(f"{name}-robot", cluster))
         self.kubernetes = self.api.provider()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
@@ -65,6 +66,17 @@ class AksCluster(pulumi.ComponentResource):
         if section.create:
             return AksControlPlane(f"{name}-control-plane", plan, section, within).cluster
         return ManagedCluster.get(f"{name}-cluster", section.resource_id, within)
+
+    def _robots(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
+        """The object IDs of the identities of robots, by their names in the plan."""
+        within = pulumi.ResourceOptions(parent=self)
+        return {
+            robot.identity.name: RobotIdentity(
+                f"{name}-{robot.team}.{robot.name}", self._pool_cluster, robot, cluster.id, within
+            ).object_id
+            for robot in self._plan.robots
+            if robot.identity
+        }
 
     def _pool(self, name: str, pool: NodePool) -> AgentPool:
         placement = self._placement(f"{name}-placement", pool).id if pool.compact else None
@@ -89,7 +101,7 @@ class AksCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _api(self, name: str, cluster: ManagedCluster) -> Api:
+    def _api(self, name: str, cluster: ManagedCluster, users: dict[str, pulumi.Output[str]]) -> Api:
         credentials = list_managed_cluster_user_credentials_output(
             resource_group_name=self._section.resource_group,
             resource_name=cluster.name,
@@ -98,7 +110,7 @@ class AksCluster(pulumi.ComponentResource):
         )
         # It contains only an address and a certificate, although its source is secret.
         kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
-        return Api(name, self._section.name, kubeconfig, opts=pulumi.ResourceOptions(parent=self))
+        return Api(name, self._section.name, kubeconfig, users=users, opts=pulumi.ResourceOptions(parent=self))
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> AksCluster:

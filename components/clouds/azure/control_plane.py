@@ -111,7 +111,7 @@ class AksControlPlane(pulumi.ComponentResource):
             name,
             principal_id=self.identity.principal_id,
             principal_type=PrincipalType.SERVICE_PRINCIPAL,
-            role_definition_id=_definition(subscription, role),
+            role_definition_id=role_definition(subscription, role),
             scope=scope,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -122,7 +122,7 @@ class AksControlPlane(pulumi.ComponentResource):
             name,
             principal_id=who.name,
             principal_type=PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER,
-            role_definition_id=_definition(section.subscription, USER_ROLE),
+            role_definition_id=role_definition(section.subscription, USER_ROLE),
             scope=self.cluster.id,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -173,7 +173,7 @@ class AksControlPlane(pulumi.ComponentResource):
         )
 
 
-def _definition(subscription: str, role: str) -> str:
+def role_definition(subscription: str, role: str) -> str:
     """Resource ID of a built-in role."""
     return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{ROLES[role]}"
 

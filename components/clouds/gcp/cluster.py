@@ -17,6 +17,7 @@ from .access import ClusterAccess, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
 from .drivers import DriverInstaller
 from .fabric import GpuFabric
+from .robots import RobotAccount
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Name of the system node pool."""
@@ -80,6 +81,8 @@ class GkeCluster(pulumi.ComponentResource):
             self._admit(f"{name}-admins", cluster.create)
         for who in plan.people:
             self._login(f"{name}-login-{iam_member(who)}", who)
+        for robot in plan.robots:
+            RobotAccount(f"{name}-robot-{robot.team}.{robot.name}", cluster, robot, self._child)
         self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:

@@ -71,6 +71,7 @@ def who_can(  # noqa: PLR0913 - each is an option
 
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 found = who_can_live(cluster, asked, wanted, namespace)
+            planned = access.comparable(planned)
         visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
         if as_json:
             sys.stdout.write(show.holders_json(visible, access.names))

@@ -24,6 +24,7 @@ from gpu_tenancy.console.doctor.results import (
     version_row,
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
+from gpu_tenancy.model.plan.robots import identities
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
@@ -93,7 +94,7 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
     types = ", ".join(sorted({need.type for need in needs}))
     yield Question("machines", types, "quota and zones", partial(_machines, arm, home, needs, section))
     yield Question("subnets", section.subnet, "free addresses", partial(_subnet, arm, needs, section))
-    rights = facts.needed(creates=creates)
+    rights = facts.needed(creates=creates, robots=bool(identities(stack)))
     yield Question("rights", section.resource_group, f"{len(rights)} actions", partial(_rights, arm, section, rights))
     if section.create:
         version = section.create.version

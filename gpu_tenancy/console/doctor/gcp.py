@@ -25,6 +25,7 @@ from gpu_tenancy.console.doctor.results import (
     version_row,
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
+from gpu_tenancy.model.plan.robots import identities
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
@@ -125,10 +126,11 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     """
     facts, project, needs = preflight().gcp, section.project, nodes_of(stack, section)
     creates = section.create is not None
-    rights = facts.needed(creates=creates)
+    rights = facts.needed(creates=creates, robots=bool(identities(stack)))
     _ = google.token
     yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
     services = [*facts.services, *(facts.services_of_create if creates else [])]
+    services += facts.services_of_robots if identities(stack) else []
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))
     yield Question("quota", section.region, "GPUs", partial(_quotas, google, needs, section))

@@ -109,7 +109,7 @@ def with_token(cluster: Cluster, config: Mapping[str, Any], robot: Person, secon
         raise ConsoleError(f"--for: {seconds:g} s is not between 10m and 24h", "set a duration such as 1h")
     namespace, _, account = robot.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
-        fix = f"create it: kubectl create serviceaccount {account} -n {namespace}"
+        fix = f"deploy the stack if it is a robot of it; else kubectl create serviceaccount {account} -n {namespace}"
         raise ConsoleError(f"--as: service account {namespace}/{account} does not exist", fix)
     token = cluster.token(namespace, account, seconds=int(seconds))
     (entry,) = config["clusters"]

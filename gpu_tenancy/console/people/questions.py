@@ -52,6 +52,10 @@ class Access:
         """Those who are people of the stack."""
         return frozenset(holder for holder in holders if holder.subject in self.names)
 
+    def comparable(self, holders: Iterable[Holder]) -> tuple[Holder, ...]:
+        """Those whose names in the cluster the stack knows."""
+        return tuple(holder for holder in holders if not self.stack.cluster.is_late(holder.subject.name))
+
     def tenant(self, who: Subject) -> bool:
         """Whether somebody is no part of the control plane or of an operator."""
         if who in self.names or who.name in EVERYBODY:
@@ -107,7 +111,7 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
     nodes: list[Mapping[str, Any] | None] = []
     for key in ("teams", "cohorts"):
         nodes += (sections.get(key) or {}).values()
-    return "people" in sections or any(node and "members" in node for node in nodes)
+    return "people" in sections or any(node and node.keys() & {"members", "robots"} for node in nodes)
 
 
 def seconds_of(text: str, place: str) -> float:

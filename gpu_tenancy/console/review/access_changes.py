@@ -60,6 +60,12 @@ def _named(rights: Sequence[str], verb: str) -> str:
 def _noun(people: Sequence[str]) -> tuple[str, str]:
     """What people are, if all are the same, for one and for several."""
     kinds = {person.partition(":")[0] for person in people}
-    nouns = {"group": "group", "user": "user", "serviceaccount": "service account", "arn": "IAM principal"}
+    nouns = {
+        "group": "group",
+        "user": "user",
+        "serviceaccount": "service account",
+        "robot": "robot",
+        "arn": "IAM principal",
+    }
     noun = nouns.get(kinds.pop(), "") if len(kinds) == 1 else ""
     return (noun, f"{noun}s") if noun else ("person", "people")

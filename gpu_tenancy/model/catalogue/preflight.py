@@ -34,18 +34,25 @@ class Rights(Row):
     Attributes:
         rights: for node pools in any cluster.
         create: further ones, if the stack creates the cluster.
+        robots: further ones, if the stack creates cloud identities of robots.
         source: URL of the facts.
         date: when it was read.
     """
 
     rights: list[str]
     create: list[str]
+    robots: list[str]
     source: str
     date: dt.date
 
-    def needed(self, *, creates: bool) -> list[str]:
-        """The rights of a stack."""
-        return [*self.rights, *(self.create if creates else [])]
+    def needed(self, *, creates: bool, robots: bool = False) -> list[str]:
+        """The rights of a stack, each once.
+
+        Args:
+            creates: whether it creates the cluster.
+            robots: whether it creates cloud identities of robots.
+        """
+        return list(dict.fromkeys([*self.rights, *(self.create if creates else []), *(self.robots if robots else [])]))
 
 
 class Aws(Rights):
@@ -80,12 +87,14 @@ class Gcp(Rights):
         pod_addresses: of the pods' range, for each node.
         services: APIs that must be enabled.
         services_of_create: further ones, if the stack creates the cluster.
+        services_of_robots: those with which CI jobs log in as robots.
     """
 
     gpus: dict[str, str]
     pod_addresses: int
     services: list[str]
     services_of_create: list[str]
+    services_of_robots: list[str]
 
     def metric_of(self, machine_type: str) -> str | None:
         """The quota metric of a machine type's GPUs; None if it is not in the table."""

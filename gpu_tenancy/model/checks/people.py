@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from gpu_tenancy.model.catalogue.directories import Directory, directories
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.people import TEAM_ROLES
+from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.people import Members, Person, person
-
-_WORKLOAD = "workload"
-"""Name of the ServiceAccount of each team's workloads."""
 
 
 def people_problems(tree: Tree) -> Iterator[Problem]:
@@ -27,6 +25,7 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
         else:
             yield from _form(stack, found, path)
             yield from _account(stack, found, path)
+    yield from _robots(stack)
 
 
 def _entries(stack: Stack) -> Iterator[tuple[Path, str]]:
@@ -83,10 +82,22 @@ def _account(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
     namespace, _, name = who.name.partition("/")
     if who.kind != "serviceaccount" or namespace not in stack.teams:
         return
-    if name == _WORKLOAD:
+    if name in ACCOUNTS_OF_PODS:
         rule = f"is the account of all workloads of team {namespace}, which has no rights"
-        yield Problem(path, rule, f"use another service account in {namespace}, for robots only", str(who))
+        yield Problem(path, rule, f"define a robot under teams.{namespace}.robots", str(who))
     elif path[:2] != ("teams", namespace) or path[3] == "leads":
         rule = f"is in the namespace of team {namespace}: its researchers can run pods with this account"
         fix = f"use an account of no team, or list it under teams.{namespace}.members.researchers"
         yield Problem(path, rule, fix, str(who))
+
+
+def _robots(stack: Stack) -> Iterator[Problem]:
+    """Robots whose account is that of pods, or whose cloud identity cannot be."""
+    for team, spec in stack.teams.items():
+        for name, robot in spec.robots.items():
+            path = ("teams", team, "robots", name)
+            if name in ACCOUNTS_OF_PODS:
+                rule = f"is the ServiceAccount of the pods of team {team}, which has no rights"
+                yield Problem(path, rule, "rename the robot", name)
+            if robot.subject and (wrong := stack.cluster.robot_rule(team, name, robot.subject)):
+                yield Problem((*path, "subject"), *wrong, robot.subject, about=(("cluster", "identityProvider"),))

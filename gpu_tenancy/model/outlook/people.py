@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.people import bindings, resolved
+from gpu_tenancy.model.plan.robots import robots
 from gpu_tenancy.model.plan.shares import Tree
 
 
@@ -14,7 +15,7 @@ class Membership:
     Attributes:
         team: where they have it; empty for the whole cluster.
         role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
-        people: as the stack writes them, with their kind.
+        people: as the stack writes them, with their kind; of robots, each once.
     """
 
     team: str
@@ -29,4 +30,7 @@ def memberships(tree: Tree) -> Iterator[Membership]:
         if entries:
             yield Membership("", role, tuple(map(str, resolved(tree.stack, entries))))
     for team in tree.stack.teams:
-        yield from (Membership(team, binding.role, tuple(map(str, binding.people))) for binding in bindings(tree, team))
+        shown = {who: str(robot) for robot in robots(tree.stack, team) for who in robot.people}
+        for binding in bindings(tree, team):
+            found = dict.fromkeys(shown.get(who, str(who)) for who in binding.people)
+            yield Membership(team, binding.role, tuple(found))

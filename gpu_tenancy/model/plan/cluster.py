@@ -9,6 +9,7 @@ from gpu_tenancy.model.catalogue.clouds import DriverMode, rules_of
 from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
+from gpu_tenancy.model.plan.robots import RobotPlan, identities
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
@@ -130,6 +131,7 @@ class ClusterPlan:
         gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
         buckets: buckets on S3 of the stack's datasets.
         people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
+        robots: those to create a cloud identity for.
     """
 
     environment: str
@@ -141,6 +143,13 @@ class ClusterPlan:
     gpu_operator: Mapping[str, Any]
     buckets: tuple[Bucket, ...] = ()
     people: tuple[Person, ...] = ()
+    robots: tuple[RobotPlan, ...] = ()
+
+    @property
+    def late_users(self) -> tuple[str, ...]:
+        """Names in the plan of robots whose names in the cluster the cloud decides."""
+        found = (robot.identity.name for robot in self.robots if robot.identity)
+        return tuple(name for name in found if self.section.is_late(name))
 
 
 def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
@@ -162,6 +171,7 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         gpu_operator=operator_values(stack),
         buckets=_buckets(stack),
         people=people,
+        robots=identities(stack),
     )
 
 

@@ -119,6 +119,7 @@ class NamespacePlan:
         queue: the team's ClusterQueue.
         annotations: facts about the team that the guards need.
         bindings: who may do what in the namespace.
+        robots: names of the ServiceAccounts of the team's robots.
     """
 
     name: str
@@ -129,6 +130,7 @@ class NamespacePlan:
     queue: str
     annotations: dict[str, str] = field(default_factory=dict[str, str])
     bindings: tuple[TeamBinding, ...] = ()
+    robots: tuple[str, ...] = ()
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -156,6 +158,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         ),
         queue=tree.queue_of(name),
         bindings=bindings(tree, name),
+        robots=tuple(team.robots),
     )
 
 

@@ -14,6 +14,8 @@ _ROLE: Final = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):(role|user)/(?:[\w+=,.@
 """https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns."""
 _ACCOUNT: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBJECT: Final = re.compile(r"[!-~]{1,127}")
+"""Google Cloud accepts 127 bytes: https://cloud.google.com/iam/docs/workload-identity-federation#mapping."""
 _FORMS: Final = "write group:NAME, user:NAME, serviceaccount:NAMESPACE/NAME, or the ARN of an IAM role or user"
 
 
@@ -101,6 +103,31 @@ class Members(Section):
                     )
                 seen[entry] = role
         return self
+
+
+def _subject(text: str) -> str:
+    if "*" in text or "?" in text:
+        raise refuse("has a wildcard, but a robot is one subject", "write the subject of one branch or environment")
+    if not _SUBJECT.fullmatch(text):
+        raise refuse(
+            "is not the subject of a CI system's token",
+            "write its claim `sub`, such as repo:example/vision:ref:refs/heads/main",
+        )
+    return text
+
+
+class Robot(Section):
+    """A robot of a team, such as its CI system: a ServiceAccount in the team's namespace with a role.
+
+    It has no stored token, and members of the team cannot run pods with it. On EKS, GKE and AKS, `subject` also gives
+    it a cloud identity, as which a job of the CI system logs in to the cluster with its own OIDC token.
+    """
+
+    role: Literal["researcher", "viewer"]
+    """What it may do in the team. A robot cannot be a lead, since its jobs would read Secrets of the team."""
+    subject: Annotated[str, AfterValidator(_subject)] | None = None
+    """Claim `sub` of the tokens of one CI job, such as `repo:example/vision:ref:refs/heads/main`, which the issuer of
+    `cluster.identityProvider` signs. Default: no cloud identity, only tokens of the ServiceAccount."""
 
 
 class People(Section):

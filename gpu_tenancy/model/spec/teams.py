@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
-from gpu_tenancy.model.spec.people import Members
+from gpu_tenancy.model.spec.people import Members, Robot
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
 
@@ -169,6 +169,8 @@ class Team(Shares):
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
+    robots: dict[Name, Robot] = {}
+    """Robots of the team by the name of their ServiceAccount, such as `ci`."""
     workload_secrets: list[Name] = []
     """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
     cohort: Name | None = None

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import Data
+from builders import EKS, PROVIDED, Data
 from review_pages import outlook_of, reviewed, small
 
 from gpu_tenancy.console.review.access_changes import access_gained, access_lost
@@ -80,3 +80,17 @@ def test_people_are_listed_by_team_and_role() -> None:
     ]
     assert "| **vision** | lead | user:rosa |" in comment(review)
     assert "People" not in comment(reviewed(outlook_of(small())))
+
+
+def test_a_robot_gains_access_once_and_another_subject_is_another_robot() -> None:
+    def with_subject(branch: str) -> Data:
+        sections = small()
+        robot = {"role": "researcher", "subject": f"repo:example/vision:ref:refs/heads/{branch}"}
+        sections["teams"]["vision"]["robots"] = {"ci": robot}
+        provider = "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"
+        return {**sections, "cluster": {**EKS, **PROVIDED, "identityProvider": provider}}
+
+    before, now = outlook_of(with_subject("main")), outlook_of(with_subject("dev"))
+    gained, lost = access_gained(before, now), access_lost(before, now)
+    assert gained == ("1 robot gains exec in vision (robot:vision/ci (repo:example/vision:ref:refs/heads/dev))",)
+    assert lost == ("1 robot loses all access in vision (robot:vision/ci (repo:example/vision:ref:refs/heads/main))",)

@@ -1,13 +1,17 @@
 """EKS: https://docs.aws.amazon.com/eks/latest/userguide/."""
 
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance
+from gpu_tenancy.model.spec.people import Person
 
 RoleArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
+ProviderArn: TypeAlias = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:oidc-provider/[a-z0-9.-]+(/[\w./-]+)?$")
+]
 KeyArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")]
 Subnet: TypeAlias = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-9]+)+[a-z]$")]
@@ -75,6 +79,8 @@ class AwsCluster(CloudCluster):
     add-on `eks-pod-identity-agent` if an autoscaler is installed here.
     """
 
+    _LONGEST_IDENTITY: ClassVar[int] = 64
+
     cloud: Literal["aws"]
     """`aws`: EKS."""
     region: Region
@@ -85,6 +91,9 @@ class AwsCluster(CloudCluster):
     """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
     """IAM role of the nodes; default: a role with the minimum permissions is created."""
+    identity_provider: ProviderArn | None = None
+    """ARN of the account's IAM OIDC provider of the CI system, whose tokens robots with `subject` log in with, such as
+    `arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com`."""
     images: dict[AmiType, AmiRelease] = {}
     """Release of the node image, by AMI type: `{AL2023_x86_64_NVIDIA: 1.35.2-20261109}`. Default: a node group keeps
     the release that was the latest when its version was set, and Karpenter's new nodes get the latest."""
@@ -111,6 +120,18 @@ class AwsCluster(CloudCluster):
     def creation(self) -> EksCreation | None:
         """Settings of the cluster to create."""
         return self.create
+
+    @property
+    def issuer(self) -> str | None:
+        """Issuer of the tokens of robots: the name of the OIDC provider."""
+        return self.identity_provider.partition("/")[2] if self.identity_provider else None
+
+    def robot_identity(self, team: str, robot: str) -> Person | None:
+        """The IAM role of a robot, in the account of the OIDC provider."""
+        if self.identity_provider is None:
+            return None
+        account = self.identity_provider.partition(":oidc-provider/")[0]
+        return Person("role", f"{account}:role/{self.identity_name(team, robot)}")
 
     def time_slicing_rule(self) -> tuple[str, str] | None:
         """Karpenter counts whole GPUs, not time slices, so it would add several times the nodes that are needed."""

@@ -1,7 +1,7 @@
 """AKS: https://learn.microsoft.com/azure/aks/."""
 
 from ipaddress import ip_network
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -21,6 +21,7 @@ SubnetId: TypeAlias = Annotated[
 KeyUrl: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^https://[a-z0-9-]+\.vault\.azure\.net/keys/[\w-]+/\w+$")
 ]
+Issuer: TypeAlias = Annotated[str, StringConstraints(pattern=r"^https://[a-z0-9.-]+(/[\w./-]+)?$")]
 ResourceId: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/.+$")
 ]
@@ -40,6 +41,10 @@ _WEEK = 7
 USER_ROLE: Final = "Azure Kubernetes Service Cluster User Role"
 """The built-in role with which people list a cluster's user credentials:
 https://learn.microsoft.com/azure/aks/control-kubeconfig-access."""
+
+
+OBJECT_ID_OF: Final = "object-id-of-"
+"""Start of the name of a robot's user in a plan: its object ID, which a cluster knows, is known once it is created."""
 
 
 class AksMaintenance(Maintenance):
@@ -110,6 +115,8 @@ class AksCreation(Creation):
 class AzureCluster(CloudCluster):
     """An AKS cluster in an existing network."""
 
+    _LONGEST_IDENTITY: ClassVar[int] = 120
+
     cloud: Literal["azure"]
     """`azure`: AKS."""
     subscription: Uuid
@@ -120,6 +127,9 @@ class AzureCluster(CloudCluster):
     """Location such as `eastus2`."""
     subnet: SubnetId
     """Resource ID of the nodes' subnet."""
+    identity_provider: Issuer | None = None
+    """URL of the issuer of the CI system's tokens, which robots with `subject` log in with, such as
+    `https://token.actions.githubusercontent.com`."""
     create: AksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
 
@@ -138,8 +148,28 @@ class AzureCluster(CloudCluster):
         """Role assignments have object IDs, so the stack cannot assign the role to a user whom it knows by name."""
         if who.kind == "serviceaccount":
             return None
-        command = f'az role assignment create --assignee {who.name} --role "{USER_ROLE}" --scope {self.resource_id}'
+        assignee = f"--assignee {who.name}"
+        if self.is_late(who.name):
+            place = f"--subscription {self.subscription} --resource-group {self.resource_group}"
+            shown = f"az identity show {place} --name {who.name.removeprefix(OBJECT_ID_OF)} --query principalId -o tsv"
+            assignee = f"--assignee-object-id $({shown}) --assignee-principal-type ServicePrincipal"
+        command = f'az role assignment create {assignee} --role "{USER_ROLE}" --scope {self.resource_id}'
         return Login(USER_ROLE, self.create is not None and "@" not in who.name, command)
+
+    @property
+    def issuer(self) -> str | None:
+        """Issuer of the tokens of robots."""
+        return self.identity_provider.removeprefix("https://") if self.identity_provider else None
+
+    def robot_identity(self, team: str, robot: str) -> Person | None:
+        """The managed identity of a robot, which a cluster knows as a user with its object ID."""
+        if self.identity_provider is None:
+            return None
+        return Person("user", f"{OBJECT_ID_OF}{self.identity_name(team, robot)}")
+
+    def is_late(self, user: str) -> bool:
+        """Entra decides object IDs."""
+        return user.startswith(OBJECT_ID_OF)
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""

@@ -1,5 +1,6 @@
 """Common keys of the cluster sections."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
@@ -206,11 +207,64 @@ class ClusterSection(Section):
         del who
         return None
 
+    def robot_identity(self, team: str, robot: str) -> Person | None:
+        """The cloud identity of a robot, as the cluster knows it; None if it cannot have one."""
+        del team, robot
+        return None
+
+    def is_late(self, user: str) -> bool:
+        """Whether a user has another name in the cluster, which the cloud decides when it creates the identity."""
+        del user
+        return False
+
+    def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
+        """Rule and fix if a robot cannot have a cloud identity for a CI job's subject; None if it can."""
+        del subject
+        fix = (
+            f"remove it, and use tokens of `tenancy kubeconfig {team} --as serviceaccount:{team}/{robot} --for 1h`; or"
+            f" have the API server trust the issuer of the CI system's tokens, and list their user under"
+            f" teams.{team}.members"
+        )
+        return "needs a cloud, which gives robots identities", fix
+
+
+GITHUB: Final = "token.actions.githubusercontent.com"
+"""Issuer of the tokens of GitHub Actions:
+https://docs.github.com/actions/reference/security/oidc."""
+_OF_REPOSITORY: Final = re.compile(r"repo:[^/:]+/[^/:]+:.+")
+
 
 class CloudCluster(ClusterSection):
     """Common keys of clusters in a cloud."""
+
+    _LONGEST_IDENTITY: ClassVar[int]
+    """Characters that the cloud accepts in the name of a robot's identity."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
     """Name of the cluster: at most 40 lowercase letters, digits and `-`."""
     tags: Annotated[dict[Tag, Tag], Field(max_length=20)] = {}
     """Additional tags (labels in GCP) of all cloud resources; `environment` and `managed-by` are always set."""
+
+    @property
+    def issuer(self) -> str | None:
+        """Issuer of the tokens of robots, without https://; None if it is unknown."""
+        return None
+
+    def identity_name(self, team: str, robot: str) -> str:
+        """Name of a robot's identity in the cloud; its parts have no underscores, which therefore keep them apart."""
+        return f"{self.name}_{team}_{robot}"
+
+    def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
+        """An identity needs the CI system's issuer, a name that fits, and the subject of one repository."""
+        if self.robot_identity(team, robot) is None:
+            return "needs the issuer of the CI system's tokens", "set cluster.identityProvider, or remove subject"
+        name = self.identity_name(team, robot)
+        if len(name) > self._LONGEST_IDENTITY:
+            most = self._LONGEST_IDENTITY
+            return f"needs an identity {name}, which is longer than {most} characters", "shorten the robot's name"
+        if self.issuer == GITHUB and not _OF_REPOSITORY.fullmatch(subject):
+            return (
+                "is not the subject of one repository of GitHub",
+                "write repo:OWNER/REPOSITORY:..., such as repo:example/vision:ref:refs/heads/main",
+            )
+        return None

@@ -1,8 +1,9 @@
 """GKE: https://cloud.google.com/kubernetes-engine/docs."""
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -13,6 +14,12 @@ from gpu_tenancy.model.spec.people import Person
 Project: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z][-a-z0-9]{4,28}[a-z0-9]$")]
 Location: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+(-[a-z])?$")]
 Group: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[\w.+-]+@[\w-]+(\.[\w-]+)+$")]
+PoolProvider: TypeAlias = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^projects/\d+/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}/providers/[a-z0-9-]{4,32}$"
+    ),
+]
 CryptoKey: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$")
 ]
@@ -152,6 +159,8 @@ class GkeCreation(Creation):
 class GcpCluster(CloudCluster):
     """A GKE Standard cluster in an existing network."""
 
+    _LONGEST_IDENTITY: ClassVar[int] = 30
+
     cloud: Literal["gcp"]
     """`gcp`: GKE."""
     project: Project
@@ -160,6 +169,10 @@ class GcpCluster(CloudCluster):
     """Region such as `us-central1`, or a zone for a zonal cluster."""
     node_service_account: Group | None = None
     """Email of the nodes' service account; default: one with the minimum permissions is created."""
+    identity_provider: PoolProvider | None = None
+    """Workload identity pool provider of the CI system, whose tokens robots with `subject` log in with:
+    `projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>`. It must map
+    `google.subject` to `assertion.sub`, and be the only provider of its pool."""
     fabric_networks: list[FabricNetwork] = []
     """Networks for the GPU interfaces of pools with `fabric`, in the order of the interfaces after the node's first.
 
@@ -202,6 +215,31 @@ class GcpCluster(CloudCluster):
             return None
         command = f"gcloud projects add-iam-policy-binding {self.project} --member={iam_member(who)} --role={VIEWER}"
         return Login(VIEWER, self.create is not None, command)
+
+    def identity_name(self, team: str, robot: str) -> str:
+        """ID of a robot's service account: unique in a project, and at most 30 characters.
+
+        https://cloud.google.com/iam/docs/service-accounts-create
+        """
+        whole = f"{self.location}/{self.name}/{team}/{robot}"
+        return f"robot-{robot[:15]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+    def robot_identity(self, team: str, robot: str) -> Person | None:
+        """The service account of a robot, which a cluster knows as a user.
+
+        https://cloud.google.com/kubernetes-engine/docs/how-to/role-based-access-control
+        """
+        if self.identity_provider is None:
+            return None
+        return Person("user", f"{self.identity_name(team, robot)}@{self.project}.iam.gserviceaccount.com")
+
+    def federated(self, subject: str) -> str:
+        """A subject of the CI system's tokens, as a member of an IAM policy.
+
+        https://cloud.google.com/iam/docs/principal-identifiers
+        """
+        pool = (self.identity_provider or "").partition("/providers/")[0]
+        return f"principal://iam.googleapis.com/{pool}/subject/{subject}"
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """A pool's zones must be in the cluster's region."""
