@@ -1,5 +1,7 @@
 """Kinds of jobs and their roles: what a stack can say, what it becomes in the plan, and what is refused."""
 
+from typing import Final
+
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, team
 
@@ -66,7 +68,7 @@ def test_a_gang_can_have_roles_of_different_size() -> None:
     assert [(role.name, role.pods, role.pod.gpus) for role in made.roles] == [("driver", 1, 0), ("worker", 2, 4)]
 
 
-REFUSED = {
+REFUSED: Final[dict[str, tuple[Data, str]]] = {
     "roles of a Job": (
         {"roles": {"driver": {}}},
         "sets roles, but all pods of framework: job are alike; set framework: jobset, or remove roles",

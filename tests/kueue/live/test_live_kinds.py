@@ -43,7 +43,8 @@ SECTIONS: Final = stack(
 def workloads(queueing: Queueing) -> Iterator[dict[str, tuple[Manifest, Manifest]]]:
     """Each job of the stack with the Workload that Kueue made of it; its queue has no quota, so that no pod starts."""
     queueing.run(load(Source(SECTIONS)))
-    cluster, labels = queueing.cluster, {TEAM_LABEL[0]: TEAM_LABEL[1]}
+    cluster = queueing.cluster
+    labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": labels}})
     queue: Json = {"namespaceSelector": {}, "stopPolicy": "Hold"}
     cluster.apply({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": HOME}, "spec": queue})
@@ -61,12 +62,11 @@ def workloads(queueing: Queueing) -> Iterator[dict[str, tuple[Manifest, Manifest
     ]
     yield {text_at(one, "metadata", "name"): (one, _workload(queueing, one)) for one in submitted}
     for one in submitted:
-        cluster.delete(
-            Reference(text_at(one, "apiVersion"), text_at(one, "kind"), text_at(one, "metadata", "name"), HOME)
-        )
-    for kind in ("LocalQueue", "ClusterQueue"):
-        name = "a" if kind == "LocalQueue" else HOME
-        cluster.delete(Reference(KUEUE, kind, name, HOME if kind == "LocalQueue" else ""))
+        name = text_at(one, "metadata", "name")
+        cluster.delete(Reference(text_at(one, "apiVersion"), text_at(one, "kind"), name, HOME))
+    cluster.delete(Reference(KUEUE, "LocalQueue", "a", HOME))
+    cluster.delete(Reference(KUEUE, "ClusterQueue", HOME))
+    queueing.run(load(Source(stack())))
 
 
 def moved(manifest: Any) -> Any:
