@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import job, stack, team
+from builders import job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 from typer.testing import CliRunner
@@ -41,7 +41,9 @@ PODS: Final = {
 @pytest.fixture(scope="module")
 def page(queueing: Queueing) -> Iterator[Queueing]:
     """A team with a queue and a node, where JAX's runtime is installed, as the page says."""
-    queueing.run(load(Source(stack(teams={"a": team(gpus={"h100": 8}, training={"j": job(framework="jax")})}))))
+    queueing.run(
+        load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"j": job(framework="jax")})})))
+    )
     cluster = queueing.cluster
     labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
     amounts: dict[str, str] = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "16"}
@@ -75,9 +77,10 @@ def test_the_page_has_an_object_of_each_kind_that_teams_submit() -> None:
 def test_the_page_has_a_job_of_each_kind_as_stacks_have_it() -> None:
     frameworks = {spec.get("framework", "job") for spec in JOBS.values()}
     assert frameworks == {"job", "pytorch", "jax", "mpi", "jobset"}
-    cpus = {"requests": {"cpu": 64, "memory": "256Gi"}}
-    own = team(gpus={"h100": {"guaranteed": 8, "limit": 64}}, compute=cpus, training=JOBS)
-    loaded = load(Source(stack(pools={"h100": {"machine": "p5.48xlarge", "nodes": 8}}, teams={"a": own})))
+    pools = {"h100": pool(nodes=8), "cpu": pool("m7i.8xlarge", nodes=2)}
+    of_cpus = {"cpu": {"guaranteed": 40}, "memory": {"guaranteed": "160Gi"}}
+    own = team(gpus={"h100": {"guaranteed": 8, "limit": 64}}, quota={"cpu": of_cpus}, training=JOBS)
+    loaded = load(Source(stack(pools=pools, teams={"a": own})))
     assert loaded.teams["a"].training.keys() == JOBS.keys()
 
 
