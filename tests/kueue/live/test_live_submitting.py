@@ -62,6 +62,8 @@ def page(queueing: Queueing) -> Iterator[Queueing]:
     for kind in ("LocalQueue", "ClusterQueue", "ResourceFlavor"):
         cluster.delete(Reference(KUEUE, kind, TEAM, TEAM if kind == "LocalQueue" else ""))
     cluster.delete(Reference("v1", "Node", NODE))
+    cluster.delete(Reference("v1", "Namespace", TEAM))
+    cluster.wait_for(lambda: cluster.get("v1", "Namespace", TEAM) is None or None, what=f"the end of {TEAM}")
     queueing.run(load(Source(stack())))
 
 
@@ -82,40 +84,6 @@ def test_the_page_has_a_job_of_each_kind_as_stacks_have_it() -> None:
     own = team(gpus={"h100": {"guaranteed": 8, "limit": 64}}, quota={"cpu": of_cpus}, training=JOBS)
     loaded = load(Source(stack(pools=pools, teams={"a": own})))
     assert loaded.teams["a"].training.keys() == JOBS.keys()
-
-
-def test_an_evicted_pod_restarts_its_job_set_and_uses_up_no_retry(page: Queueing) -> None:
-    name = "label-by-hand"
-    page.cluster.create(OBJECTS[name])
-    reference = Reference("jobset.x-k8s.io/v1alpha2", "JobSet", name, TEAM)
-
-    def restarts() -> tuple[Json, Json]:
-        found = page.cluster.get("jobset.x-k8s.io/v1alpha2", "JobSet", name, TEAM) or {}
-        return at(found, "status", "restarts"), at(found, "status", "restartsCountTowardsMax")
-
-    try:
-        for evicted, expected in ((True, (1, None)), (False, (2, 1))):
-            page.cluster.wait_for(lambda: _running(page, name) or None, what=f"the pods of {name}")
-            _end(page, name, evicted=evicted)
-            page.cluster.wait_for(lambda number=expected[0]: restarts()[0] == number or None, what="a restart")
-            assert restarts() == expected
-    finally:
-        page.cluster.delete(reference)
-        page.cluster.wait_for(lambda: not _pods(page, name) or None, what=f"the end of {name}")
-
-
-def _running(page: Queueing, name: str) -> bool:
-    phases = [text_at(pod, "status", "phase") for pod in _pods(page, name)]
-    return phases == ["Running"] * PODS[name]
-
-
-def _end(page: Queueing, name: str, *, evicted: bool) -> None:
-    """What the kubelet reports of a worker that it evicts, or of one that fails."""
-    worker = next(pod for pod in _pods(page, name) if "-worker-" in text_at(pod, "metadata", "name"))
-    why: Json = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    status: dict[str, Json] = {"phase": "Failed", **({"conditions": [why]} if evicted else {})}
-    reference = Reference("v1", "Pod", text_at(worker, "metadata", "name"), TEAM)
-    page.cluster.patch(reference, {"status": status}, subresource="status")
 
 
 @pytest.mark.parametrize("name", PODS)
