@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from gpu_tenancy.model.plan.workloads import JobPlan
+
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label that sends a workload through a LocalQueue: https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/"""
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
@@ -17,6 +19,19 @@ GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
 Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Annotation of workloads that can stay pending in a queue: a deployment does not wait until they run."""
+
+
+_RUN_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label after which Kueue stops a workload, counted over all of its admissions:
+https://kueue.sigs.k8s.io/docs/concepts/workload/#maximum-execution-time."""
+_MARGIN: Final = 60
+"""Seconds by which a job's own deadline, which tells users why it failed, comes before Kueue's."""
+
+
+def labels_of(job: JobPlan) -> dict[str, str]:
+    """Labels of a job in a queue. Its own deadline begins again after a preemption or restart, Kueue's does not."""
+    end = {_RUN_TIME: str(job.deadline + _MARGIN)} if job.deadline is not None else {}
+    return {NAME: job.name, **queued(job.queue, job.pod.priority), **end}
 
 
 def queued(queue: str, priority: str | None) -> dict[str, str]:

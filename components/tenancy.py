@@ -16,7 +16,8 @@ from .people import Access
 from .priorities import Priorities
 from .queues import Queues
 from .serving import ModelServer
-from .training import GangJob, TrainingJob, TrainingRuntime
+from .train_jobs import TrainingRuntime
+from .training import GangJob, TrainingJob
 
 AT_ONCE: Final = 10
 """Teams of a `GradualTenancy` whose namespaces are registered at the same time."""

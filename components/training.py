@@ -1,4 +1,4 @@
-"""Batch work: a Job or TrainJob through a queue, a gang through Volcano."""
+"""Batch work: a Job, JobSet or TrainJob through a queue, a gang through Volcano."""
 
 from typing import Any, Final
 
@@ -7,41 +7,25 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
-from gpu_tenancy.model.plan.workloads import TORCH, GangPlan, JobPlan, RuntimePlan
+from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, PodPlan
 
-from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, queued
-from .pods import (
-    ACCOUNT,
-    POD_SECURITY,
-    annotations,
-    container,
-    container_rights,
-    environment,
-    host_volumes,
-    mounts,
-    pod_spec,
-    resources,
-    rights,
-    sidecars,
-    template_metadata,
-    tolerations,
-    volumes,
-)
+from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
+from .job_sets import EVICTED, job_set
+from .pods import container, pod_spec, template_metadata
+from .train_jobs import train_job
 from .wire import wire
 
-NODE: Final = "node"
-"""Name of the replicated job and of its container, by which Trainer finds the pods that train:
-https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
-_TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
-_TORCH_LABEL: Final = {"trainer.kubeflow.org/framework": "torch"}
-_TRAINER_STEP: Final = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+_ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
+_MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
+"""Annotations by which Kueue admits a Job with fewer pods, and of which each one has an index below their number:
+https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
 
 
 class TrainingJob(pulumi.ComponentResource):
-    """A Job in a team's queue, or a TrainJob for distributed PyTorch. Kueue admits all of its pods together.
+    """A Job in a team's queue, a JobSet, or a TrainJob with its `TrainingRuntime`. Kueue admits all pods together.
 
-    It can be pending for a long time, so a deployment does not wait for it. A TrainJob requires Kubeflow Trainer with
-    its runtime `torch-distributed`, which is not installed here, or the team's `TrainingRuntime`.
+    It can be pending for a long time, so a deployment does not wait for it. A TrainJob requires Kubeflow Trainer, and a
+    JobSet requires JobSet, which are not installed here.
 
     Example:
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
@@ -49,63 +33,13 @@ class TrainingJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, job: JobPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingJob", name, {}, opts)
-        self.job: pulumi.Resource = (
-            _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
-            if job.framework == "job"
-            else _train_job(f"{name}-train-job", job, _replaced_on_change(self))
-        )
+        if job.framework == "job":
+            self.job: pulumi.Resource = _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
+        elif job.framework == "jobset":
+            self.job = job_set(f"{name}-job-set", job, _replaced_on_change(self))
+        else:
+            self.job = train_job(f"{name}-train-job", job, _replaced_on_change(self))
         self.register_outputs({"job": job.name})
-
-
-class TrainingRuntime(pulumi.ComponentResource):
-    """A namespaced runtime of Kubeflow Trainer, for the TrainJobs of one team and one priority class.
-
-    Trainer's own runtime has no priority class, and a TrainJob cannot set one: the fields that it can patch are those
-    of `PodSpecPatch` in
-    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. Where the namespace's
-    quota admits only some classes, its pods would be rejected for ever. Like the other workloads, the pods have the
-    team's service account, no API token and no capabilities. TrainJobs that users submit can use it, too.
-
-    Example:
-        >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
-    """
-
-    def __init__(self, name: str, runtime: RuntimePlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, {}, opts)
-        self.runtime = CustomResource(
-            f"{name}-runtime",
-            api_version=_TRAINER,
-            kind="TrainingRuntime",
-            metadata={"name": runtime.name, "namespace": runtime.team, "labels": {NAME: runtime.name, **_TORCH_LABEL}},
-            spec=_runtime_spec(runtime),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.register_outputs({"runtime": runtime.name})
-
-
-def _runtime_spec(runtime: RuntimePlan) -> dict[str, Any]:
-    """As Trainer's own runtime: one replicated job, whose container gets image, command and resources of the TrainJob.
-
-    It has no image of its own: TrainJobs must set one, so that none runs an image that nobody chose.
-
-    https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/torch_distributed.yaml
-    """
-    pod: PodSpecArgsDict = {
-        "automount_service_account_token": False,
-        "service_account_name": ACCOUNT,
-        "security_context": POD_SECURITY,
-        "containers": [{"name": NODE, "security_context": rights()}],
-    }
-    if runtime.priority:
-        pod["priority_class_name"] = runtime.priority
-    if runtime.fabric:
-        pod["init_containers"] = sidecars(runtime.fabric)
-        pod["volumes"] = host_volumes(runtime.fabric)
-    trained = {"metadata": {"labels": _TRAINER_STEP}, "spec": {"template": {"spec": wire(pod)}}}
-    return {
-        "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {"spec": {"replicatedJobs": [{"name": NODE, "template": trained}]}},
-    }
 
 
 class GangJob(pulumi.ComponentResource):
@@ -130,19 +64,20 @@ def _replaced_on_change(component: pulumi.ComponentResource) -> pulumi.ResourceO
 
 
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
-    labels = {NAME: job.name}
     # Kueue admits the job to the quota; Volcano then schedules its pods together.
     pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
     if job.together:
         pod["scheduler_name"] = VOLCANO
     together = {GROUP_MINIMUM: str(job.workers)} if job.together else {}
+    elastic = {**_ELASTIC, _MINIMUM: str(job.least)} if job.least else {}
     spec: JobSpecArgsDict = {
         "parallelism": job.workers,
         "completions": job.workers,
         "completion_mode": "Indexed",
         "backoff_limit": job.retries,
+        "pod_failure_policy": {"rules": [{"action": "Ignore", "on_pod_conditions": EVICTED}]},
         "ttl_seconds_after_finished": job.keep,
-        "template": {"metadata": template_metadata(job.pod, labels), "spec": pod},
+        "template": {"metadata": template_metadata(job.pod, {NAME: job.name}), "spec": pod},
     }
     if job.deadline is not None:
         spec["active_deadline_seconds"] = job.deadline
@@ -151,79 +86,26 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
         metadata={
             "name": job.name,
             "namespace": job.team,
-            "labels": labels | queued(job.queue, job.pod.priority),
-            "annotations": DO_NOT_AWAIT | together,
+            "labels": labels_of(job),
+            "annotations": DO_NOT_AWAIT | together | elastic,
         },
         spec=spec,
         opts=opts,
     )
 
 
-def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
-    pod = job.pod
-    trainer: dict[str, Any] = {
-        "image": pod.image,
-        "numNodes": job.workers,
-        "resourcesPerNode": resources(pod),
-        "command": list(pod.command),
-        "args": list(pod.args),
-        "env": environment(pod),
-    }
-    # All that Trainer lets a TrainJob patch; the rest is in the runtime.
-    node: dict[str, Any] = {"name": NODE, "securityContext": wire(container_rights(pod))}
-    place: dict[str, Any] = {
-        "nodeSelector": pod.node_labels,
-        "tolerations": wire(tolerations(pod.tolerated)),
-        "serviceAccountName": ACCOUNT,
-        "securityContext": wire(POD_SECURITY),
-        "containers": [node],
-    }
-    if of_pod := volumes(pod):
-        place["volumes"] = wire(of_pod)
-        node["volumeMounts"] = wire(mounts(pod))
-    template: dict[str, Any] = {"spec": place}
-    if of_fabric := annotations(pod):
-        template["metadata"] = {"annotations": of_fabric}
-    spec: dict[str, Any] = {
-        "runtimeRef": {"name": job.runtime, "kind": "TrainingRuntime"} if job.runtime else {"name": TORCH},
-        "trainer": {key: value for key, value in trainer.items() if value},
-        "runtimePatches": [
-            {
-                "manager": "gpu-tenancy.dev/tenancy",
-                "trainingRuntimeSpec": {
-                    "template": {
-                        "spec": {
-                            "replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}],
-                        }
-                    }
-                },
-            }
-        ],
-    }
-    if job.deadline is not None:
-        spec["activeDeadlineSeconds"] = job.deadline
-    return CustomResource(
-        name,
-        api_version=_TRAINER,
-        kind="TrainJob",
-        metadata={
-            "name": job.name,
-            "namespace": job.team,
-            "labels": {NAME: job.name, **queued(job.queue, pod.priority)},
-        },
-        spec=spec,
-        opts=opts,
-    )
+def _gang_pod(gang: GangPlan, pod: PodPlan) -> PodSpecArgsDict:
+    spec: PodSpecArgsDict = {**pod_spec(pod, container(pod, "train")), "restart_policy": "OnFailure"}
+    if gang.deadline is not None:  # A Volcano Job has no field for a deadline.
+        spec["active_deadline_seconds"] = gang.deadline
+    return spec
 
 
 def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
-    pod: PodSpecArgsDict = {**pod_spec(gang.pod, container(gang.pod, "train")), "restart_policy": "OnFailure"}
-    if gang.deadline is not None:  # A Volcano Job has no field for a deadline.
-        pod["active_deadline_seconds"] = gang.deadline
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
         "queue": gang.queue,
-        "minAvailable": sum(gang.tasks.values()),
+        "minAvailable": sum(role.pods for role in gang.roles),
         "maxRetry": gang.retries,
         "ttlSecondsAfterFinished": gang.keep,
         # The pods address each other by host name and wait for each other, so if one is lost, all must restart.
@@ -231,13 +113,16 @@ def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> Cus
         "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
         "tasks": [
             {
-                "name": task,
-                "replicas": replicas,
+                "name": role.name,
+                "replicas": role.pods,
                 # Volcano's webhook sets the default only on create, and rejects an update without it.
                 "maxRetry": gang.retries,
-                "template": {"metadata": wire(template_metadata(gang.pod, {NAME: gang.name})), "spec": wire(pod)},
+                "template": {
+                    "metadata": wire(template_metadata(role.pod, {NAME: gang.name})),
+                    "spec": wire(_gang_pod(gang, role.pod)),
+                },
             }
-            for task, replicas in gang.tasks.items()
+            for role in gang.roles
         ],
         **({"priorityClassName": gang.pod.priority} if gang.pod.priority else {}),
     }

@@ -152,6 +152,8 @@ def _texts(path: Path, value: Any) -> list[Any] | None:
 def is_passed_on(path: Path) -> bool:
     """Whether a pod or a chart gets the text at a place unchanged: `teams.ml.serving.chat.env.TOKEN`."""
     match path:
+        case ("teams", _, "training", _, "roles", _, key, *_):
+            return _TEXTS.get(str(key)) == len(path) - 2
         case ("teams", _, section, _, key, *_):
             return section in _WORKLOADS and _TEXTS.get(str(key)) == len(path)
         case (section, _, key, _, *_):

@@ -18,13 +18,14 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import ended
 from gpu_tenancy.console.offline.wire import at, text_at
 from gpu_tenancy.console.texts import plural
+from gpu_tenancy.model.spec.roles import KINDS
 
 _MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"
 """Label selector of the namespaces of teams, whatever engine made them."""
 
 _KINDS: Final = (
     ("server", ("apps/v1", "Deployment")),
-    ("job", ("batch/v1", "Job"), ("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("batch.volcano.sh/v1alpha1", "Job")),
+    ("job", *(kind.api for kind in dict.fromkeys(KINDS.values())), ("batch.volcano.sh/v1alpha1", "Job")),
 )
 
 

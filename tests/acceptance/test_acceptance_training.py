@@ -82,7 +82,7 @@ def merged(base: Any, patch: Any) -> Any:
 def test_a_train_job_and_its_runtime_are_accepted_by_their_definitions(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
-    runtime, train_job = moved(only(ours, "TrainingRuntime"), home), moved(only(ours, "TrainJob"), home)
+    runtime, train_job = moved(only(ours, "TrainingRuntime", "job-fit"), home), moved(only(ours, "TrainJob"), home)
     assert train_job["spec"]["runtimeRef"] == {"kind": "TrainingRuntime", "name": runtime["metadata"]["name"]}
     live: Any = cluster.apply(runtime)
     (replicated,) = live["spec"]["template"]["spec"]["replicatedJobs"]
@@ -103,7 +103,7 @@ def test_a_train_job_cannot_set_the_class_itself(
 def test_the_quota_admits_the_pods_of_a_train_job_and_would_refuse_those_of_trainers_own_runtime(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
-    runtime = only(ours, "TrainingRuntime")
+    runtime = only(ours, "TrainingRuntime", "job-fit")
     pod = pod_of(runtime, only(ours, "TrainJob"), home)
     admitted: Any = cluster.create(pod, dry_run=True)
     assert admitted["spec"]["priorityClassName"] == CLASS
@@ -121,4 +121,4 @@ def test_the_quota_admits_the_pods_of_a_train_job_and_would_refuse_those_of_trai
 
 def test_a_namespace_that_admits_every_class_has_only_the_runtime_of_its_jobs() -> None:
     names = {item.name for item in declared(sections()) if item.kind == "TrainingRuntime"}
-    assert names == {f"torch-distributed-{CLASS}"}
+    assert names == {"job-fit"}

@@ -115,5 +115,9 @@ def pod_specs(one: KubernetesObject) -> list[Any]:
     spec = cast("Any", one.manifest).get("spec", {})
     if one.kind == "TrainJob":
         return []
+    if one.kind in {"JobSet", "TrainingRuntime"}:
+        jobs = spec["replicatedJobs"] if one.kind == "JobSet" else spec["template"]["spec"]["replicatedJobs"]
+        specs = [job["template"]["spec"]["template"]["spec"] for job in jobs]
+        return [found for found in specs if "nodeSelector" in found]  # Of pytorch and jax, the TrainJob has the rest.
     templates = [task["template"] for task in spec["tasks"]] if "tasks" in spec else [spec.get("template")]
     return [template["spec"] for template in templates if template]

@@ -60,7 +60,7 @@ def test_a_train_job_has_them_in_its_trainer() -> None:
     spec = tenancy(with_job(framework="pytorch")).spec("TrainJob", "fit")
     assert spec["trainer"]["resourcesPerNode"]["limits"][EFA] == "32"
     assert {"name": "FI_PROVIDER", "value": "efa"} in spec["trainer"]["env"]
-    assert spec["runtimeRef"] == {"name": "torch-distributed"}, "without a class, Trainer's own runtime is enough"
+    assert spec["runtimeRef"] == {"kind": "TrainingRuntime", "name": "job-fit"}, "the TrainJob has its own"
 
 
 def test_pods_on_gke_have_networks_libraries_and_the_daemon_as_a_sidecar() -> None:
@@ -85,7 +85,7 @@ def test_pods_on_gke_have_networks_libraries_and_the_daemon_as_a_sidecar() -> No
 def test_the_sidecar_of_a_train_job_is_in_its_runtime_because_no_patch_adds_a_container() -> None:
     made = tenancy(wired(GKE, A3_MEGA, **PRIVILEGED, training={"fit": {**WHOLE, "framework": "pytorch"}}))
     spec = made.spec("TrainJob", "fit")
-    assert spec["runtimeRef"] == {"kind": "TrainingRuntime", "name": "torch-distributed-gpudirect-tcpxo"}
+    assert spec["runtimeRef"] == {"kind": "TrainingRuntime", "name": "job-fit"}
     (replicated,) = made.spec("TrainingRuntime")["template"]["spec"]["replicatedJobs"]
     assert [item["name"] for item in replicated["template"]["spec"]["template"]["spec"]["initContainers"]] == [
         "tcpxo-daemon"

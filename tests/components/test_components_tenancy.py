@@ -16,7 +16,7 @@ from gpu_tenancy.model.quantity import parse_bytes
 from gpu_tenancy.model.source import read_file
 
 LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
-WORKLOADS = {"Deployment", "Job", "TrainJob"}
+WORKLOADS = {"Deployment", "Job", "JobSet", "TrainJob"}
 
 
 @cache
@@ -88,11 +88,13 @@ def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavo
 
 def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
     requests = [container["resources"] for container in containers()]
-    requests += [body(resource)["spec"]["trainer"]["resourcesPerNode"] for resource in local().every("TrainJob")]
-    assert len(requests) >= 6
+    trainers = [body(resource)["spec"]["trainer"] for resource in local().every("TrainJob")]
+    requests += [trainer["resourcesPerNode"] for trainer in trainers if "resourcesPerNode" in trainer]
+    for runtime in local().every("TrainingRuntime"):
+        requests += [container["resources"] for spec in pod_specs(runtime) for container in spec["containers"]]
     for resources in requests:
         assert resources["requests"] == resources["limits"]
-        assert int(resources["requests"][GPU]) > 0
+    assert len([resources for resources in requests if int(resources["requests"].get(GPU, 0)) > 0]) >= 6
 
 
 def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> None:
@@ -100,9 +102,13 @@ def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> N
     specs = {resource.name: spec for resource in workloads() for spec in pod_specs(resource)}
     for name, product in products.items():
         assert specs[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
-    for spec in specs.values():
+    on_gpus = [spec for spec in specs.values() if GPU in spec["containers"][0]["resources"]["requests"]]
+    assert len(on_gpus) >= len(products)
+    for spec in on_gpus:
         assert (GPU, "NoSchedule") in {(toleration["key"], toleration["effect"]) for toleration in spec["tolerations"]}
-    place = body(local().only("TrainJob"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
+    place = body(local().only("TrainJob", "finetune"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"][
+        "spec"
+    ]
     patched = place["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert patched["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     assert patched["tolerations"][0]["key"] == GPU

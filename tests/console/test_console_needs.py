@@ -28,7 +28,7 @@ OPERATORS: Final = {
     "keda": {"ScaledObject"},
     "volcano": {"Queue"},
     "network_operator": {"NicClusterPolicy"},
-    "trainer": {"ClusterTrainingRuntime", "TrainJob", "TrainingRuntime"},
+    "trainer": {"ClusterTrainingRuntime", "JobSet", "TrainJob", "TrainingRuntime"},
 }
 """Kinds of the operators, by the key of the stack under `operators`, whose presence another check demands."""
 OF_CLOUD: Final[Mapping[str, set[str]]] = {"gcp": {"GKENetworkParamSet", "Network"}}

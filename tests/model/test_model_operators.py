@@ -21,7 +21,7 @@ from operators_builders import (
 
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.operators import needs
-from gpu_tenancy.model.plan.operators.needs import trains_pytorch
+from gpu_tenancy.model.plan.operators.needs import needs_trainer
 from gpu_tenancy.model.spec import Stack
 
 # What is installed
@@ -224,9 +224,9 @@ def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: p
         def counted(of: Stack) -> bool:
             nonlocal calls
             calls += 1
-            return trains_pytorch(of)
+            return needs_trainer(of)
 
-        monkeypatch.setattr(needs, "trains_pytorch", counted)
+        monkeypatch.setattr(needs, "needs_trainer", counted)
         planned(stack(teams={f"team-{number}": team() for number in range(teams)}))
         return calls
 

@@ -90,4 +90,7 @@ def test_the_references_servers_and_jobs_are_there() -> None:
     nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
     assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
     (gang,) = teams["ml-research"].gangs
-    assert (gang.tasks, gang.pod.amounts[GPU]) == ({"master": 1, "worker": 3}, 1)
+    assert [(role.name, role.pods, role.pod.amounts[GPU]) for role in gang.roles] == [
+        ("master", 1, 1),
+        ("worker", 3, 1),
+    ]

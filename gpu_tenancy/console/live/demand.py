@@ -128,7 +128,8 @@ def _number(manifest: Manifest, *keys: str, otherwise: int = 1) -> int:
     return int_at(manifest, *keys, otherwise=otherwise)
 
 
-def _template(name: str, count: int, template: Json) -> Template:
+def template_of(name: str, count: int, template: Json) -> Template:
+    """Pods of a pod template (`metadata`, `spec`)."""
     found = template if isinstance(template, dict) else {}
     spec, labels, annotations = (
         at(found, *path) for path in (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
@@ -137,11 +138,11 @@ def _template(name: str, count: int, template: Json) -> Template:
 
 
 def _pod(manifest: Manifest) -> Demand:
-    return Demand(manifest, (_template("pod", 1, dict(manifest)),))
+    return Demand(manifest, (template_of("pod", 1, dict(manifest)),))
 
 
 def _job(manifest: Manifest) -> Demand:
-    return Demand(manifest, (_template("pod", _parallel(manifest), at(manifest, "spec", "template")),))
+    return Demand(manifest, (template_of("pod", _parallel(manifest), at(manifest, "spec", "template")),))
 
 
 def _parallel(job: Manifest) -> int:
@@ -153,14 +154,14 @@ def _parallel(job: Manifest) -> int:
 def _replicas(*, whole: bool) -> _Reader:
     def read(manifest: Manifest) -> Demand:
         count = _number(manifest, "spec", "replicas")
-        return Demand(manifest, (_template("pod", count, at(manifest, "spec", "template")),), whole=whole)
+        return Demand(manifest, (template_of("pod", count, at(manifest, "spec", "template")),), whole=whole)
 
     return read
 
 
 def _gang(manifest: Manifest) -> Demand:
     tasks = tuple(
-        _template(text_at(each, "name") or "task", _number(each, "replicas"), at(each, "template"))
+        template_of(text_at(each, "name") or "task", _number(each, "replicas"), at(each, "template"))
         for each in maps_at(manifest, "spec", "tasks")
     )
     by = text_at(manifest, "spec", "schedulerName") or "volcano"
@@ -172,7 +173,7 @@ def _job_set(manifest: Manifest) -> Demand:
     return Demand(
         manifest,
         tuple(
-            _template(
+            template_of(
                 text_at(each, "name"),
                 _number(each, "replicas") * _parallel(job if isinstance(job := at(each, "template"), dict) else {}),
                 at(each, "template", "spec", "template"),

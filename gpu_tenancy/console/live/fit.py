@@ -28,11 +28,11 @@ from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import add
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup",
-    "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
+    "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """Kinds to list in the whole cluster, if the user may."""
-OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota")
+OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota", "TrainingRuntime")
 """Kinds to list in the team's namespace only."""
 
 

@@ -14,10 +14,11 @@ from gpu_tenancy.console.live.pods import called, home, label
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
     "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "Workload",
-    "WorkloadPriorityClass",
+    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime",
 ]  # fmt: skip
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
@@ -57,6 +58,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
     "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
     "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
+    "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
     "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
 }
 

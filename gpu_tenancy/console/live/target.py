@@ -11,6 +11,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand, demand
 from gpu_tenancy.console.live.pods import Manifest, called, ended, home, label
 from gpu_tenancy.console.live.reading import State
+from gpu_tenancy.console.live.runtimes import with_runtime
 from gpu_tenancy.console.live.selecting import selects
 from gpu_tenancy.console.live.workloads import Workload
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at, texts_at
@@ -134,7 +135,7 @@ def target_of(manifest: Manifest, state: State) -> Target:
     found = (Workload.of(each) for each in state.of("Workload", namespace))
     return Target(
         manifest,
-        demand(manifest, namespace),
+        with_runtime(demand(manifest, namespace), state),
         pods,
         tuple(each for each in found if uids & set(each.owners)),
         tuple(each for each in state.of("PodGroup", namespace) if uids & set(owners(each))),

@@ -15,10 +15,10 @@ from gpu_tenancy.console.live.waiting import queued
 from gpu_tenancy.console.offline.wire import at, text_at
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue",
-    "ResourceFlavor", "Workload",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
+    "PodGroup", "Queue", "ResourceFlavor", "Workload",
 )  # fmt: skip
-OWN: Final[tuple[Kind, ...]] = ("Event", "PersistentVolumeClaim")
+OWN: Final[tuple[Kind, ...]] = ("Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
 
 

@@ -135,6 +135,20 @@ def _train_job(manifest: Manifest) -> str:
     return " x ".join(filter(None, (_plain(at(manifest, "spec", "trainer", "numNodes")), gpus)))
 
 
+def _replicated(*path: str) -> Callable[[Manifest], str]:
+    """Returns a function that describes the roles of a JobSet: `launcher 1, node 4 x nvidia.com/gpu 8`."""
+
+    def describe(manifest: Manifest) -> str:
+        roles: list[str] = []
+        for job in maps_at(manifest, *path, "replicatedJobs"):
+            count = _plain(at(job, "template", "spec", "parallelism"))
+            size = " x ".join(filter(None, (count, _gpus(at(job, "template", "spec", "template")))))
+            roles.append(" ".join(filter(None, (text_at(job, "name"), size))))
+        return _few(roles)
+
+    return describe
+
+
 def _autoscaler(manifest: Manifest) -> str:
     target = text_at(manifest, "spec", "scaleTargetRef", "name")
     low, high = (_plain(at(manifest, "spec", key)) for key in ("minReplicas", "maxReplicas"))
@@ -178,11 +192,13 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
         (_KUEUE, "ResourceFlavor"): _flavor,
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
+        ("jobset.x-k8s.io", "JobSet"): _replicated("spec"),
         ("keda.sh", "ScaledObject"): _scaled_object,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
         ("scheduling.volcano.sh", "Queue"): _gang_queue,
         ("trainer.kubeflow.org", "TrainJob"): _train_job,
+        ("trainer.kubeflow.org", "TrainingRuntime"): _replicated("spec", "template", "spec"),
     }
 )

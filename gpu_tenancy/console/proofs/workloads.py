@@ -12,8 +12,8 @@ from gpu_tenancy.console.live.why import KINDS, OWN, why
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.texts import plural
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
-_JOB: Final = {"job": ("batch/v1", "Job"), "pytorch": ("trainer.kubeflow.org/v1alpha1", "TrainJob")}
 _GANG: Final = ("batch.volcano.sh/v1alpha1", "Job")
 _SERVER: Final = ("apps/v1", "Deployment")
 
@@ -51,7 +51,7 @@ def _workloads(plan: Plan, *, gangs: bool) -> Iterator[tuple[str, str, tuple[str
         yield from ((team.namespace.name, server.name, _SERVER) for server in team.servers)
         for job in team.jobs:
             if gangs or not job.together:
-                yield team.namespace.name, job.name, _JOB[job.framework]
+                yield team.namespace.name, job.name, JOBS[job.framework].api
         if gangs:
             yield from ((team.namespace.name, gang.name, _GANG) for gang in team.gangs)
 

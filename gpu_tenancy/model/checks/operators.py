@@ -20,7 +20,7 @@ from gpu_tenancy.model.plan.operators.needs import (
     infiniband_pools,
     installed_by,
     measured_by,
-    trains_pytorch,
+    needs_trainer,
 )
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem, dotted
@@ -101,7 +101,9 @@ def _network_operator(stack: Stack) -> tuple[Path, str] | None:
 
 
 def _trainer(stack: Stack) -> tuple[Path, str] | None:
-    return (("teams",), "jobs with framework: pytorch are TrainJobs") if trains_pytorch(stack) else None
+    jobs = (job for team in stack.teams.values() for job in team.training.values())
+    job = next((job for job in jobs if job.kind.trainer), None) if needs_trainer(stack) else None
+    return (("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s") if job else None
 
 
 def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:

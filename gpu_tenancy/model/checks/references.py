@@ -9,6 +9,7 @@ from gpu_tenancy.model.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Shares
+from gpu_tenancy.model.spec.workloads import Training
 
 
 def reference_problems(tree: Tree) -> Iterator[Problem]:
@@ -177,6 +178,8 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         for workload, spec in getattr(team, kind).items():
             place = (*path, kind, workload)
             yield from _flavor(tree, spec.flavor, (*place, "flavor"))
+            for role, of_role in spec.roles.items() if isinstance(spec, Training) else ():
+                yield from _flavor(tree, of_role.flavor, (*place, "roles", role, "flavor"))
             yield from known_in(
                 spec.priority, stack.priorities, "priority class", (*place, "priority"), ("priorities",)
             )

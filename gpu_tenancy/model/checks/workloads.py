@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.latency import metric_name, monitor
-from gpu_tenancy.model.plan.pods import PodSize, choices, flavor_of, is_gang, limits, pod_size, pods_of
+from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts, pod_size, pods_of
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training
 
@@ -19,7 +19,7 @@ def workload_problems(tree: Tree) -> Iterator[Problem]:
     """Workloads that would never run, or never scale."""
     for name, team in tree.stack.teams.items():
         for path, workload in workloads(name, team):
-            yield from _workload(tree, path, workload)
+            yield from dict.fromkeys(_workload(tree, path, workload))  # Roles can have the same problem.
         yield from _pods(name, team)
         yield from _services(name, team)
 
@@ -37,28 +37,36 @@ def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
     yield from _priority(tree, path, workload)
     if isinstance(workload, Server):
         yield from _metric(tree, path, workload)
-    flavor = flavor_of(tree, name, workload)
-    if flavor is None:
+    roles = parts(tree, name, workload)
+    sizes: dict[str, PodSize] = {}
+    for role, part in roles.items():
+        own = isinstance(workload, Training) and role in workload.roles
+        size = pod_size(tree, name, part)
+        if size:
+            sizes[role] = size
+        yield from _part(tree, (*path, "roles", role) if own else path, part, size)
+    if isinstance(workload, Training) and len(sizes) == len(roles):
+        yield from _whole_job(tree, path, workload, sizes)
+
+
+def _part(tree: Tree, path: Path, workload: Server | Training, size: PodSize | None) -> Iterator[Problem]:
+    """Pods that are alike: of a server, or of one role of a job."""
+    if size is None:
         if workload.flavor is None:
             yield _no_flavor(tree, path, workload)
         return
-    size = pod_size(tree, name, workload)
-    if size is None:
-        return
-    if workload.gpus and flavor.resource is None:
+    if workload.gpus and size.flavor.resource is None:
         yield Problem(
             (*path, "gpus"),
-            f"GPUs requested, but flavor {flavor.name} has none",
+            f"GPUs requested, but flavor {size.flavor.name} has none",
             "set gpus: 0",
             str(workload.gpus),
         )
         return
     yield from _node(path, size)
     yield from _shared_memory(path, workload, size)
-    yield from _fabric(tree, path, workload, flavor)
+    yield from _fabric(tree, path, workload, size.flavor)
     yield from _container(tree, path, size)
-    if isinstance(workload, Training):
-        yield from _whole_job(tree, path, workload, size)
 
 
 def _no_flavor(tree: Tree, path: Path, workload: Server | Training) -> Problem:
@@ -181,40 +189,45 @@ def _container(tree: Tree, path: Path, size: PodSize) -> Iterator[Problem]:
         )
 
 
-def _whole_job(tree: Tree, path: Path, job: Training, size: PodSize) -> Iterator[Problem]:
+def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize]) -> Iterator[Problem]:
     """Kueue admits all pods of a job at once, so their sum must fit the limit."""
     team, gang = str(path[1]), is_gang(job)
-    for resource, amount in reversed(size.amounts.items()):  # GPUs first: their CPU and memory are derived from them.
-        limit = limits(tree, team, size.flavor, gang=gang).get(resource, 0)
-        reach = limit if gang else min(limit, potential_available(tree, team, size.flavor.name, resource))
-        if reach < amount * pods_of(job) <= limit:
-            yield Problem(
-                (*path, "tasks" if job.tasks else "workers"),
-                f"pods need {format_amount(resource, amount * pods_of(job))} {resource} of flavor {size.flavor.name} at"
-                f" once, but the team can never get more than {format_amount(resource, reach)}: the job would stay"
-                " pending",
-                f"lower the number of pods or {_key(resource)}, or add nodes of flavor {size.flavor.name}",
-                str(pods_of(job)),
-                about=(("teams",), ("cohorts",), ("pools",)),
-            )
-            return
-        if amount * pods_of(job) > limit:
-            where = f"teams.{team}.{'gangs' if gang else 'gpus'}.{size.flavor.name}.limit"
-            yield Problem(
-                (*path, "tasks" if job.tasks else "workers"),
-                f"pods need {format_amount(resource, amount * pods_of(job))} {resource} of flavor {size.flavor.name} at"
-                f" once ({format_amount(resource, amount)} each), which exceeds the team's limit of"
-                f" {format_amount(resource, limit)}: the job would stay pending",
-                f"lower the number of pods or {_key(resource)}, or raise {where}",
-                str(pods_of(job)),
-                about=(("teams", team), ("pools",)),
-            )
+    key = "tasks" if job.tasks else "roles" if job.roles else "workers"
+    for flavor in {size.flavor.name: size.flavor for size in sizes.values()}.values():
+        there = {role: job.pods_by_role[role] for role, size in sizes.items() if size.flavor == flavor}
+        number = sum(there.values())
+        totals: Amounts = {}
+        for role, pods in there.items():
+            totals = add(totals, {name: amount * pods for name, amount in sizes[role].amounts.items()})
+        for resource, total in reversed(totals.items()):  # GPUs first: their CPU and memory are derived from them.
+            limit = limits(tree, team, flavor, gang=gang).get(resource, 0)
+            reach = limit if gang else min(limit, potential_available(tree, team, flavor.name, resource))
+            if total <= reach:
+                continue
+            needs = f"pods need {format_amount(resource, total)} {resource} of flavor {flavor.name} at once"
+            if total <= limit:
+                rule = (
+                    f"{needs}, but the team can never get more than {format_amount(resource, reach)}: the job would"
+                    " stay pending"
+                )
+                fix = f"lower the number of pods or {_key(resource)}, or add nodes of flavor {flavor.name}"
+                about: tuple[Path, ...] = (("teams",), ("cohorts",), ("pools",))
+            else:
+                of_each = "" if len(there) > 1 else f" ({format_amount(resource, total // number)} each)"
+                rule = (
+                    f"{needs}{of_each}, which exceeds the team's limit of {format_amount(resource, limit)}: the job"
+                    " would stay pending"
+                )
+                where = f"teams.{team}.{'gangs' if gang else 'gpus'}.{flavor.name}.limit"
+                fix = f"lower the number of pods or {_key(resource)}, or raise {where}"
+                about = (("teams", team), ("pools",))
+            yield Problem((*path, key), rule, fix, str(number), about=about)
             return
 
 
 def _services(name: str, team: Team) -> Iterator[Problem]:
-    """Servers, gangs and TrainJobs have a Service each; the latter two so that their pods can find each other."""
-    jobs = [job for job in team.training.values() if is_gang(job) or job.framework == "pytorch"]
+    """Servers have a Service each, and so have gangs, TrainJobs and JobSets, so that their pods find each other."""
+    jobs = [job for job in team.training.values() if is_gang(job) or job.framework != "job"]
     needed, budget = len(team.serving) + len(jobs), team.objects.services
     if budget is not None and needed > budget:
         yield Problem(

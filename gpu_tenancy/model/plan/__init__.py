@@ -24,15 +24,14 @@ from gpu_tenancy.model.plan.queues import (
     provisioning_checks,
     resource_flavors,
 )
+from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import (
     GangPlan,
     JobPlan,
-    RuntimePlan,
     ServerPlan,
     gangs,
     jobs,
-    runtimes,
     servers,
 )
 from gpu_tenancy.model.spec import Stack

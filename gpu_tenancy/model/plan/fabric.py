@@ -57,7 +57,10 @@ def wired(stack: Stack) -> Iterator[tuple[str, Machine, str]]:
 
 def works_together(workload: Workload) -> bool:
     """Whether several GPU pods of one workload exchange data, as those of a distributed job do."""
-    return isinstance(workload, Training) and workload.gpus > 0 and sum(workload.roles.values()) > 1
+    if not isinstance(workload, Training) or not workload.gpus:
+        return False
+    pods = workload.pods_by_role
+    return sum(pods[name] for name, part in workload.parts.items() if part.gpus) > 1
 
 
 def uses_fabric(workload: Workload) -> bool:

@@ -31,6 +31,26 @@ def pods_of(workload: Server | Training) -> int:
     return workload.most_pods
 
 
+def parts(tree: Tree, team: str, workload: Server | Training) -> dict[str, Server | Training]:
+    """A workload's roles, each as a workload with the keys of its pods; a server is one without a name.
+
+    A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
+    """
+    if isinstance(workload, Server):
+        return {"": workload}
+    roles = workload.parts
+    for_gpus = next((part for part in roles.values() if part.gpus), None)
+    if for_gpus is None or len(roles) == 1:
+        return dict(roles)
+    flavor = flavor_of(tree, team, for_gpus)
+    return {
+        name: part.model_copy(update={"flavor": flavor.name})
+        if flavor and part.flavor is None and not part.gpus and not choices(tree, team, part)
+        else part
+        for name, part in roles.items()
+    }
+
+
 def choices(tree: Tree, team: str, workload: Workload) -> list[str]:
     """The flavors that a workload without `flavor` could run on."""
     if is_gang(workload):

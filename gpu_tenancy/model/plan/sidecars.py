@@ -117,6 +117,6 @@ def sidecars(stack: Stack, team: Team) -> Amounts:
     """CPU and memory of all sidecars of a team's workloads, at their maximum number of pods."""
     total: Amounts = {}
     for workload in (*team.serving.values(), *team.training.values()):
-        one = mounts_of(stack, team, workload).sidecar
+        one = mounts_of(stack, team, workload).sidecar  # Roles mount the same datasets.
         total = add(total, {resource: amount * workload.most_pods for resource, amount in one.items()})
     return total

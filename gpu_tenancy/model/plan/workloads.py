@@ -1,20 +1,20 @@
 """Servers, jobs and gangs, with the size, nodes and priority of each pod."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
-from gpu_tenancy.model.plan.pods import pod_size, shared_memory
+from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.supply import NodeTaint
-from gpu_tenancy.model.quantity import Amounts
+from gpu_tenancy.model.quantity import Amounts, is_extended
+from gpu_tenancy.model.spec.roles import Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
-TORCH = "torch-distributed"
-"""Name of Trainer's own runtime for PyTorch, and start of the names of the teams' runtimes."""
+OF_JOB = "job-"
+"""Start of the names of the runtimes of jobs; no runtime of a priority class starts with it."""
 READY_AFTER = 30
 """Initial delay of the readiness probe, in seconds."""
 ALIVE_AFTER = 60
@@ -45,6 +45,11 @@ class PodPlan:
     shared_memory: int = 0
     fabric: PodFabric | None = None
     datasets: Mounts = NO_MOUNTS
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the pod."""
+        return sum(amount for resource, amount in self.amounts.items() if is_extended(resource))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,42 +118,50 @@ class ServerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RolePlan:
+    """Pods of a job that are alike."""
+
+    name: str
+    pods: int
+    pod: PodPlan
+
+
+@dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A batch job in the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
+    """A batch job in the team's queue: a Job, a JobSet, or a TrainJob of Kubeflow Trainer.
 
     Attributes:
+        roles: its pods, the launcher first; a Job, and a TrainJob of pytorch or jax, have one.
         together: whether Volcano starts all of its pods at once or none.
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
-        runtime: of a TrainJob; None for Trainer's own.
+        least: number of pods that it can run with; None for all.
+        success: roles whose pods must succeed; empty for all.
+        runtime: of a TrainJob; None for other kinds.
     """
 
     name: str
     team: str
     queue: str
-    framework: Literal["job", "pytorch"]
-    pod: PodPlan
-    workers: int
+    framework: Framework
+    roles: tuple[RolePlan, ...]
     together: bool
     retries: int
     deadline: int | None
     keep: int
+    least: int | None = None
+    success: tuple[str, ...] = ()
     runtime: str | None = None
 
+    @property
+    def pod(self) -> PodPlan:
+        """The pods of its last role: the workers."""
+        return self.roles[-1].pod
 
-@dataclass(frozen=True, slots=True)
-class RuntimePlan:
-    """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
-
-    Attributes:
-        priority: priority class of the pods; None for the cluster's default.
-        fabric: whose sidecar the pods have; None without.
-    """
-
-    name: str
-    team: str
-    priority: str | None
-    fabric: PodFabric | None = None
+    @property
+    def workers(self) -> int:
+        """Number of pods of its last role: the workers."""
+        return self.roles[-1].pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +176,15 @@ class GangPlan:
     name: str
     team: str
     queue: str
-    pod: PodPlan
-    tasks: dict[str, int]
+    roles: tuple[RolePlan, ...]
     retries: int
     deadline: int | None
     keep: int
+
+    @property
+    def pod(self) -> PodPlan:
+        """The pods of its last role. All roles have the same priority."""
+        return self.roles[-1].pod
 
 
 def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
@@ -185,64 +202,43 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             team=team,
             queue=team,
             framework=job.framework,
-            pod=pod,
-            workers=job.workers,
+            roles=roles,
             together=job.together,
             retries=job.retries,
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
-            runtime=runtime_name(pod) if job.framework == "pytorch" else None,
+            least=job.workers.min if job.elastic else None,
+            success=tuple(job.success_roles),
+            runtime=f"{OF_JOB}{name}" if job.kind.runtime else None,
         )
         for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "kueue" and (pod := _pod(tree, team, job))
+        if job.scheduler == "kueue" and (roles := _job_roles(tree, team, job))
     )
 
 
-def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
-    """A team's runtimes: those of its TrainJobs, and one for each class of a namespace that admits only some classes.
-
-    There, TrainJobs with Trainer's own runtime would never get a pod. Empty without Kubeflow Trainer.
-    """
-    if not tree.trainer:
-        return ()
-    of_jobs = [job.pod for job in jobs(tree, team) if job.framework == "pytorch"]
-    plans = [RuntimePlan(name, team, pod.priority, _sidecar(pod)) for pod in of_jobs if (name := runtime_name(pod))]
-    of_classes = sorted(tree.stack.teams[team].compute.priorities)
-    plans += [RuntimePlan(f"{TORCH}-{name}", team, name, None) for name in of_classes]
-    return tuple({plan.name: plan for plan in plans}.values())
-
-
-def runtime_name(pod: PodPlan) -> str | None:
-    """Name of the runtime of a TrainJob's pods; None if Trainer's own has all that they need.
-
-    A TrainJob can patch all fields of its pods that are needed here, except the priority class and further containers.
-    """
-    sidecar = _sidecar(pod)
-    parts = [*([pod.priority] if pod.priority else []), *([sidecar.name] if sidecar else [])]
-    return "-".join((TORCH, *parts)) if parts else None
-
-
-def _sidecar(pod: PodPlan) -> PodFabric | None:
-    return pod.fabric if pod.fabric and pod.fabric.daemon else None
+def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:
+    """The roles of a job; empty if the flavor of one is ambiguous, which `model.checks` reports."""
+    pods = {name: _pod(tree, team, part) for name, part in parts(tree, team, job).items()}
+    roles = [RolePlan(name, number, pod) for name, number in job.pods_by_role.items() if (pod := pods[name])]
+    return tuple(roles) if len(roles) == len(pods) else ()
 
 
 def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
     """A team's gangs, which Volcano schedules."""
     return tuple(
-        _gang(tree, team, name, job, pod)
+        _gang(tree, team, name, job, roles)
         for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "volcano" and (pod := _pod(tree, team, job))
+        if job.scheduler == "volcano" and (roles := _job_roles(tree, team, job))
     )
 
 
-def _gang(tree: Tree, team: str, name: str, job: Training, pod: PodPlan) -> GangPlan:
-    size = pod_size(tree, team, job)
+def _gang(tree: Tree, team: str, name: str, job: Training, roles: tuple[RolePlan, ...]) -> GangPlan:
+    flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values())))
     return GangPlan(
         name=name,
         team=team,
-        queue=gang_queue_name(team, size.flavor.name if size else ""),
-        pod=pod,
-        tasks=job.roles,
+        queue=gang_queue_name(team, flavor.name if flavor else ""),
+        roles=roles,
         retries=job.retries,
         deadline=None if job.deadline is None else int(job.deadline),
         keep=int(job.keep),

@@ -1,10 +1,11 @@
 """Workloads of teams: servers, jobs and gangs."""
 
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.spec.roles import KINDS, SSHD, WORKER, Framework, Kind, Role
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
 """An absolute path in a container."""
@@ -50,7 +51,7 @@ class Workload(Section):
 
 
 class Replicas(Section):
-    """The bounds of the autoscaler."""
+    """Bounds of a number of pods."""
 
     min: Positive
     """Minimum number of pods."""
@@ -120,25 +121,36 @@ class Server(Workload):
 
 
 class Training(Workload):
-    """A batch job: a Job or TrainJob in the team's queue, or a gang (Volcano Job)."""
+    """A batch job in the team's queue (Job, TrainJob or JobSet), or a gang (Volcano Job)."""
 
-    framework: Literal["job", "pytorch"] = "job"
-    """`job`: a Kubernetes Job. `pytorch`: a distributed TrainJob of Kubeflow Trainer, with torchrun."""
+    framework: Framework = "job"
+    """`job`: a Kubernetes Job. `pytorch`, `jax`, `mpi`, `deepspeed`: a TrainJob of Kubeflow Trainer: torchrun on each
+    pod, JAX's coordinator, or mpirun in a launcher that reaches the workers by SSH. `jobset`: a JobSet with any
+    `roles`."""
     scheduler: Literal["kueue", "volcano"] = "kueue"
     """`kueue`: the job is queued in the team's LocalQueue. `volcano`: a Volcano Job (all pods or none)."""
-    workers: Positive = 1
-    """Number of pods that run in parallel (for a gang, see `tasks`)."""
+    workers: Annotated[Replicas, Shorthand(int, ("min", "max"))] = Replicas(min=1, max=1)
+    """Number of pods that run in parallel (for a gang, see `tasks`). `{min, max}` for a Job that also runs with fewer
+    pods: Kueue admits as many as the quota has, but at least `min`, and sets the number of completions to it."""
+    roles: dict[Name, Role] = {}
+    """Pods with resources, image or command of their own, such as `{launcher: {cpu: 2}, worker: {pods: 4, gpus: 8}}`.
+    mpi and deepspeed have the roles `launcher` and `worker`, of which `command` is the launcher's. A `launcher` with as
+    many GPUs as a worker computes too. A jobset or gang can have any roles."""
+    success_roles: list[Name] = []
+    """Roles of a jobset whose pods must succeed for the job to be complete; default: all."""
     together: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
     other schedulers can fill between admission and start. Requires Volcano in the cluster."""
     tasks: dict[Name, Positive] = {}
-    """Number of pods of a gang by role, such as `{master: 1, worker: 3}`."""
+    """Number of pods of a gang by role, such as `{master: 1, worker: 3}`, if the pods are alike; else see `roles`."""
     retries: Count = 3
-    """Number of retries before the job is marked as failed."""
+    """Number of retries before the job is marked as failed. All pods of a TrainJob or JobSet restart together. Evicted
+    and preempted pods are not counted, except for gangs."""
     deadline: Annotated[Seconds, Field(ge=1)] | None = None
-    """Maximum run time; the job is terminated after it."""
+    """Maximum run time, without the time in the queue; the job is terminated after it. Kueue also stops a job whose run
+    times before and after preemptions or restarts exceed it together by a minute."""
     keep: Seconds = 86400.0
-    """Time until a finished job is deleted."""
+    """Time until a finished job is deleted; of a TrainJob, its pods."""
 
     @model_validator(mode="after")
     def _one_scheduler(self) -> Self:
@@ -147,20 +159,130 @@ class Training(Workload):
                 "sets tasks, which only gangs have", "set scheduler: volcano, or set workers in place of tasks"
             )
         if self.framework != "job" and self.scheduler == "volcano":
-            raise refuse("Volcano does not schedule TrainJobs", "remove framework or scheduler")
+            raise refuse(f"Volcano does not schedule {self.kind.api[1]}s", "remove framework or scheduler")
         if self.together and (self.framework != "job" or self.scheduler == "volcano"):
             raise refuse("sets together, which only applies to framework: job with scheduler: kueue", "remove together")
         return self
 
+    @model_validator(mode="after")
+    def _its_roles(self) -> Self:
+        known = None if self.scheduler == "volcano" else self.kind.roles
+        if self.roles and known is not None and (strange := sorted(self.roles.keys() - known)):
+            if not known:
+                raise refuse(
+                    f"sets roles, but all pods of framework: {self.framework} are alike",
+                    "set framework: jobset, or remove roles",
+                )
+            raise refuse(
+                f"roles.{strange[0]} is not a role of framework: {self.framework}",
+                f"use {' and '.join(sorted(known))}, or set framework: jobset",
+            )
+        if self.scheduler == "volcano" and (role := next((n for n, r in self.roles.items() if r.flavor), None)):
+            raise refuse(
+                f"sets roles.{role}.flavor, but a gang uses the Volcano queue of one flavor", "set flavor of the gang"
+            )
+        if self.roles and self.tasks:
+            raise refuse("sets tasks and roles", "set pods of each role under roles, and remove tasks")
+        if "workers" in self.model_fields_set and self.roles:
+            if self.scheduler == "volcano" or (self.kind.roles is None and WORKER not in self.roles):
+                raise refuse(
+                    "sets workers and roles without a role worker", "set pods of each role, and remove workers"
+                )
+            if WORKER in self.roles and self.roles[WORKER].pods is not None:
+                raise refuse("sets workers and roles.worker.pods", "remove one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _one_launcher(self) -> Self:
+        leader = self.kind.leader
+        if leader is None or self.scheduler == "volcano":
+            return self
+        parts = self.parts
+        if self.pods_by_role[leader] != 1:
+            raise refuse(f"roles.{leader}.pods is {self.pods_by_role[leader]}, but a job has one launcher", "remove it")
+        if parts[leader].gpus not in {0, parts[WORKER].gpus}:
+            raise refuse(
+                f"roles.{leader}.gpus is {parts[leader].gpus}, but a worker has {parts[WORKER].gpus}: mpirun starts as"
+                " many processes in each pod",
+                f"set it to {parts[WORKER].gpus}, or to 0 for a launcher that does not compute",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _its_policies(self) -> Self:
+        if self.success_roles and (self.scheduler == "volcano" or not self.kind.policies):
+            raise refuse("sets successRoles, which only applies to framework: jobset", "remove successRoles")
+        for role in self.success_roles:
+            if role not in self.pods_by_role:
+                raise refuse(f"successRoles names {role}, which is not a role of the job", "add it under roles")
+        if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.together):
+            kind = "Volcano" if self.scheduler == "volcano" or self.together else self.kind.api[1]
+            raise refuse(
+                f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only Jobs"
+                " with fewer",
+                f"set workers: {self.workers.max}, or use framework: job with scheduler: kueue",
+            )
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """What its framework makes of it, if Kueue queues it."""
+        return KINDS[self.framework]
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it can run with fewer pods."""
+        return self.workers.min < self.workers.max
+
     @property
     def most_pods(self) -> int:
         """Number of pods of all roles."""
-        return sum(self.roles.values())
+        return sum(self.pods_by_role.values())
 
     @property
-    def roles(self) -> dict[str, int]:
-        """Pods by role: a gang's tasks, or the workers as one role."""
-        return dict(self.tasks) or {"worker": self.workers}
+    def pods_by_role(self) -> dict[str, int]:
+        """Pods by role, the leader first: a gang's tasks, the roles, or the workers as one role."""
+        if self.tasks:
+            return dict(self.tasks)
+        return {name: role.pods or (self.workers.max if name == WORKER else 1) for name, role in self._roles.items()}
+
+    @property
+    def parts(self) -> "dict[str, Training]":
+        """Each role as a job with the keys of its pods. `most_pods` of each is that of the whole job."""
+        if self.tasks:
+            return dict.fromkeys(self.tasks, self)
+        return {
+            name: self._part(role) if role.model_fields_set - {"pods"} else self for name, role in self._roles.items()
+        }
+
+    @property
+    def _roles(self) -> dict[str, Role]:
+        leader = None if self.scheduler == "volcano" else self.kind.leader
+        if leader is None:
+            return self.roles or {WORKER: Role()}
+        roles = {leader: Role(), WORKER: Role(), **self.roles}
+        own: dict[str, Any] = {} if roles[leader].gpus is not None else {"gpus": 0}
+        worker: dict[str, Any] = {} if roles[WORKER].command else {"command": list(SSHD)}
+        return {**roles, leader: _with(roles[leader], own), WORKER: _with(roles[WORKER], worker)}
+
+    def _part(self, role: Role) -> "Training":
+        sized = role.gpus in {None, self.gpus} and role.flavor in {None, self.flavor}
+        return self.model_copy(
+            update={
+                "image": role.image or self.image,
+                "command": role.command or self.command,
+                "args": role.args or ([] if role.command else self.args),
+                "env": {**self.env, **role.env},
+                "flavor": role.flavor or self.flavor,
+                "gpus": self.gpus if role.gpus is None else role.gpus,
+                "cpu": role.cpu if role.cpu is not None else self.cpu if sized else None,
+                "memory": role.memory if role.memory is not None else self.memory if sized else None,
+            }
+        )
+
+
+def _with(role: Role, defaults: dict[str, Any]) -> Role:
+    return role.model_copy(update=defaults)
 
 
 class Dataset(Section):

@@ -5,6 +5,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.model.plan.gpu_operator import Values
+from gpu_tenancy.model.plan.operators.needs import framework_used
 from gpu_tenancy.model.spec import Stack
 
 _SCHEDULER: Final[dict[str, Any]] = {
@@ -42,6 +43,10 @@ def volcano_values(stack: Stack) -> Values:
 
 
 def trainer_values(stack: Stack) -> Values:
-    """Values of Kubeflow Trainer: JobSet, and the runtime of this project's TrainJobs, which is off by default."""
-    del stack
-    return {"jobset": {"install": True}, "runtimes": {"torchDistributed": {"enabled": True}}}
+    """Values of Kubeflow Trainer: JobSet, and its runtimes for users' TrainJobs, which are off by default.
+
+    The TrainJobs of a stack have runtimes of their own. Its runtime of DeepSpeed is off, because its pods request
+    no resources and its launcher uses GPUs.
+    """
+    jax = {"jaxDistributed": {"enabled": True}} if framework_used(stack, "jax") else {}
+    return {"jobset": {"install": True}, "runtimes": {"torchDistributed": {"enabled": True}, **jax}}

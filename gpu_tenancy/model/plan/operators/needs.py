@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.operators import Install, Operators
+from gpu_tenancy.model.spec.roles import KINDS, Framework
 
 AMD: Final = "amd.com/"
 INTEL: Final = "gpu.intel.com/"
@@ -49,9 +50,15 @@ def measured_by(stack: Stack) -> str | None:
     return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
 
 
-def trains_pytorch(stack: Stack) -> bool:
-    """Whether a job is a TrainJob."""
-    return any(job.framework == "pytorch" for team in stack.teams.values() for job in team.training.values())
+def framework_used(stack: Stack, *frameworks: Framework) -> bool:
+    """Whether a job has one of these frameworks."""
+    return any(job.framework in frameworks for team in stack.teams.values() for job in team.training.values())
+
+
+def needs_trainer(stack: Stack) -> bool:
+    """Whether a job is a TrainJob or a JobSet: Kubeflow Trainer's chart installs JobSet, too."""
+    frameworks: tuple[Framework, ...] = tuple(name for name, kind in KINDS.items() if kind.trainer)
+    return framework_used(stack, *frameworks)
 
 
 def needed(stack: Stack, name: str) -> bool:
@@ -68,7 +75,7 @@ def needed(stack: Stack, name: str) -> bool:
         "kueue": lambda: True,
         "prometheus": lambda: True,
         "volcano": lambda: has_gangs(stack),
-        "trainer": lambda: trains_pytorch(stack),
+        "trainer": lambda: needs_trainer(stack),
     }
     return name in needs and needs[name]()
 

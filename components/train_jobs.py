@@ -1,0 +1,162 @@
+"""TrainJobs of Kubeflow Trainer, and the runtimes that they name."""
+
+import hashlib
+import json
+from typing import Any, Final
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import PodSpecArgsDict
+
+from gpu_tenancy.model.plan.runtimes import RuntimePlan
+from gpu_tenancy.model.plan.workloads import JobPlan
+from gpu_tenancy.model.spec.roles import TRAIN_JOB, Framework
+
+from .conventions import NAME, labels_of
+from .job_sets import failing, policies
+from .mpi import NODE, TRAINER_STEP, computing_pods, mpi_jobs, mpi_policy
+from .pods import (
+    ACCOUNT,
+    POD_SECURITY,
+    annotations,
+    container_rights,
+    environment,
+    host_volumes,
+    mounts,
+    resources,
+    rights,
+    sidecars,
+    tolerations,
+    volumes,
+)
+from .wire import wire
+
+_TRAINER: Final = TRAIN_JOB[0]
+_FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"
+_TORCH: Final = "torch"
+_RUNTIME: Final = "gpu-tenancy.dev/runtime"
+"""Annotation of a TrainJob's JobSet: digest of its runtime, so that a change of the runtime replaces the TrainJob."""
+_MPI: Final[tuple[Framework, ...]] = ("mpi", "deepspeed")
+
+
+class TrainingRuntime(pulumi.ComponentResource):
+    """A namespaced runtime of Kubeflow Trainer, for one TrainJob, or for TrainJobs of users with one priority class.
+
+    A TrainJob cannot set a priority class, a failure policy, further containers or a second role: the fields that it
+    can patch are those of `PodSpecPatch` in
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. Where the namespace's
+    quota admits only some classes, pods of Trainer's own runtimes would be rejected for ever. Like the other workloads,
+    the pods have the team's service account, no API token and no capabilities.
+
+    Example:
+        >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
+    """
+
+    def __init__(self, name: str, runtime: RuntimePlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, {}, opts)
+        framework = _TORCH if runtime.framework == "pytorch" else runtime.framework
+        self.runtime = CustomResource(
+            f"{name}-runtime",
+            api_version=_TRAINER,
+            kind="TrainingRuntime",
+            metadata={
+                "name": runtime.name,
+                "namespace": runtime.team,
+                "labels": {NAME: runtime.name, _FRAMEWORK_LABEL: framework},
+            },
+            spec=_runtime_spec(runtime.framework, runtime.priority, runtime.job),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"runtime": runtime.name})
+
+
+def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | None) -> dict[str, Any]:
+    if job and framework in _MPI:
+        return {"mlPolicy": mpi_policy(job), "template": {"spec": {**policies(job), **mpi_jobs(job)}}}
+    source = _TORCH if framework == "pytorch" else framework
+    jobs = {"replicatedJobs": [_node(priority, job)]}
+    return {
+        "mlPolicy": {"numNodes": 1, source: {}},
+        "template": {"spec": {**(policies(job) if job else {}), **jobs}},
+    }
+
+
+def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
+    """As in Trainer's own runtimes: one replicated job, whose container gets what the TrainJob sets.
+
+    It has no image of its own: TrainJobs must set one, so that none runs an image that nobody chose.
+
+    https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes
+    """
+    pod: PodSpecArgsDict = {
+        "automount_service_account_token": False,
+        "service_account_name": ACCOUNT,
+        "security_context": POD_SECURITY,
+        "containers": [{"name": NODE, "security_context": rights()}],
+    }
+    if priority:
+        pod["priority_class_name"] = priority
+    if job and job.pod.fabric and (of_fabric := sidecars(job.pod.fabric)):
+        pod["init_containers"] = of_fabric
+        pod["volumes"] = host_volumes(job.pod.fabric)
+    # A pod failure policy needs pods that are not restarted in place.
+    spec = failing(pod, {}) if job else {"template": {"spec": wire(pod)}}
+    return {"name": NODE, "template": {"metadata": {"labels": TRAINER_STEP}, "spec": spec}}
+
+
+def train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
+    """A TrainJob, whose runtime has the rest."""
+    runtime = _runtime_spec(job.framework, job.pod.priority, job)
+    digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
+    patch: dict[str, Any] = {"metadata": {"annotations": {_RUNTIME: digest}}}
+    if job.framework in _MPI:
+        trainer: dict[str, Any] = {"numNodes": computing_pods(job)}
+    else:
+        trainer, patch["spec"] = _trainer(job), _patch(job)
+    spec: dict[str, Any] = {
+        "runtimeRef": {"name": job.runtime, "kind": "TrainingRuntime"},
+        "trainer": trainer,
+        "runtimePatches": [{"manager": "gpu-tenancy.dev/tenancy", "trainingRuntimeSpec": {"template": patch}}],
+    }
+    if job.deadline is not None:
+        spec["activeDeadlineSeconds"] = job.deadline
+    return CustomResource(
+        name,
+        api_version=_TRAINER,
+        kind=TRAIN_JOB[1],
+        metadata={"name": job.name, "namespace": job.team, "labels": labels_of(job)},
+        spec=spec,
+        opts=opts,
+    )
+
+
+def _trainer(job: JobPlan) -> dict[str, Any]:
+    trainer: dict[str, Any] = {
+        "image": job.pod.image,
+        "numNodes": job.workers,
+        "resourcesPerNode": resources(job.pod),
+        "command": list(job.pod.command),
+        "args": list(job.pod.args),
+        "env": environment(job.pod),
+    }
+    return {key: value for key, value in trainer.items() if value}
+
+
+def _patch(job: JobPlan) -> dict[str, Any]:
+    """All that Trainer lets a TrainJob patch; the rest is in the runtime."""
+    pod = job.pod
+    node: dict[str, Any] = {"name": NODE, "securityContext": wire(container_rights(pod))}
+    place: dict[str, Any] = {
+        "nodeSelector": pod.node_labels,
+        "tolerations": wire(tolerations(pod.tolerated)),
+        "serviceAccountName": ACCOUNT,
+        "securityContext": wire(POD_SECURITY),
+        "containers": [node],
+    }
+    if of_pod := volumes(pod):
+        place["volumes"] = wire(of_pod)
+        node["volumeMounts"] = wire(mounts(pod))
+    template: dict[str, Any] = {"spec": place}
+    if of_fabric := annotations(pod):
+        template["metadata"] = {"annotations": of_fabric}
+    return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}

@@ -1,0 +1,121 @@
+"""The objects of each kind of job: roles, retries, deadlines, and what a preemption costs."""
+
+from typing import Any, cast
+
+import pytest
+from builders import Data, job, pool, stack, team
+from components_builders import tenancy
+
+KINDS = {
+    "pytorch": ("TrainingRuntime", "job-j"),
+    "jax": ("TrainingRuntime", "job-j"),
+    "mpi": ("TrainingRuntime", "job-j"),
+    "deepspeed": ("TrainingRuntime", "job-j"),
+    "jobset": ("JobSet", "j"),
+}
+"""The object of each framework that has its pods' JobSet."""
+
+
+def sections(**fields: Any) -> Data:
+    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
+    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, training={"j": job(**fields)})})
+
+
+def spec(kind: str, name: str, **fields: Any) -> Any:
+    return tenancy(sections(**fields)).spec(kind, name)
+
+
+def set_of(framework: str, **fields: Any) -> Any:
+    """The spec of the JobSet that a job becomes: its own, or that of its runtime."""
+    kind, name = KINDS[framework]
+    found = spec(kind, name, framework=framework, **fields)
+    return found if kind == "JobSet" else found["template"]["spec"]
+
+
+@pytest.mark.parametrize("framework", KINDS)
+def test_an_eviction_restarts_all_pods_and_uses_up_no_retry(framework: str) -> None:
+    found = set_of(framework, retries=2)
+    assert found["failurePolicy"]["maxRestarts"] == 2
+    evicted = found["failurePolicy"]["rules"][0]
+    assert (evicted["action"], evicted["onJobFailureReasons"]) == (
+        "RestartJobSetAndIgnoreMaxRestarts",
+        ["PodFailurePolicy"],
+    )
+    for replicated in found["replicatedJobs"]:
+        one = replicated["template"]["spec"]
+        assert one["backoffLimit"] == 0
+        assert one["template"]["spec"]["restartPolicy"] == "Never", "the API server accepts the policy for no other"
+        (rule,) = one["podFailurePolicy"]["rules"]
+        assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("FailJob", "DisruptionTarget")
+
+
+def test_an_evicted_pod_of_a_job_is_no_retry() -> None:
+    (rule,) = spec("Job", "j")["podFailurePolicy"]["rules"]
+    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_a_job_set_ends_at_its_deadline_and_is_not_restarted() -> None:
+    found = set_of("jobset", deadline="1h", roles={"driver": {}, "worker": {"pods": 2}})
+    ends = [one["template"]["spec"]["activeDeadlineSeconds"] for one in found["replicatedJobs"]]
+    assert ends == [3600, 3600]
+    assert {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]} in found[
+        "failurePolicy"
+    ]["rules"]
+
+
+@pytest.mark.parametrize("framework", ["job", *KINDS])
+def test_kueue_ends_what_runs_longer_than_its_deadline_over_all_admissions(framework: str) -> None:
+    kind = {"job": "Job", "jobset": "JobSet"}.get(framework, "TrainJob")
+    found = cast("Any", tenancy(sections(framework=framework, deadline="1h")).only(kind).manifest)
+    assert found["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "3660"
+    endless = cast("Any", tenancy(sections(framework=framework)).only(kind).manifest)
+    assert "kueue.x-k8s.io/max-exec-time-seconds" not in endless["metadata"]["labels"]
+
+
+def test_a_job_set_is_complete_when_the_roles_are_that_it_names() -> None:
+    roles = {"server": {}, "worker": {"pods": 2}}
+    assert set_of("jobset", roles=roles, successRoles=["worker"])["successPolicy"] == {
+        "operator": "All",
+        "targetReplicatedJobs": ["worker"],
+    }
+    assert "successPolicy" not in set_of("jobset", roles=roles)
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(0, 3), (4, 4)])
+def test_a_launcher_with_gpus_is_one_of_the_nodes(gpus: int, nodes: int) -> None:
+    fields = {"framework": "mpi", "gpus": 4, "roles": {"launcher": {"gpus": gpus}, "worker": {"pods": 3}}}
+    assert spec("TrainJob", "j", **fields)["trainer"] == {"numNodes": nodes}
+    mpi = spec("TrainingRuntime", "job-j", **fields)["mlPolicy"]["mpi"]
+    assert (mpi["numProcPerNode"], mpi["runLauncherAsNode"]) == (4, gpus > 0)
+
+
+def test_a_launcher_starts_when_its_workers_listen_and_its_end_is_that_of_the_job() -> None:
+    found = set_of("mpi", gpus=4, workers=2, command=["mpirun", "/train"])
+    worker, launcher = found["replicatedJobs"]
+    assert launcher["dependsOn"] == [{"name": "node", "status": "Ready"}]
+    assert found["successPolicy"]["targetReplicatedJobs"] == ["launcher"]
+    (of_worker,) = worker["template"]["spec"]["template"]["spec"]["containers"]
+    (of_launcher,) = launcher["template"]["spec"]["template"]["spec"]["containers"]
+    assert of_worker["readinessProbe"]["tcpSocket"]["port"] == 2222
+    assert (of_worker["command"][0], of_launcher["command"]) == ("/usr/sbin/sshd", ["mpirun", "/train"])
+    assert {one["securityContext"]["runAsUser"] for one in (of_worker, of_launcher)} == {1000}
+
+
+def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
+    """Webhooks reject changes of a TrainJob, and a running one does not read its runtime again."""
+    first = spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
+    other = spec("TrainJob", "j", framework="mpi", command=["mpirun", "/other"])
+    assert first["runtimePatches"] != other["runtimePatches"]
+    assert first == spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
+
+
+def test_an_elastic_job_has_as_many_completions_as_kueue_admits_pods() -> None:
+    found = cast("Any", tenancy(sections(workers={"min": 1, "max": 4})).only("Job").manifest)
+    annotations = found["metadata"]["annotations"]
+    assert annotations["kueue.x-k8s.io/job-min-parallelism"] == "1"
+    assert annotations["kueue.x-k8s.io/job-completions-equal-parallelism"] == "true"
+    assert (found["spec"]["parallelism"], found["spec"]["completions"]) == (4, 4)
+
+
+def test_jax_finds_its_coordinator_by_trainers_policy() -> None:
+    assert spec("TrainingRuntime", "job-j", framework="jax")["mlPolicy"] == {"numNodes": 1, "jax": {}}

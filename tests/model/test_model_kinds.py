@@ -1,0 +1,150 @@
+"""Kinds of jobs and their roles: what a stack can say, what it becomes in the plan, and what is refused."""
+
+from typing import Final
+
+import pytest
+from builders import GPU, Data, errors, job, planned, pool, stack, team
+
+from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
+from gpu_tenancy.model.quantity import CPU, MEMORY
+from gpu_tenancy.model.spec.roles import SSHD
+
+
+def sections(**of_team: object) -> Data:
+    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
+    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, **of_team)})
+
+
+def with_job(**fields: object) -> Data:
+    return sections(training={"j": job(**fields)})
+
+
+def planned_job(**fields: object) -> JobPlan:
+    (found,) = planned(with_job(**fields)).teams[0].jobs
+    return found
+
+
+def roles_of(**fields: object) -> dict[str, RolePlan]:
+    return {role.name: role for role in planned_job(**fields).roles}
+
+
+def test_a_launcher_has_no_gpus_and_the_nodes_of_its_workers() -> None:
+    roles = roles_of(framework="mpi", workers=3, gpus=4, command=["mpirun", "/train"])
+    assert [(name, role.pods, role.pod.gpus) for name, role in roles.items()] == [("launcher", 1, 0), ("worker", 3, 4)]
+    launcher, worker = (role.pod for role in roles.values())
+    assert launcher.node_labels == worker.node_labels
+    assert (launcher.command, worker.command) == (("mpirun", "/train"), SSHD)
+
+
+def test_a_role_has_what_it_sets_and_the_rest_of_its_job() -> None:
+    role = {"gpus": 0, "cpu": "500m", "memory": "1Gi", "image": "registry.example.com/driver:2", "env": {"B": "2"}}
+    roles = roles_of(framework="jobset", gpus=2, env={"A": "1"}, args=["--all"], roles={"driver": role, "worker": {}})
+    driver, worker = (role.pod for role in roles.values())
+    assert driver.amounts == {CPU: 500, MEMORY: 2**30}
+    assert (driver.image, driver.args, driver.env) == (role["image"], ("--all",), {"A": "1", "B": "2"})
+    assert (worker.env, worker.amounts[GPU]) == ({"A": "1"}, 2)
+
+
+def test_the_arguments_of_a_job_are_not_those_of_a_roles_own_command() -> None:
+    roles = roles_of(framework="jobset", args=["--all"], roles={"driver": {"command": ["/driver"]}})
+    assert roles["driver"].pod.args == ()
+
+
+def test_the_cpus_of_a_job_are_not_those_of_a_role_with_other_gpus() -> None:
+    roles = roles_of(framework="jobset", gpus=8, cpu=100, memory="512Gi", roles={"small": {"gpus": 1}, "worker": {}})
+    assert roles["worker"].pod.amounts[CPU] == 100_000
+    assert roles["small"].pod.amounts[CPU] < 100_000
+
+
+def test_gpu_pods_of_one_role_do_not_work_together_with_a_launcher() -> None:
+    """One worker has nobody to exchange data with, so it needs no network between GPUs."""
+    assert roles_of(framework="mpi", gpus=8)["worker"].pod.fabric is None
+
+
+def test_a_gang_can_have_roles_of_different_size() -> None:
+    gang = job(scheduler="volcano", gpus=4, roles={"driver": {"gpus": 0}, "worker": {"pods": 2}}, flavor="h100")
+    of_team = {"gpus": {}, "gangs": {"h100": {"guaranteed": 8}}, "training": {"g": gang}}
+    (made,) = planned(stack(teams={"a": team(**of_team)})).teams[0].gangs
+    assert [(role.name, role.pods, role.pod.gpus) for role in made.roles] == [("driver", 1, 0), ("worker", 2, 4)]
+
+
+REFUSED: Final[dict[str, tuple[Data, str]]] = {
+    "roles of a Job": (
+        {"roles": {"driver": {}}},
+        "sets roles, but all pods of framework: job are alike; set framework: jobset, or remove roles",
+    ),
+    "roles of a kind that has none": (
+        {"framework": "jax", "roles": {"driver": {}}},
+        "sets roles, but all pods of framework: jax are alike; set framework: jobset, or remove roles",
+    ),
+    "a role that the kind does not have": (
+        {"framework": "mpi", "roles": {"driver": {}}},
+        "roles.driver is not a role of framework: mpi; use launcher and worker, or set framework: jobset",
+    ),
+    "two launchers": (
+        {"framework": "mpi", "roles": {"launcher": {"pods": 2}}},
+        "roles.launcher.pods is 2, but a job has one launcher; remove it",
+    ),
+    "a launcher with other GPUs": (
+        {"framework": "mpi", "gpus": 4, "roles": {"launcher": {"gpus": 1}}},
+        (
+            "roles.launcher.gpus is 1, but a worker has 4: mpirun starts as many processes in each pod; set it to 4, or"
+            " to 0 for a launcher that does not compute"
+        ),
+    ),
+    "two numbers of workers": (
+        {"framework": "mpi", "workers": 2, "roles": {"worker": {"pods": 3}}},
+        "sets workers and roles.worker.pods; remove one of them",
+    ),
+    "workers without their role": (
+        {"framework": "jobset", "workers": 2, "roles": {"driver": {}}},
+        "sets workers and roles without a role worker; set pods of each role, and remove workers",
+    ),
+    "success of an unknown role": (
+        {"framework": "jobset", "successRoles": ["driver"]},
+        "successRoles names driver, which is not a role of the job; add it under roles",
+    ),
+    "success of a kind without such a policy": (
+        {"framework": "jax", "successRoles": ["worker"]},
+        "sets successRoles, which only applies to framework: jobset; remove successRoles",
+    ),
+    "an elastic kind that Kueue admits only whole": (
+        {"framework": "pytorch", "workers": {"min": 1, "max": 2}},
+        (
+            "sets workers.min and workers.max, but a TrainJob job has a fixed number of pods: Kueue admits only Jobs"
+            " with fewer; set workers: 2, or use framework: job with scheduler: kueue"
+        ),
+    ),
+    "a kind that Volcano does not schedule": (
+        {"framework": "jobset", "scheduler": "volcano"},
+        "Volcano does not schedule JobSets; remove framework or scheduler",
+    ),
+    "a gang on two flavors": (
+        {"scheduler": "volcano", "roles": {"driver": {"flavor": "h100"}}},
+        "sets roles.driver.flavor, but a gang uses the Volcano queue of one flavor; set flavor of the gang",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_kind_cannot_do_is_refused(fields: Data, message: str) -> None:
+    assert errors(with_job(**fields))[0] == f"teams.a.training.j: {message}"
+
+
+def test_a_role_that_is_too_large_is_named() -> None:
+    problems = errors(
+        with_job(framework="jobset", gpus=1, roles={"driver": {"gpus": 9, "cpu": 1, "memory": "1Gi"}, "worker": {}})
+    )
+    assert problems[0].startswith(
+        "teams.a.training.j.roles.driver.gpus: 9 exceeds the 8 nvidia.com/gpu of a node of flavor"
+    )
+
+
+def test_all_roles_together_must_fit_the_limit() -> None:
+    (problem,) = errors(with_job(framework="jobset", gpus=8, roles={"driver": {}, "worker": {"pods": 4}}))
+    assert problem.startswith("teams.a.training.j.roles: 5 pods need 40 nvidia.com/gpu of flavor h100 at once")
+
+
+def test_an_unknown_flavor_of_a_role_is_named() -> None:
+    (problem,) = errors(with_job(framework="jobset", roles={"driver": {"flavor": "h1000"}}))
+    assert problem.startswith("teams.a.training.j.roles.driver.flavor: unknown flavor 'h1000'")
