@@ -133,9 +133,9 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
     labels = {NAME: job.name}
     # Kueue admits the job to the quota; Volcano then schedules its pods together.
     pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
-    if job.together:
+    if job.gang:
         pod["scheduler_name"] = VOLCANO
-    together = {GROUP_MINIMUM: str(job.workers)} if job.together else {}
+    gang = {GROUP_MINIMUM: str(job.workers)} if job.gang else {}
     spec: JobSpecArgsDict = {
         "parallelism": job.workers,
         "completions": job.workers,
@@ -152,7 +152,7 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
             "name": job.name,
             "namespace": job.team,
             "labels": labels | queued(job.queue, job.pod.priority),
-            "annotations": DO_NOT_AWAIT | together,
+            "annotations": DO_NOT_AWAIT | gang,
         },
         spec=spec,
         opts=opts,
@@ -182,8 +182,8 @@ def _train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomR
         place["volumes"] = wire(of_pod)
         node["volumeMounts"] = wire(mounts(pod))
     template: dict[str, Any] = {"spec": place}
-    if of_fabric := annotations(pod):
-        template["metadata"] = {"annotations": of_fabric}
+    if of_pods := annotations(pod):
+        template["metadata"] = {"annotations": of_pods}
     spec: dict[str, Any] = {
         "runtimeRef": {"name": job.runtime, "kind": "TrainingRuntime"} if job.runtime else {"name": TORCH},
         "trainer": {key: value for key, value in trainer.items() if value},

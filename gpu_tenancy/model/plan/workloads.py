@@ -1,6 +1,7 @@
 """Servers, jobs and gangs, with the size, nodes and priority of each pod."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
@@ -10,6 +11,7 @@ from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.plan.topology import topology_request
 from gpu_tenancy.model.quantity import Amounts
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
@@ -32,6 +34,7 @@ class PodPlan:
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
         fabric: what the network between GPUs needs; None without.
         datasets: the datasets that the container mounts.
+        topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
     """
 
     image: str
@@ -45,6 +48,7 @@ class PodPlan:
     shared_memory: int = 0
     fabric: PodFabric | None = None
     datasets: Mounts = NO_MOUNTS
+    topology: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class JobPlan:
     """A batch job in the team's queue: a Job, or a TrainJob of Kubeflow Trainer.
 
     Attributes:
-        together: whether Volcano starts all of its pods at once or none.
+        gang: whether Volcano starts all of its pods at once or none.
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
         runtime: of a TrainJob; None for Trainer's own.
@@ -129,7 +133,7 @@ class JobPlan:
     framework: Literal["job", "pytorch"]
     pod: PodPlan
     workers: int
-    together: bool
+    gang: bool
     retries: int
     deadline: int | None
     keep: int
@@ -187,7 +191,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             framework=job.framework,
             pod=pod,
             workers=job.workers,
-            together=job.together,
+            gang=job.gang,
             retries=job.retries,
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
@@ -265,6 +269,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         shared_memory=shared_memory(workload, size),
         fabric=pod_fabric(tree.stack, size.flavor.name, workload),
         datasets=mounts_of(tree.stack, tree.stack.teams[team], workload),
+        topology=topology_request(size.flavor.levels, workload),
     )
 
 

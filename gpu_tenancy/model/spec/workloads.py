@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.spec.topology import TogetherEntry
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
 """An absolute path in a container."""
@@ -128,7 +129,10 @@ class Training(Workload):
     """`kueue`: the job is queued in the team's LocalQueue. `volcano`: a Volcano Job (all pods or none)."""
     workers: Positive = 1
     """Number of pods that run in parallel (for a gang, see `tasks`)."""
-    together: bool = False
+    together: TogetherEntry | None = None
+    """In which part of the network all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
+    Requires `topology` of the flavor's pools."""
+    gang: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
     other schedulers can fill between admission and start. Requires Volcano in the cluster."""
     tasks: dict[Name, Positive] = {}
@@ -148,8 +152,12 @@ class Training(Workload):
             )
         if self.framework != "job" and self.scheduler == "volcano":
             raise refuse("Volcano does not schedule TrainJobs", "remove framework or scheduler")
-        if self.together and (self.framework != "job" or self.scheduler == "volcano"):
-            raise refuse("sets together, which only applies to framework: job with scheduler: kueue", "remove together")
+        if self.gang and (self.framework != "job" or self.scheduler == "volcano"):
+            raise refuse("sets gang, which only applies to framework: job with scheduler: kueue", "remove gang")
+        if self.together and self.scheduler == "volcano":
+            raise refuse(
+                "sets together, but only Kueue knows the topology of the nodes", "remove together or scheduler"
+            )
         return self
 
     @property
