@@ -66,15 +66,15 @@ def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
 
 
 def annotations(pod: PodPlan) -> dict[str, str]:
-    """Annotations of the pod: the networks and devices of its fabric, and the sidecars of its datasets."""
-    return {**(pod.fabric.annotations if pod.fabric else {}), **pod.datasets.annotations}
+    """Annotations of the pod: its place in the network, devices of its fabric, and the sidecars of its datasets."""
+    return {**pod.topology, **(pod.fabric.annotations if pod.fabric else {}), **pod.datasets.annotations}
 
 
 def template_metadata(pod: PodPlan, labels: Mapping[str, str]) -> ObjectMetaArgsDict:
     """Metadata of a pod template."""
     metadata: ObjectMetaArgsDict = {"labels": dict(labels)}
-    if of_fabric := annotations(pod):
-        metadata["annotations"] = of_fabric
+    if of_pod := annotations(pod):
+        metadata["annotations"] = of_pod
     return metadata
 
 

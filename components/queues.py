@@ -1,4 +1,4 @@
-"""Kueue's flavors, cohorts and cluster queues, and Volcano's queues."""
+"""Kueue's topologies, flavors, cohorts and cluster queues, and Volcano's queues."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from .conventions import KUEUE
 
 
 class Queues(pulumi.ComponentResource):
-    """ResourceFlavors, AdmissionChecks, Cohorts, ClusterQueues and Volcano Queues of all teams.
+    """Topologies, ResourceFlavors, AdmissionChecks, Cohorts, ClusterQueues and Volcano Queues of all teams.
 
     Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
     after them: make this component depend on its release.
@@ -45,13 +45,25 @@ class Queues(pulumi.ComponentResource):
             "nodeLabels": flavor.node_labels,
             "nodeTaints": [_taint(taint) for taint in flavor.taints],
             "tolerations": [{**_taint(taint), "operator": "Equal"} for taint in flavor.tolerated],
+            "topologyName": flavor.name if flavor.topology else None,
         }
+        topology = [self._topology(f"{name}-topology", flavor)] if flavor.topology else []
         return CustomResource(
             name,
             api_version=KUEUE,
             kind="ResourceFlavor",
             metadata={"name": flavor.name},
             spec={key: value for key, value in spec.items() if value},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=topology),
+        )
+
+    def _topology(self, name: str, flavor: ResourceFlavor) -> CustomResource:
+        return CustomResource(
+            name,
+            api_version=KUEUE,
+            kind="Topology",
+            metadata={"name": flavor.name},
+            spec={"levels": [{"nodeLabel": label} for label in flavor.topology]},
             opts=pulumi.ResourceOptions(parent=self),
         )
 

@@ -157,6 +157,6 @@ def _patch(job: JobPlan) -> dict[str, Any]:
         place["volumes"] = wire(of_pod)
         node["volumeMounts"] = wire(mounts(pod))
     template: dict[str, Any] = {"spec": place}
-    if of_fabric := annotations(pod):
-        template["metadata"] = {"annotations": of_fabric}
+    if of_pods := annotations(pod):
+        template["metadata"] = {"annotations": of_pods}
     return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}

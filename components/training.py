@@ -66,9 +66,9 @@ def _replaced_on_change(component: pulumi.ComponentResource) -> pulumi.ResourceO
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
     # Kueue admits the job to the quota; Volcano then schedules its pods together.
     pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
-    if job.together:
+    if job.gang:
         pod["scheduler_name"] = VOLCANO
-    together = {GROUP_MINIMUM: str(job.workers)} if job.together else {}
+    gang = {GROUP_MINIMUM: str(job.workers)} if job.gang else {}
     elastic = {**_ELASTIC, _MINIMUM: str(job.least)} if job.least else {}
     spec: JobSpecArgsDict = {
         "parallelism": job.workers,
@@ -87,7 +87,7 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
             "name": job.name,
             "namespace": job.team,
             "labels": labels_of(job),
-            "annotations": DO_NOT_AWAIT | together | elastic,
+            "annotations": DO_NOT_AWAIT | gang | elastic,
         },
         spec=spec,
         opts=opts,

@@ -55,6 +55,7 @@ OF_ALL: Final = (
     ("kueue.x-k8s.io/v1beta2", "Cohort"),
     ("kueue.x-k8s.io/v1beta2", "ProvisioningRequestConfig"),
     ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+    ("kueue.x-k8s.io/v1beta2", "Topology"),
     ("kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),

@@ -32,6 +32,7 @@ def abilities() -> tuple[list[str], list[list[str]]]:
     rows = [
         *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
         ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
+        ["`topology: cloud`", *(_topology(rules) for rules in all_rules)],
         ["`fabric`", *(", ".join(rules.fabrics) or NO for rules in all_rules)],
         ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
         ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
@@ -51,6 +52,10 @@ def _capacity(rule: CapacityRule) -> str:
         "requested by Kueue" if rule.by_queue else "",
     ]
     return ", ".join(filter(None, needs)) or "yes"
+
+
+def _topology(rules: CloudRules) -> str:
+    return ", ".join(f"{prefix}*" for rule in rules.topologies for prefix in rule.machines) or NO
 
 
 def _sharing(rules: CloudRules, what: str) -> str:

@@ -278,6 +278,7 @@ def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
         "Cohort",
         "LocalQueue",
         "ResourceFlavor",
+        "Topology",
         "WorkloadPriorityClass",
     }
     assert {resource.api_version for resource in kueues} == {"kueue.x-k8s.io/v1beta2"}

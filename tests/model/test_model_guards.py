@@ -124,7 +124,7 @@ def test_volcano_is_for_teams_with_gangs_or_jobs_that_start_together() -> None:
     assert (bounds().gangs, bounds().volcano) == ((), False)
     with_gangs = bounds(gangs={"a100": {"guaranteed": 1}})
     assert (with_gangs.gangs, with_gangs.volcano) == (("a-a100",), True)
-    together = bounds(training={"t": job(workers=2, together=True)})
+    together = bounds(training={"t": job(workers=2, gang=True)})
     assert (together.gangs, together.volcano) == ((), True)
 
 

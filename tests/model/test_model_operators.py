@@ -197,7 +197,7 @@ def test_who_brings_the_histogram_to_the_autoscalers_is_there() -> None:
 
 
 def test_jobs_whose_pods_start_together_bring_volcano() -> None:
-    assert "volcano" in names(with_jobs(together=True))
+    assert "volcano" in names(with_jobs(gang=True))
 
 
 def test_kedas_definitions_outlive_its_release() -> None:

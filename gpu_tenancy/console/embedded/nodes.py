@@ -15,6 +15,7 @@ from gpu_tenancy.console.offline.wire import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
 from gpu_tenancy.model.quantity import format_amounts
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.topology import HOSTNAME, Level
 
 SHAPE: Final = "gpu-tenancy.dev/embedded-shape"
 """Annotation of a node: the digest of its shape, by which a node that is as it should be is not sent again."""
@@ -24,6 +25,10 @@ OURS: Final = "gpu-tenancy.dev/embedded-node"
 
 _PODS: Final = "110"
 """Maximum pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+_RACK: Final = 2
+_BLOCK: Final = 4
+"""Simulated nodes of a rack and of a block; real ones have more, but few nodes must show several of each."""
 
 _METRICS: Final = "metrics.k8s.io/resource-metrics-path"
 """Annotation by which metrics-server finds the usage of a node, because kwok answers for all nodes at one address."""
@@ -46,7 +51,7 @@ class NodeShape:
             "kind": "Node",
             "metadata": {
                 "name": self.name,
-                "labels": {**self.labels, "kubernetes.io/hostname": self.name, OURS: "true"},
+                "labels": {**self.labels, HOSTNAME: self.name, OURS: "true"},
                 "annotations": {
                     "kwok.x-k8s.io/node": "fake",
                     _METRICS: f"/metrics/nodes/{self.name}/metrics/resource",
@@ -66,7 +71,23 @@ def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
 def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
     capacity = {**format_amounts(pool.node), "pods": _PODS}
     for number in range(pool.max_nodes):
-        yield NodeShape(f"{pool.name}-{number}", pool.node_labels, pool.taints, capacity)
+        labels = {**pool.node_labels, **_place(pool, number)}
+        yield NodeShape(f"{pool.name}-{number}", labels, pool.taints, capacity)
+
+
+def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
+    """The labels of a node's place in the network, as its cloud would set them.
+
+    Levels above the block have one part for all nodes, those below the rack one for each node.
+    """
+    sizes: dict[Level | None, int] = {"block": _BLOCK, "rack": _RACK, "node": 1}
+    labels: dict[str, str] = {}
+    size = max(1, pool.max_nodes)
+    for level in pool.levels:
+        size = sizes[level.level] if level.level else (1 if size == _RACK else size)
+        labels[level.label] = f"{pool.name}-{level.level or 'part'}-{number // size}"
+    labels.pop(HOSTNAME, None)
+    return labels
 
 
 def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:

@@ -9,6 +9,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
 from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.console.values import check_values
+from gpu_tenancy.model.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -30,6 +31,16 @@ class Template:
     spec: Mapping[str, Json] = field(repr=False)
     labels: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
     annotations: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+
+    @property
+    def placed(self) -> bool:
+        """Whether it states its place in the network."""
+        return any(key in self.annotations for key in (REQUIRED, PREFERRED, UNCONSTRAINED))
+
+    @property
+    def within(self) -> str:
+        """Node label of which all its pods must have one value; empty for none."""
+        return text_at(self.annotations, REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)

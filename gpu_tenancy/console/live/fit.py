@@ -74,7 +74,10 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
     defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
     pairs = list(zip(demand.templates, defaulted, strict=True))
     filled = replace(demand, templates=tuple(replace(template, spec=result.spec) for template, result in pairs))
-    sets = [PodSet(each.name, each.count, requests(each.spec), each.spec) for each in filled.templates]
+    sets = [
+        PodSet(each.name, each.count, requests(each.spec), each.spec, each.placed, each.within)
+        for each in filled.templates
+    ]
     offers, queue = _queue(state, team, filled, sets)
     answers = (
         *_defaults(state, filled, [result.texts for result in defaulted]),
@@ -206,7 +209,10 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
     lines = [narrative.request_text(request) for request in requests]
     if verdict == "never":
-        lines += [narrative.refusal_text(refusal) for offer in hardest for refusal in offer.refused]
+        refused = [refusal for offer in hardest for refusal in offer.refused]
+        unstated = narrative.unstated_text(refused)
+        hint = [f"{unstated}; {narrative.STATE_PLACE}"] if unstated else []
+        lines = [*hint, *lines, *(narrative.refusal_text(refusal) for refusal in refused)]
     return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
 
 

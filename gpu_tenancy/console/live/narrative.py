@@ -16,6 +16,7 @@ from gpu_tenancy.console.live.unblock import Unblock
 from gpu_tenancy.console.live.usage import Note, Row, Total, Usage
 from gpu_tenancy.console.live.workloads import GATED_BY, HeldBack, HeldBackBy
 from gpu_tenancy.console.texts import first_names, plural
+from gpu_tenancy.model.kueue.topology import PREFERRED, UNCONSTRAINED
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import Amounts
 
@@ -27,6 +28,7 @@ KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its cont
 LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
 CHECK_CONTROLLER: Final = "if this persists, check the Kueue controller"
 NO_ACTION: Final = "no action needed"
+STATE_PLACE: Final = f'add the annotation {UNCONSTRAINED}: "true" to the pod template'
 WAIT_UNTIL_THEN: Final = "no action needed until then"
 CREATE_CLUSTER_QUEUE: Final = "create it, or set another clusterQueue in the LocalQueue"
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
@@ -98,11 +100,24 @@ def _limit(request: QuotaRequest) -> str:
 
 def refusal_text(refusal: Refusal) -> str:
     """Why a flavor, or all flavors of a queue, cannot be used."""
+    if refusal.topology:
+        return f"flavor {refusal.flavor}: {_TOPOLOGY[refusal.topology]}"
     if refusal.taint:
         return f"flavor {refusal.flavor}: the pod does not tolerate the taint {refusal.taint}"
     if refusal.flavor:
         return f"flavor {refusal.flavor}: does not match the pod's node selector or affinity"
     return f"no flavor of queue {refusal.queue} covers {refusal.resource}, so Kueue never admits the workload"
+
+
+_TOPOLOGY: Final = {
+    "unstated": "it has a topology, other flavors of the queue have none, and the pods do not state their place",
+    "missing": "it has no topology, and an annotation of the pods requires one",
+}
+
+
+def unstated_text(refused: Iterable[Refusal]) -> str:
+    """The first flavor that pods could use if they stated their place in its topology; empty for none."""
+    return next((refusal_text(refusal) for refusal in refused if refusal.topology == "unstated"), "")
 
 
 def missing_amounts(requests: Iterable[QuotaRequest]) -> str:
@@ -228,6 +243,12 @@ def _ways(unblock: Unblock) -> Iterator[str]:
 # The conclusion of `why` for a workload in a queue.
 
 
+def no_room_together(message: str) -> tuple[str, str]:
+    """Quota is free, but no part of the network has room for the pods of a workload."""
+    fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
+    return f"no part of the network has room for its pods: {message}", fix
+
+
 def diagnosis_text(diagnosis: Diagnosis) -> tuple[str, str]:
     """Reason and fix."""
     return _REASONS[diagnosis.reason](diagnosis), _fix(diagnosis)
@@ -253,6 +274,8 @@ _REASONS: Final[Mapping[Reason, Callable[[Diagnosis], str]]] = {
 
 
 def _never(diagnosis: Diagnosis) -> str:
+    if unstated := unstated_text(diagnosis.refused):
+        return unstated
     requests = "; ".join(request_text(request) for request in diagnosis.requests)
     return requests or "; ".join(refusal_text(refusal) for refusal in diagnosis.refused)
 
@@ -286,6 +309,8 @@ _FURTHER: Final[Mapping[Reason, str]] = {
 def _fix(diagnosis: Diagnosis) -> str:
     if diagnosis.unblock and diagnosis.reason in _FURTHER:
         return f"{_way(diagnosis.unblock)}{_FURTHER[diagnosis.reason]}"
+    if diagnosis.reason is Reason.NEVER and unstated_text(diagnosis.refused):
+        return STATE_PLACE
     text = _LOWER_ONLY if diagnosis.lower_only and diagnosis.reason is Reason.RECLAIMABLE else _FIXES[diagnosis.reason]
     return text.format(who=names_text(diagnosis.borrowers) or "other queues")
 
@@ -354,6 +379,12 @@ def node_room(nodes: int, now: int, empty: int, *, grow: bool = False) -> str:
     """How many pods the suitable nodes have room for."""
     room = f"{plural(nodes, 'suitable node')}, room for {plural(now, 'such pod')} now and {empty} when empty"
     return f"{room}; the autoscaler must add nodes" if grow else room
+
+
+def part_too_small(label: str, pods: int, room: int) -> str:
+    """Pods that must all run in one part of the network, none of which is large enough."""
+    largest = f"no value has room for more than {room}"
+    return f"{plural(pods, 'pod')} must run where nodes have one value of {label}, but {largest}"
 
 
 def node_too_small(requested: Amounts, nodes: int, largest: str) -> str:

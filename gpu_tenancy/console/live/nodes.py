@@ -22,6 +22,12 @@ def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest]
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
+    if pods.within and found.fitting:
+        found = _best_part(spec, pods, found.fitting)
+        if found.ever < pods.count:
+            return Answer(Check.NODES, "never", (narrative.part_too_small(pods.within, pods.count, found.ever),)), [
+                *nodes
+            ]
     after = take(nodes, found.fitting, pods.pod, pods.count)
     if not found.fitting:
         return _no_node(found, spec, nodes, flavors), after
@@ -33,6 +39,19 @@ def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest]
         return Answer(Check.NODES, "now", (narrative.node_room(suitable, found.now, found.ever),)), after
     room = narrative.node_room(suitable, found.now, found.ever, grow=found.ever < pods.count)
     return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
+
+
+def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Spot]) -> Found:
+    """The nodes of one part of the network that suit all pods of a workload best: with room now, else when empty.
+
+    Without nodes, where none has the label.
+    """
+    parts: dict[str, list[Spot]] = {}
+    for node in fitting:
+        if name := node.labels.get(pods.within):
+            parts.setdefault(name, []).append(node)
+    found = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
+    return max(found, key=lambda part: (part.now >= pods.count, part.ever, part.now))
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:

@@ -1,16 +1,16 @@
 """Whether a ClusterQueue has quota for some pods, from which flavors, and what has to be released first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
-from typing import Final
+from typing import Final, Literal
 
 from gpu_tenancy.console.live.amounts import ordered
 from gpu_tenancy.console.live.answers import Verdict
 from gpu_tenancy.console.live.placing import untolerated, wants
 from gpu_tenancy.console.live.pods import Manifest, called
 from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.console.offline.wire import maps_at, texts_at
+from gpu_tenancy.console.offline.wire import maps_at, text_at, texts_at
 from gpu_tenancy.model.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 
 
@@ -72,12 +72,15 @@ class Refusal:
         taint: as `key=value:effect`; empty where the flavor's labels do not match.
         queue: where no flavor covers the resource.
         resource: that no flavor covers.
+        topology: `unstated` where the flavor has a topology and the pods do not state their place in it; `missing`
+            where they do, and the flavor has none.
     """
 
     flavor: str = ""
     taint: str = ""
     queue: str = ""
     resource: str = ""
+    topology: Literal["", "unstated", "missing"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ def _offer(
     requests: list[QuotaRequest] = []
     refused: list[Refusal] = []
     covered: set[str] = set()
+    of_queue = [flavor.flavor for group in queue.groups for flavor in group.flavors]
     for group in queue.groups:
         covered |= group.covered
         asked = {name: wanted[name] for name in ordered(group.covered) if name in wanted}
@@ -154,7 +158,7 @@ def _offer(
             continue
         choices: list[list[QuotaRequest]] = []
         for flavor in group.flavors:
-            if refusal := unfit(flavor.flavor, flavors.get(flavor.flavor), pods.spec):
+            if refusal := unfit(flavor.flavor, flavors, pods, of_queue):
                 refused.append(refusal)
                 continue
             lines = (((flavor.flavor, name), value) for name, value in asked.items())
@@ -192,12 +196,37 @@ def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requeste
     return QuotaRequest(*line, requested, nominal, used, available, limit, source)
 
 
-def unfit(name: str, flavor: Manifest | None, spec: Manifest) -> Refusal | None:
-    """Why a flavor cannot be used for a pod; None where it can, or where the flavor may not be read."""
+def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
+    """Why a flavor cannot be used for some pods; None where it can, or where the flavor may not be read.
+
+    Args:
+        name: of the flavor.
+        flavors: that may be read, by name.
+        pods: that request it.
+        of_queue: all flavors of the queue.
+    """
+    flavor = flavors.get(name)
     if flavor is None:
         return None
     own = texts_at(flavor, "spec", "nodeLabels")
-    if not wants(spec, own, keys=own):
+    if not wants(pods.spec, own, keys=own):
         return Refusal(flavor=name)
-    taint = untolerated(spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
-    return Refusal(flavor=name, taint=taint) if taint else None
+    taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
+    if taint:
+        return Refusal(flavor=name, taint=taint)
+    return _misplaced(name, flavors, pods, of_queue)
+
+
+def _misplaced(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
+    """Whether topology excludes pods; they need no annotation where all flavors of the queue have a topology.
+
+    `checkPodSetAndFlavorMatchForTAS` in
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
+    """
+    has = bool(text_at(flavors[name], "spec", "topologyName"))
+    if has == pods.placed:
+        return None
+    if pods.placed:
+        return Refusal(flavor=name, topology="missing")
+    mixed = any(other in flavors and not text_at(flavors[other], "spec", "topologyName") for other in of_queue)
+    return Refusal(flavor=name, topology="unstated") if mixed else None

@@ -228,11 +228,11 @@ class Suits:
 
     def _set(self, queue: str, pods: PodSet) -> kueue.PodSet:
         asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
-        return kueue.PodSet(asked, pods.count, self._of(queue, pods.spec), pods.name)
+        return kueue.PodSet(asked, pods.count, self._of(queue, pods), pods.name)
 
-    def _of(self, queue: str, spec: Manifest) -> frozenset[str]:
-        key = queue, repr([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")])
+    def _of(self, queue: str, pods: PodSet) -> frozenset[str]:
+        key = queue, repr([pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))])
         if key not in self._known:
             names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
-            self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors.get(name), spec))
+            self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
         return self._known[key]

@@ -1,6 +1,8 @@
 """Why an object with a Workload of Kueue is pending: quota, queue order, an admission check, or the nodes."""
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
@@ -16,6 +18,8 @@ from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.workloads import HeldBackBy, Workload, ahead
 from gpu_tenancy.console.offline.wire import maps_at, text_at
 from gpu_tenancy.model.quantity import add
+
+_NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 
 
 def queued(target: Target, queues: Queues, workload: Workload) -> Why:
@@ -76,6 +80,8 @@ def _pending(target: Target, queues: Queues, workload: Workload, lines: list[str
     if blocked := _not_considered(queues, queue, workload):
         return Why(target.title, tuple(lines), *blocked)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
+    if message := _no_room_together(workload, offers):
+        return Why(target.title, tuple(lines), *narrative.no_room_together(message))
     if first and queue.strict:
         lines.append(narrative.STRICT_FIFO)
     # What exceeds the queue's limit needs no simulation: no end of another workload changes that.
@@ -89,6 +95,16 @@ def _pending(target: Target, queues: Queues, workload: Workload, lines: list[str
         lines.append(narrative.not_simulated(simulated))
     diagnosis = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
     return Why(target.title, tuple(lines), *narrative.diagnosis_text(diagnosis), unblock=unblock)
+
+
+def _no_room_together(workload: Workload, offers: Sequence[Offer]) -> str:
+    """Kueue's message where there is quota for a workload, but no part of a topology with room; empty otherwise.
+
+    `notFitMessage` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go
+    """
+    message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
+    free = all(VERDICTS[offer.source] == "now" for offer in offers)
+    return message if free and _NO_ROOM.search(message) else ""
 
 
 def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Unblock | None) -> Iterator[str]:

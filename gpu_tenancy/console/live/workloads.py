@@ -8,7 +8,7 @@ from typing import Final, Literal
 from gpu_tenancy.console.cluster.waiting import condition, is_true
 from gpu_tenancy.console.live.amounts import amounts
 from gpu_tenancy.console.live.pods import Manifest, called, home, requests
-from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import at, map_at, maps_at, text_at
 from gpu_tenancy.model.kueue import FlavorResource
 from gpu_tenancy.model.quantity import add, times
 
@@ -47,12 +47,16 @@ class PodSet:
     Attributes:
         pod: requests of one pod.
         spec: of the pod.
+        placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
+        within: node label of which all its pods must have one value; empty for none.
     """
 
     name: str
     count: int
     pod: Mapping[str, int]
     spec: Manifest = field(default_factory=dict[str, object], repr=False)  # pyright: ignore[reportAssignmentType]
+    placed: bool = False
+    within: str = ""
 
     @property
     def total(self) -> dict[str, int]:
@@ -166,17 +170,28 @@ def _stage(manifest: Manifest) -> Stage:
     return "checked" if is_true(manifest, "QuotaReserved") else "waiting"
 
 
+_PLACES: Final = frozenset(
+    (
+        "required", "preferred", "unconstrained", "podSetSliceRequiredTopology", "podSetSliceSize",
+        "podsetSliceRequiredTopologyConstraints",
+    )
+)  # fmt: skip
+"""Fields of a topology request by which pods state their place; the others are in every Job's:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (`IsExplicitlyRequestingTAS`)."""
+
+
 def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
     """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
     name, count = text_at(podset, "name"), at(podset, "count")
     number = count if isinstance(count, int) else 1
     template = at(podset, "template", "spec")
     spec = template if isinstance(template, dict) else {}
+    placed = any(key in _PLACES for key in map_at(podset, "topologyRequest"))
     for counted in maps_at(manifest, "status", "resourceRequests"):
         if text_at(counted, "name") == name and number:
             total = amounts(at(counted, "resources"))
-            return PodSet(name, number, {key: value // number for key, value in total.items()}, spec)
-    return PodSet(name, number, requests(spec), spec)
+            return PodSet(name, number, {key: value // number for key, value in total.items()}, spec, placed)
+    return PodSet(name, number, requests(spec), spec, placed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gpu_tenancy.console.proofs.placement import prove_placement
 from gpu_tenancy.console.proofs.proof import Proof
 from gpu_tenancy.console.proofs.queueing import manifest_of_anyone, prove_queueing
 from gpu_tenancy.console.proofs.scaling import prove_scaling
+from gpu_tenancy.console.proofs.topology import prove_topology
 from gpu_tenancy.console.proofs.workloads import prove_workloads
 from gpu_tenancy.console.rehearsal.copies import copied
 from gpu_tenancy.model.plan import Plan
@@ -56,6 +57,7 @@ def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], rep
         yield from scaled.result()
     if KUEUE in running:
         yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)
+        yield from prove_topology(cluster, plan)
 
 
 def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:

@@ -48,7 +48,7 @@ def prove_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     flavor = tree.flavors[first]
     place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
     yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
-    yield _whole(cluster, flavor, place, _together(tree, flavor, place), "a job with `together`, through both,")
+    yield _whole(cluster, flavor, place, _queued_gang(tree, flavor, place), "a job with `gang`, through both,")
 
 
 def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
@@ -175,12 +175,12 @@ def _gang(flavor: Flavor, place: Place) -> Manifest:
     }
 
 
-def _together(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
+def _queued_gang(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
     """A Job that Kueue admits and Volcano schedules, as `components.training` makes it."""
     resource = flavor.resource or CPU
-    workload = Workload("together", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
+    workload = Workload("gang", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
     job: Any = job_of(tree, workload, place, 0)
-    job["metadata"]["name"] = "proof-together"
+    job["metadata"]["name"] = "proof-queued-gang"
     job["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": str(_SIZE)}
     job["spec"]["template"]["spec"] = {**_pods(flavor), "schedulerName": "volcano"}
     return job

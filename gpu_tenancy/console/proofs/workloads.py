@@ -50,7 +50,7 @@ def _workloads(plan: Plan, *, gangs: bool) -> Iterator[tuple[str, str, tuple[str
     for team in plan.teams:
         yield from ((team.namespace.name, server.name, _SERVER) for server in team.servers)
         for job in team.jobs:
-            if gangs or not job.together:
+            if gangs or not job.gang:
                 yield team.namespace.name, job.name, JOBS[job.framework].api
         if gangs:
             yield from ((team.namespace.name, gang.name, _GANG) for gang in team.gangs)

@@ -1,11 +1,13 @@
 """Temporary copies of a stack's queues, on which jobs can be played without touching the stack's own.
 
 A copied cohort tree has the same quotas on the same flavors. Kueue counts each tree separately, so the copies neither
-use nor lend what the stack's teams have.
+use nor lend what the stack's teams have. Flavors with a topology are copied without it, because Kueue counts the pods
+on the nodes of a topology over all trees.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -65,9 +67,11 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
     cohorts = [cluster.get(KUEUE, "Cohort", cohort.name) for cohort in spec.cohorts]
     queues = [*(cluster.get(KUEUE, "ClusterQueue", queue.name) for queue in spec.queues), *more]
     names = [text_at(queue, "metadata", "name") for queue in queues if queue]
+    placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
+    flavors = [cluster.get(KUEUE, "ResourceFlavor", name) for name in placed]
     try:
-        for manifest in (*filter(None, cohorts), *filter(None, queues)):
-            cluster.apply(_copy(manifest))
+        for manifest in (*filter(None, flavors), *filter(None, cohorts), *filter(None, queues)):
+            cluster.apply(_copy(manifest, placed))
         for name in names:
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
             cluster.apply(
@@ -89,7 +93,8 @@ def remove(cluster: Cluster, *, wait: float = 60) -> None:
         wait: seconds to wait for the deletion; 0 to return immediately.
     """
     namespaces = _listed(cluster, "v1", "Namespace")
-    queues = [Reference(KUEUE, kind, name) for kind in ("ClusterQueue", "Cohort") for name in _names(cluster, kind)]
+    kinds = ("ClusterQueue", "Cohort", "ResourceFlavor")
+    queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _names(cluster, kind)]
     # Jobs first: a ClusterQueue is deleted when none of its workloads has quota.
     for namespace in namespaces:
         for job in cluster.list("batch/v1", "Job", namespace=namespace, metadata_only=True):
@@ -111,9 +116,19 @@ def _names(cluster: Cluster, kind: str) -> list[str]:
     return _listed(cluster, KUEUE, kind)
 
 
-def _copy(manifest: Manifest) -> Manifest:
-    spec = dict(cast("dict[str, Any]", manifest["spec"]))
+def uncopied(text: str) -> str:
+    """A name or message with the names that the stack's own flavors, cohorts and queues have."""
+    return text.replace(_PREFIX, "")
+
+
+def _copy(manifest: Manifest, placed: Collection[str]) -> Manifest:
+    """A copy of a flavor, cohort or queue, with copies of the flavors that have a topology (`placed`)."""
+    spec = deepcopy(cast("dict[str, Any]", manifest["spec"]))
     name = text_at(manifest, "metadata", "name")
+    spec.pop("topologyName", None)
+    for group in spec.get("resourceGroups", ()):
+        for flavor in group["flavors"]:
+            flavor["name"] = (_PREFIX if flavor["name"] in placed else "") + flavor["name"]
     for key in ("cohortName", "parentName"):
         if spec.get(key):
             spec[key] = _PREFIX + spec[key]

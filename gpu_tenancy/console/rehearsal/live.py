@@ -14,6 +14,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.whatif import Event, JobStep, Moment, Tell
 
 _CHART: Final = "kueue"
+_WITHOUT: Final = "flavor {} has a topology, and the story is played without topologies"
 
 
 class LivePlayer:
@@ -69,7 +70,7 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
     """A player on the embedded platform; all jobs of the story are deleted at the end.
 
     The jobs are submitted to the stack's own queues. If other workloads are there, copies of the queues are used, which
-    have the same quota.
+    have the same quota; also where a flavor has a topology, which the story's jobs do not state.
 
     Raises:
         ConsoleError: the platform does not carry the stack, or Kueue does not run there.
@@ -84,10 +85,10 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
     with platform.cluster() as cluster:
         places = own_places(tree)
         used = [name for name, place in places.items() if cluster.list(KUEUE, "Workload", namespace=place.namespace)]
-        if used:
-            report(
-                f"{', '.join(used)}: other workloads are in these queues; the story is played on copies of all queues"
-            )
+        placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
+        if used or placed:
+            reason = f"{', '.join(used)}: other workloads are in these queues" if used else _WITHOUT.format(placed[0])
+            report(f"{reason}; the story is played on copies of all queues")
             with copied(cluster, tree) as copies, _cleared(LivePlayer(cluster, tree, copies)) as player:
                 yield player
         else:

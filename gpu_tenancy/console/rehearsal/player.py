@@ -11,7 +11,7 @@ from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import condition, is_true
 from gpu_tenancy.console.offline.wire import maps_at, text_at, texts_at
-from gpu_tenancy.console.rehearsal.copies import KUEUE, Place
+from gpu_tenancy.console.rehearsal.copies import KUEUE, Place, uncopied
 from gpu_tenancy.console.rehearsal.jobs import PLAYED, job_name, job_of
 from gpu_tenancy.model.kueue import Admitted, Evicted, Pending, Settled, Step, Workload
 from gpu_tenancy.model.plan.shares import Tree
@@ -160,7 +160,7 @@ class Player:
                 admissions.append((name, workload))
             seen.admitted = admitted
             seen.flavors = tuple(_flavors(workload))
-            seen.message = text_at(condition(workload, "QuotaReserved"), "message")
+            seen.message = uncopied(text_at(condition(workload, "QuotaReserved"), "message"))
             found.append((name, admitted, is_true(workload, "Evicted"), seen.preempted))
         for name, workload in admissions:
             self._tell("admitted", name, text_at(condition(workload, "Admitted"), "message"))
@@ -208,4 +208,4 @@ def _uid(workload: Manifest) -> str:
 
 def _flavors(workload: Manifest) -> Iterator[Mapping[str, str]]:
     for assignment in maps_at(workload, "status", "admission", "podSetAssignments"):
-        yield texts_at(assignment, "flavors")
+        yield {resource: uncopied(name) for resource, name in texts_at(assignment, "flavors").items()}

@@ -135,6 +135,26 @@ class NodeEndpoint(_Row):
     date: dt.date
 
 
+class TopologyRule(_Row):
+    """The node labels by which a cloud tells where machines are in the network.
+
+    Attributes:
+        machines: prefixes of the machine types whose nodes have the labels.
+        labels: of all levels above the node, the largest first.
+        block: the label of these that is a block.
+        rack: the label of these that is a rack: the smallest group above a host, such as an NVLink domain.
+        source: URL of the documentation.
+        date: when the source was read.
+    """
+
+    machines: tuple[str, ...]
+    labels: tuple[str, ...]
+    block: str
+    rack: str
+    source: str
+    date: dt.date
+
+
 class CloudRules(_Row):
     """What one cloud supports in a node pool.
 
@@ -157,6 +177,7 @@ class CloudRules(_Row):
         drivers: driver modes by name, the default first.
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
+        topologies: node labels with the place in the network, by machine type; empty where none are known.
     """
 
     title: str
@@ -177,6 +198,7 @@ class CloudRules(_Row):
     drivers: Mapping[str, DriverMode]
     alternatives: bool = False
     node_endpoints: tuple[NodeEndpoint, ...] = ()
+    topologies: tuple[TopologyRule, ...] = ()
 
 
 @cache

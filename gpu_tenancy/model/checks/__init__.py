@@ -13,6 +13,7 @@ from gpu_tenancy.model.checks.pools import pool_problems
 from gpu_tenancy.model.checks.promises import promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
+from gpu_tenancy.model.checks.topology import topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
@@ -35,6 +36,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             fair_sharing_problems,
             budget_problems,
             workload_problems,
+            topology_problems,
             operator_problems,
             provider_problems,
             guard_problems,

@@ -183,12 +183,12 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
     team: Team = stack.teams[namespace.name]
     default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     own = team.compute.priorities
-    together = any(job.together for job in team.training.values())
+    gang = any(job.gang for job in team.training.values())
     return Bounds(
         classes=tuple(sorted(own or stack.priorities)),
         must_name=bool(own) and default not in own,
         gangs=tuple(gang_queue_name(namespace.name, flavor) for flavor in team.gangs),
-        volcano=bool(team.gangs) or together,
+        volcano=bool(team.gangs) or gang,
         gpus={resource: amount for resource, amount in namespace.limits.max.items() if is_extended(resource)},
         ratios={resource: float(ratio) for resource, ratio in namespace.limits.ratio.items()},
         defaults={resource: namespace.limits.default[resource] for resource in namespace.limits.ratio},

@@ -28,16 +28,20 @@ from gpu_tenancy.model.spec.teams import Gang
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A Kueue ResourceFlavor: node labels, taints and tolerations.
+    """A Kueue ResourceFlavor: node labels, taints, tolerations and topology.
 
     The flavor does not tolerate the GPU taint; pods that request GPUs do so themselves. So CPU workloads never run on
     GPU nodes, even if the CPU nodes are full. The flavor adds tolerations for all other taints of its nodes.
+
+    Attributes:
+        topology: node labels of the levels of its Topology, which has the flavor's name; empty without one.
     """
 
     name: str
     node_labels: dict[str, str]
     taints: tuple[NodeTaint, ...]
     tolerated: tuple[NodeTaint, ...]
+    topology: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ def _resource_flavor(flavor: Flavor) -> ResourceFlavor:
         node_labels=dict(flavor.node_labels),
         taints=flavor.taints,
         tolerated=tuple(dict.fromkeys(own)),
+        topology=tuple(level.label for level in flavor.levels),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable
 from gpu_tenancy.model.catalogue.clouds import ByQueue, rules_of
 from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, product_of, sharing
+from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, times
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
@@ -53,6 +54,7 @@ class PoolSupply:
         provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
         min_nodes: minimum number of nodes.
         max_nodes: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
+        levels: of the network of its nodes.
     """
 
     name: str
@@ -66,6 +68,7 @@ class PoolSupply:
     provisioning: Provisioning | None
     min_nodes: int
     max_nodes: int
+    levels: Levels = ()
 
     @property
     def node_labels(self) -> dict[str, str]:
@@ -98,6 +101,11 @@ class Flavor:
     taints: tuple[NodeTaint, ...]
     pools: tuple[PoolSupply, ...]
     gangs: Amounts = field(default_factory=dict[str, int])
+
+    @property
+    def levels(self) -> Levels:
+        """Levels of the network of its nodes, which all its pools have; empty without a topology."""
+        return self.pools[0].levels
 
     @property
     def capacity(self) -> dict[str, int]:
@@ -163,6 +171,7 @@ def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
         provisioning=_provisioning(pool, rule.by_queue),
         min_nodes=pool.nodes.min,
         max_nodes=pool.nodes.max if stack.cluster.grows else pool.nodes.min,
+        levels=levels_of(stack, pool),
     )
 
 

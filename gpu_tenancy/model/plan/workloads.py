@@ -1,6 +1,7 @@
 """Servers, jobs and gangs, with the size, nodes and priority of each pod."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
@@ -9,6 +10,7 @@ from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.quantity import Amounts, is_extended
 from gpu_tenancy.model.spec.roles import Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
@@ -32,6 +34,7 @@ class PodPlan:
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
         fabric: what the network between GPUs needs; None without.
         datasets: the datasets that the container mounts.
+        topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
     """
 
     image: str
@@ -45,6 +48,7 @@ class PodPlan:
     shared_memory: int = 0
     fabric: PodFabric | None = None
     datasets: Mounts = NO_MOUNTS
+    topology: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def gpus(self) -> int:
@@ -132,7 +136,7 @@ class JobPlan:
 
     Attributes:
         roles: its pods, the launcher first; a Job, and a TrainJob of pytorch or jax, have one.
-        together: whether Volcano starts all of its pods at once or none.
+        gang: whether Volcano starts all of its pods at once or none.
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
         least: number of pods that it can run with; None for all.
@@ -145,7 +149,7 @@ class JobPlan:
     queue: str
     framework: Framework
     roles: tuple[RolePlan, ...]
-    together: bool
+    gang: bool
     retries: int
     deadline: int | None
     keep: int
@@ -203,7 +207,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             queue=team,
             framework=job.framework,
             roles=roles,
-            together=job.together,
+            gang=job.gang,
             retries=job.retries,
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
@@ -218,9 +222,15 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
 
 def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:
     """The roles of a job; empty if the flavor of one is ambiguous, which `model.checks` reports."""
-    pods = {name: _pod(tree, team, part) for name, part in parts(tree, team, job).items()}
-    roles = [RolePlan(name, number, pod) for name, number in job.pods_by_role.items() if (pod := pods[name])]
-    return tuple(roles) if len(roles) == len(pods) else ()
+    of_role = parts(tree, team, job)
+    pods = {name: pod for name, part in of_role.items() if (pod := _pod(tree, team, part))}
+    if len(pods) < len(of_role):
+        return ()
+    topology = grouped({name: pod.topology for name, pod in pods.items()}, placed_roles(of_role))
+    return tuple(
+        RolePlan(name, number, replace(pods[name], topology=topology[name]))
+        for name, number in job.pods_by_role.items()
+    )
 
 
 def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
@@ -261,6 +271,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         shared_memory=shared_memory(workload, size),
         fabric=pod_fabric(tree.stack, size.flavor.name, workload),
         datasets=mounts_of(tree.stack, tree.stack.teams[team], workload),
+        topology=topology_request(size.flavor.levels, workload),
     )
 
 

@@ -18,6 +18,7 @@ from gpu_tenancy.model.spec.base import (
     Shorthand,
     refuse,
 )
+from gpu_tenancy.model.spec.topology import TopologyEntry
 
 
 class Nodes(Section):
@@ -191,6 +192,10 @@ class Pool(Section):
     placement_policy: str | None = None
     """Existing resource policy (GKE) for the placement of the nodes, in the cluster's region; default: one is created
     for a compact pool. With a reservation, the policy that the reservation was created with."""
+    topology: TopologyEntry | None = None
+    """Levels of the network, by node labels: `cloud` for those of the cloud, `{block, rack}` for your own, `node` for
+    none above the node. Kueue then selects the node of each pod, and jobs can set `together`. The number of nodes must
+    be fixed, or `capacity` queued."""
     fabric: bool = False
     """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand."""
     disk: Disk = Disk()

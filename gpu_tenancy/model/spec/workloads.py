@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.roles import KINDS, SSHD, WORKER, Framework, Kind, Role
+from gpu_tenancy.model.spec.topology import TogetherEntry
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
 """An absolute path in a container."""
@@ -138,7 +139,11 @@ class Training(Workload):
     many GPUs as a worker computes too. A jobset or gang can have any roles."""
     success_roles: list[Name] = []
     """Roles of a jobset whose pods must succeed for the job to be complete; default: all."""
-    together: bool = False
+    together: TogetherEntry | None = None
+    """In which part of the network all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
+    Requires `topology` of the flavor's pools. Of a job with roles, it applies to the pods with GPUs: of one role, or of
+    two, one of which has one pod."""
+    gang: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
     other schedulers can fill between admission and start. Requires Volcano in the cluster."""
     tasks: dict[Name, Positive] = {}
@@ -160,8 +165,12 @@ class Training(Workload):
             )
         if self.framework != "job" and self.scheduler == "volcano":
             raise refuse(f"Volcano does not schedule {self.kind.api[1]}s", "remove framework or scheduler")
-        if self.together and (self.framework != "job" or self.scheduler == "volcano"):
-            raise refuse("sets together, which only applies to framework: job with scheduler: kueue", "remove together")
+        if self.gang and (self.framework != "job" or self.scheduler == "volcano"):
+            raise refuse("sets gang, which only applies to framework: job with scheduler: kueue", "remove gang")
+        if self.together and self.scheduler == "volcano":
+            raise refuse(
+                "sets together, but only Kueue knows the topology of the nodes", "remove together or scheduler"
+            )
         return self
 
     @model_validator(mode="after")
@@ -215,8 +224,8 @@ class Training(Workload):
         for role in self.success_roles:
             if role not in self.pods_by_role:
                 raise refuse(f"successRoles names {role}, which is not a role of the job", "add it under roles")
-        if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.together):
-            kind = "Volcano" if self.scheduler == "volcano" or self.together else self.kind.api[1]
+        if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.gang):
+            kind = "Volcano" if self.scheduler == "volcano" or self.gang else self.kind.api[1]
             raise refuse(
                 f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only Jobs"
                 " with fewer",

@@ -36,9 +36,9 @@ def infiniband_pools(stack: Stack) -> Iterator[str]:
 
 
 def has_gangs(stack: Stack) -> bool:
-    """Whether Volcano schedules anything: gangs, or Jobs with `together`."""
+    """Whether Volcano schedules anything: gangs, or Jobs with `gang`."""
     return any(
-        team.gangs or any(job.scheduler == "volcano" or job.together for job in team.training.values())
+        team.gangs or any(job.scheduler == "volcano" or job.gang for job in team.training.values())
         for team in stack.teams.values()
     )
 

@@ -13,13 +13,13 @@ def sections(**fields: Any) -> Data:
 
 
 def test_its_pods_are_volcanos_and_start_only_when_all_of_them_fit() -> None:
-    job = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
+    job = cast("Any", tenancy(sections(gang=True)).only("Job").manifest)
     assert job["spec"]["template"]["spec"]["schedulerName"] == "volcano"
     assert job["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "2"
 
 
 def test_it_waits_in_the_teams_queue_as_any_job() -> None:
-    job = cast("Any", tenancy(sections(together=True)).only("Job").manifest)
+    job = cast("Any", tenancy(sections(gang=True)).only("Job").manifest)
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a"
 
 
@@ -31,8 +31,7 @@ def test_other_jobs_are_left_to_the_usual_scheduler() -> None:
 
 @pytest.mark.parametrize("fields", [{"framework": "pytorch"}, {"scheduler": "volcano"}])
 def test_only_an_ordinary_job_can(fields: Data) -> None:
-    problems = errors(sections(together=True, **fields))
+    problems = errors(sections(gang=True, **fields))
     assert problems[0] == (
-        "teams.a.training.pair: sets together, which only applies to framework: job with scheduler: kueue;"
-        " remove together"
+        "teams.a.training.pair: sets gang, which only applies to framework: job with scheduler: kueue; remove gang"
     )

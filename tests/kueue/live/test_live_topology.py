@@ -1,0 +1,155 @@
+"""Where the real Kueue places the pods of jobs, and what `why` and `fit` say of those that it cannot place."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from builders import Data, job, pool, server, stack, team
+from queueing import Queueing
+from repository import ROOT
+
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.live import fit
+from gpu_tenancy.console.live.demand import demand
+from gpu_tenancy.console.live.narrative import STATE_PLACE
+from gpu_tenancy.console.live.reading import read
+from gpu_tenancy.console.live.target import target_of
+from gpu_tenancy.console.live.verdicts import Why
+from gpu_tenancy.console.live.why import KINDS, OWN, why
+from gpu_tenancy.console.offline.objects import kubernetes_objects
+from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.proofs.topology import prove_topology
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.source import Source, to_config
+
+TEAM = "topology"
+RACK = "example.com/rack"
+APPLIED = (
+    "Namespace", "ServiceAccount", "Topology", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "Job",
+    "Deployment",
+)  # fmt: skip
+PATIENCE = 60
+SECTIONS: Data = stack(
+    pools={
+        "cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}),
+        "h100": pool(nodes=6, topology={"block": "example.com/block", "rack": RACK}),
+    },
+    teams={
+        TEAM: team(
+            gpus={"h100": {"guaranteed": 48}},
+            compute={"requests": {"cpu": 1160, "memory": "11520Gi"}},
+            training={
+                "fits": job(workers=4, gpus=4, together="rack"),
+                "larger": job(workers=6, gpus=4, together="rack"),
+            },
+            serving={"serve": server()},
+        )
+    },
+)
+"""Racks of two nodes with eight GPUs each: `fits` is a rack, `larger` is a rack and a half, and both have quota."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The stack on the platform."""
+
+    cluster: Cluster
+    plan: Plan
+    jobs: dict[str, Manifest]
+
+
+@pytest.fixture(scope="module")
+def placed(queueing: Queueing) -> Iterator[Placed]:
+    declared = load(Source(SECTIONS))
+    queueing.run(declared)
+    rendered = render(ROOT, project="gpu-tenancy", stack="topology", config=to_config(Source(SECTIONS)))
+    made = kubernetes_objects(rendered)
+    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
+    bring_nodes(queueing.cluster, node_shapes(declared))
+    for manifest in objects:
+        queueing.cluster.apply(manifest)
+    jobs = {item.name: dict(item.manifest) for item in made if item.kind == "Job"}
+    yield Placed(queueing.cluster, plan(declared), jobs)
+    for manifest in reversed(objects):
+        queueing.cluster.delete(Reference.of(manifest))
+    bring_nodes(queueing.cluster, ())
+
+
+def nodes_of(cluster: Cluster, name: str) -> list[str]:
+    pods = cluster.list("v1", "Pod", namespace=TEAM, labels=f"app.kubernetes.io/name={name}")
+    return [node for pod in pods if (node := text_at(pod, "spec", "nodeName"))]
+
+
+def run_whole(placed: Placed, name: str, pods: int) -> None:
+    placed.cluster.wait_for(
+        lambda: len(nodes_of(placed.cluster, name)) == pods, timeout=PATIENCE, what=f"{pods} pods of {name} on nodes"
+    )
+
+
+def asked(placed: Placed, name: str) -> Why:
+    state = read(placed.cluster, KINDS, TEAM, only=OWN)
+    return why(target_of(placed.cluster.get("batch/v1", "Job", name, TEAM) or {}, state), state)
+
+
+def judged(placed: Placed, manifest: Manifest) -> fit.Fitting:
+    return fit.judge(read(placed.cluster, fit.KINDS, TEAM), TEAM, demand(manifest, TEAM))
+
+
+def test_all_pods_of_a_job_run_in_one_rack(placed: Placed) -> None:
+    run_whole(placed, "fits", 4)
+    proofs = {proof.promise: proof.holds for proof in prove_topology(placed.cluster, placed.plan)}
+    assert proofs == {
+        f"all pods of {TEAM}/fits run on nodes with one {RACK}": True,
+        f"all pods of {TEAM}/larger run on nodes with one {RACK}": None,
+    }
+
+
+def test_a_server_without_a_condition_is_admitted(placed: Placed) -> None:
+    run_whole(placed, "serve", 1)
+
+
+def test_why_explains_a_job_that_is_larger_than_a_rack(placed: Placed) -> None:
+    run_whole(placed, "fits", 4)
+    placed.cluster.wait_for(
+        lambda: "no part of the network" in asked(placed, "larger").reason,
+        timeout=PATIENCE,
+        what="Kueue's message about the topology",
+    )
+    answer = asked(placed, "larger")
+    assert answer.waits
+    assert 'topology "h100" allows to fit only 4 out of 6 pod(s)' in answer.reason
+    assert "kueue.x-k8s.io/podset-preferred-topology" in answer.fix
+
+
+def test_fit_foresees_that_no_rack_is_large_enough(placed: Placed) -> None:
+    found = judged(placed, placed.jobs["larger"])
+    assert found.verdict == "never"
+    assert any(
+        f"6 pods must run where nodes have one value of {RACK}, but no value has room for more than 4" in line
+        for answer in found.answers
+        for line in answer.lines
+    )
+
+
+def test_a_job_that_states_no_place_is_pending_and_both_commands_name_the_annotation(placed: Placed) -> None:
+    """The queue has CPU nodes without a topology, so Kueue does not take pods for the topology without annotation."""
+    plain: Any = deepcopy(placed.jobs["fits"])
+    plain["metadata"]["name"] = "plain"
+    del plain["spec"]["template"]["metadata"]["annotations"]
+    placed.cluster.create(plain)
+    try:
+        placed.cluster.wait_for(
+            lambda: "topology" in asked(placed, "plain").reason, timeout=PATIENCE, what="the reason of the pending job"
+        )
+        answer = asked(placed, "plain")
+        assert answer.fix == STATE_PLACE
+        assert any("supports only TopologyAwareScheduling" in line for line in answer.lines)
+        assert judged(placed, plain).verdict == "never"
+    finally:
+        placed.cluster.delete(Reference.of(plain))

@@ -1,0 +1,133 @@
+"""Topologies: the levels of each cloud, what jobs ask of them, and what Kueue could never place."""
+
+import pytest
+from builders import AKS, EKS, EXISTING, Data, errors, job, planned, pool, server, stack, team
+
+OWN: Data = {"block": "example.com/block", "rack": "example.com/rack"}
+REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+NODE = "kubernetes.io/hostname"
+
+
+def sections(topology: object = OWN, of_pool: Data | None = None, **training: object) -> Data:
+    """H100 nodes with a topology, and a team with a job of two pods and a server there."""
+    own = team(
+        gpus={"h100": {"guaranteed": 16}},
+        training={"fit": job(**{"workers": 2, "gpus": 4, **training})},
+        serving={"serve": server()},
+    )
+    pools = {"h100": pool(topology=topology, **(of_pool or {}))}
+    return stack(pools=pools, teams={"a": own})
+
+
+def annotations(of_job: Data) -> Data:
+    (plan,) = planned(of_job).teams[0].jobs
+    return dict(plan.pod.topology)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "machine", "levels"),
+    [
+        (EKS, "p5.48xlarge", [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]),
+        (EKS, "p6-b200.48xlarge", [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3, 4)]),
+    ],
+)
+def test_the_levels_are_the_labels_that_the_cloud_sets_and_the_node(
+    cloud: Data, machine: str, levels: list[str]
+) -> None:
+    pools = {"big": pool(machine, topology="cloud"), "cpu": pool("m7i.8xlarge", 3)}
+    flavors = planned(stack(cluster=cloud, pools=pools, teams={})).queues.flavors
+    assert {flavor.name: list(flavor.topology) for flavor in flavors} == {"cpu": [], "big": [*levels, NODE]}
+
+
+@pytest.mark.parametrize(
+    ("together", "expected"),
+    [
+        ("rack", {REQUIRED: "example.com/rack"}),
+        ("block", {REQUIRED: "example.com/block"}),
+        ({"required": "rack"}, {REQUIRED: "example.com/rack"}),
+        ({"preferred": "rack"}, {PREFERRED: "example.com/rack"}),
+        ({"preferred": "node"}, {PREFERRED: NODE}),
+        ("anywhere", {UNCONSTRAINED: "true"}),
+    ],
+)
+def test_a_job_asks_kueue_for_one_part_of_the_network(together: object, expected: Data) -> None:
+    assert annotations(sections(together=together)) == expected
+
+
+def test_the_rack_of_a_four_layer_machine_is_its_lowest_layer() -> None:
+    own = team(gpus={"big": {"guaranteed": 16}}, training={"fit": job(workers=2, gpus=8, together="rack")})
+    pools = {"big": pool("p6-b200.48xlarge", topology="cloud")}
+    (plan,) = planned(stack(cluster=EKS, pools=pools, teams={"a": own})).teams[0].jobs
+    assert plan.pod.topology == {REQUIRED: "topology.k8s.aws/network-node-layer-4"}
+
+
+def test_workloads_without_a_condition_say_so_because_kueue_refuses_them_otherwise() -> None:
+    plan = planned(sections()).teams[0]
+    assert [pods.topology for pods in (plan.jobs[0].pod, plan.servers[0].pod)] == [{UNCONSTRAINED: "true"}] * 2
+
+
+def test_workloads_on_a_flavor_without_topology_have_no_annotation() -> None:
+    assert annotations(sections(topology=None)) == {}
+
+
+def test_gangs_of_volcano_have_no_annotation() -> None:
+    gang = job(scheduler="volcano", tasks={"w": 2})
+    own = team(gangs={"h100": {"guaranteed": 4}}, training={"g": gang})
+    (plan,) = planned(stack(pools={"h100": pool(topology=OWN)}, teams={"a": own})).teams[0].gangs
+    assert plan.pod.topology == {}
+
+
+WRONG: dict[str, Data] = {
+    "pools.h100.topology: an existing cluster sets no known labels of blocks and racks on nodes of p5.48xlarge; set"
+    " topology: {block: LABEL, rack: LABEL} if your nodes have such labels, or topology: node": sections("cloud"),
+    "teams.a.training.fit.together: rack nodes of flavor h100 have no level rack: the flavor has only node;"
+    " set pools.h100.topology, or remove together": sections("node", together="rack"),
+    "teams.a.training.fit.together: rack nodes of flavor h100 have no level rack: the flavor has no topology;"
+    " set pools.h100.topology, or remove together": sections(None, together="rack"),
+    "teams.a.training.fit.together: node one node of flavor h100 has room for 2 of the job's 3 pods, so the job would"
+    " stay pending; lower workers to 2, or set together: {preferred: node}": sections(together="node", workers=3),
+    "teams.a.training.fit.together: true no longer switches Volcano's gang start; rename the key to gang, or set block,"
+    " rack or node": sections(together=True),
+    f"pools.h100.topology: has two levels with the same label; set different labels, none of them {NODE}": sections(
+        {"rack": NODE}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_kueue_could_never_place_is_refused(message: str) -> None:
+    assert errors(WRONG[message]) == [message]
+
+
+def test_a_preferred_node_may_be_too_small() -> None:
+    assert errors(sections(together={"preferred": "node"}, workers=3)) == []
+
+
+def test_nodes_that_only_an_autoscaler_would_add_are_refused() -> None:
+    cluster = {**EXISTING, "autoscaler": True}
+    grows = {**sections(of_pool={"nodes": {"min": 1, "max": 4}}), "cluster": cluster}
+    (problem,) = errors(grows)
+    assert problem == (
+        "pools.h100.topology: Kueue admits pods only to nodes that exist, so the autoscaler would never add the other 3"
+        " nodes; set pools.h100.nodes to one number, use queued capacity, or remove topology"
+    )
+
+
+def test_pools_of_one_flavor_have_one_topology() -> None:
+    pools = {"one": pool(flavor="h100", topology=OWN), "two": pool(flavor="h100")}
+    (problem,) = errors(stack(pools=pools))
+    assert problem.startswith("pools.two.topology: differs from that of pool one of the same flavor;")
+
+
+def test_a_flavor_without_node_labels_cannot_have_a_topology() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 3, topology="node")}
+    (problem,) = errors(stack(pools=pools, teams={}))
+    assert problem.startswith("pools.cpu.topology: Kueue requires a node label of flavor cpu")
+
+
+def test_aks_names_no_labels() -> None:
+    pools = {"big": pool("Standard_ND96isr_H100_v5", topology="cloud")}
+    (problem,) = errors(stack(cluster=AKS, pools=pools, teams={}))
+    assert problem.startswith("pools.big.topology: AKS sets no known labels of blocks and racks")
