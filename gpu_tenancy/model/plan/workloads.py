@@ -121,6 +121,7 @@ class JobPlan:
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
         runtime: of a TrainJob; None for Trainer's own.
+        dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
     """
 
     name: str
@@ -134,6 +135,7 @@ class JobPlan:
     deadline: int | None
     keep: int
     runtime: str | None = None
+    dispatched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             deadline=None if job.deadline is None else int(job.deadline),
             keep=int(job.keep),
             runtime=runtime_name(pod) if job.framework == "pytorch" else None,
+            dispatched=tree.stack.dispatches,
         )
         for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "kueue" and (pod := _pod(tree, team, job))
@@ -207,7 +210,9 @@ def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
         return ()
     of_jobs = [job.pod for job in jobs(tree, team) if job.framework == "pytorch"]
     plans = [RuntimePlan(name, team, pod.priority, _sidecar(pod)) for pod in of_jobs if (name := runtime_name(pod))]
-    of_classes = sorted(tree.stack.teams[team].compute.priorities)
+    # TrainJobs of a MultiKueue manager name its runtimes, which are not copied to a worker.
+    managed = tree.stack.multikueue is not None and tree.stack.multikueue.manager is not None
+    of_classes = sorted(tree.stack.teams[team].compute.priorities or (tree.stack.priorities if managed else ()))
     plans += [RuntimePlan(f"{TORCH}-{name}", team, name, None) for name in of_classes]
     return tuple({plan.name: plan for plan in plans}.values())
 
