@@ -55,6 +55,8 @@ def alone(tree: Tree, team: str) -> Scene:
 
 def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
     """What the stack uses and the simulation does not cover."""
+    if tree.stack.dispatches:
+        return (Unmodelled.MULTIKUEUE,)
     return (Unmodelled.ADMISSION_CHECKS,) if provisioning_checks(tree) else ()
 
 
