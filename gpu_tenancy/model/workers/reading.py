@@ -52,7 +52,10 @@ def read_beside(source: Source, stack: str) -> Source:
     if source.folder is None:
         rule = "is another stack, but stacks are files of a project, which a component does not have"
         raise StackError([Problem((SECTION,), rule, "deploy it as a stack of a project", stack)])
-    return read_file(source.folder / name, str(FilePath(source.file).with_name(name)) if source.file else name)
+    shown = str(FilePath(source.file).with_name(name)) if source.file else name
+    if not (source.folder / name).is_file():
+        raise StackError([Problem((SECTION,), "is not a stack of this project", f"add {shown}", stack)])
+    return read_file(source.folder / name, shown)
 
 
 def read_workers(source: Source, found: MultiKueue, read: Read) -> tuple[list[Worker], list[Problem]]:

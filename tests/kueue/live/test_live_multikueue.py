@@ -37,7 +37,9 @@ QUEUES = "kueue.x-k8s.io/v1beta2"
 def stacks() -> dict[str, Data]:
     """A manager and a worker, which has 16 GPUs for one team."""
     shared: Data = {"priorities": {"high": 1000}}
-    teams = {"ml": team(priority="high", gpus={"h100": {"guaranteed": 8, "limit": 16}})}
+    # With members, the API server also refuses what members could do beyond RBAC; not what Kueue does.
+    people = {"members": {"researchers": ["group:ml"]}}
+    teams = {"ml": team(priority="high", gpus={"h100": {"guaranteed": 8, "limit": 16}}, **people)}
     pools = {"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool()}
     worker = {**shared, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}}
     named = {"name": "west", "stack": "west", "secret": "west-kubeconfig"}
