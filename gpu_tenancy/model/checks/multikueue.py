@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpu_tenancy.model.plan.operators.needs import has_gangs, there
+from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 
@@ -29,8 +29,3 @@ def multikueue_problems(tree: Tree) -> Iterator[Problem]:
                 rule = "needs Volcano, whose jobs MultiKueue does not dispatch"
                 fix = f"remove {key}, or move the job to the stack of a worker"
                 yield Problem(("teams", team, "training", name, key), rule, fix, about=_ROLE)
-    if has_gangs(stack):
-        return
-    if stack.operators.volcano.install not in {None, "off"}:
-        rule = "is not off, but a manager runs no gangs"
-        yield Problem(("operators", "volcano", "install"), rule, "remove it", about=_ROLE)
