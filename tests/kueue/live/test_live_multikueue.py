@@ -1,6 +1,6 @@
 """MultiKueue between two platforms side by side, with a real Kueue in both.
 
-Takes about a minute and a half, most of it until Kueue takes a worker that went away for lost.
+Takes two to three minutes, most of it until both stacks are deployed and proven.
 """
 
 import os
