@@ -146,9 +146,8 @@ def test_a_job_of_the_manager_runs_in_the_worker_and_comes_back(pair: Pair) -> N
     # A worker that goes away: nothing answers at the address of its API server.
     pair.west.down()
     manager.wait_for(
-        lambda: (
-            not any(condition(one, "Admitted") == "True" for one in manager.list(QUEUES, "Workload", namespace="ml"))
-        ),
-        what="the job to be queued again",
+        lambda: all(condition(one, "Evicted") == "True" for one in manager.list(QUEUES, "Workload", namespace="ml")),
+        what="the job to be evicted",
         timeout=120,
     )
+    assert at(manager.get("batch/v1", "Job", "nightly", "ml") or {}, "spec", "suspend") is True
