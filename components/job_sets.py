@@ -8,6 +8,7 @@ from pulumi_kubernetes.batch.v1 import JobSpecArgsDict, PodFailurePolicyOnPodCon
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
+from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
 
 from .conventions import NAME, labels_of
@@ -21,9 +22,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-c
 
 def job_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
     """A JobSet with one replicated Job for each role."""
-    spec = {"replicatedJobs": [_replicated(job, role) for role in job.roles], **policies(job)}
+    spec: dict[str, Any] = {"replicatedJobs": [_replicated(job, role) for role in job.roles], **policies(job)}
     if job.success:
         spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": list(job.success)}
+    if job.dispatched:
+        spec["managedBy"] = CONTROLLER
     return CustomResource(
         name,
         api_version="jobset.x-k8s.io/v1alpha2",

@@ -27,6 +27,7 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME
+from .multikueue import manager_binding
 from .people import team_binding
 from .pods import ACCOUNT
 
@@ -64,6 +65,8 @@ class TeamNamespace(pulumi.ComponentResource):
             self._service_account(f"{name}-robot-{robot}", team.name, robot)
         for binding in team.bindings:
             team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
+        if team.manager:
+            manager_binding(f"{name}-manager", team.name, team.manager, self._inside)
         self.register_outputs({"namespace": team.name})
 
     def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:

@@ -17,7 +17,8 @@ from gpu_tenancy.model.catalogue.roles import Rule
 from gpu_tenancy.model.plan.people import PREFIX, AccessPlan, RolePlan, Subject, TeamBinding
 
 _GROUP: Final = "rbac.authorization.k8s.io"
-_LABELS: Final = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+LABELS: Final = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+"""Labels of roles, bindings and accounts."""
 
 
 class Access(pulumi.ComponentResource):
@@ -46,17 +47,17 @@ class Access(pulumi.ComponentResource):
     def _role(self, name: str, role: RolePlan) -> ClusterRole:
         return ClusterRole(
             name,
-            metadata={"name": f"{PREFIX}{role.name}", "labels": _LABELS},
-            rules=[_rule(rule) for rule in role.rules],
+            metadata={"name": f"{PREFIX}{role.name}", "labels": LABELS},
+            rules=[rule_of(rule) for rule in role.rules],
             opts=self._within,
         )
 
     def _bind(self, name: str, who: str, role: str, found: Sequence[Subject]) -> ClusterRoleBinding:
         return ClusterRoleBinding(
             name,
-            metadata={"name": f"{PREFIX}{who}", "labels": _LABELS},
-            role_ref=_role_ref(role),
-            subjects=[_subject(one) for one in found],
+            metadata={"name": f"{PREFIX}{who}", "labels": LABELS},
+            role_ref=role_ref(role),
+            subjects=[subject_of(one) for one in found],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.roles.values()]),
         )
 
@@ -65,22 +66,25 @@ def team_binding(name: str, namespace: str, binding: TeamBinding, opts: pulumi.R
     """The RoleBinding of one role in a team's namespace."""
     return RoleBinding(
         name,
-        metadata={"name": f"{PREFIX}{binding.role}s", "namespace": namespace, "labels": _LABELS},
-        role_ref=_role_ref(f"{PREFIX}{binding.role}"),
-        subjects=[_subject(one) for one in binding.subjects],
+        metadata={"name": f"{PREFIX}{binding.role}s", "namespace": namespace, "labels": LABELS},
+        role_ref=role_ref(f"{PREFIX}{binding.role}"),
+        subjects=[subject_of(one) for one in binding.subjects],
         opts=opts,
     )
 
 
-def _rule(rule: Rule) -> PolicyRuleArgsDict:
+def rule_of(rule: Rule) -> PolicyRuleArgsDict:
+    """A rule of a ClusterRole."""
     return {"api_groups": list(rule.groups), "resources": list(rule.resources), "verbs": list(rule.verbs)}
 
 
-def _role_ref(role: str) -> RoleRefArgsDict:
+def role_ref(role: str) -> RoleRefArgsDict:
+    """The reference of a binding to a ClusterRole."""
     return {"api_group": _GROUP, "kind": "ClusterRole", "name": role}
 
 
-def _subject(subject: Subject) -> SubjectArgsDict:
+def subject_of(subject: Subject) -> SubjectArgsDict:
+    """A subject of a binding."""
     if subject.kind == "ServiceAccount":
         return {"kind": subject.kind, "name": subject.name, "namespace": subject.namespace}
     return {"api_group": _GROUP, "kind": subject.kind, "name": subject.name}

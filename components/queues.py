@@ -8,11 +8,13 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from gpu_tenancy.model.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.plan import QueuesPlan
+from gpu_tenancy.model.plan.multikueue import CHECK
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.quantity import format_amount, format_amounts
 
 from .conventions import KUEUE
+from .multikueue import WorkerClusters
 
 
 class Queues(pulumi.ComponentResource):
@@ -29,6 +31,9 @@ class Queues(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:Queues", name, {}, opts)
         self.flavors = {flavor.name: self._flavor(f"{name}-flavor-{flavor.name}", flavor) for flavor in queues.flavors}
         self.checks = {check.name: self._check(f"{name}-check-{check.flavor}", check) for check in queues.checks}
+        if queues.workers:
+            clusters = WorkerClusters(f"{name}-workers", queues.workers, pulumi.ResourceOptions(parent=self))
+            self.checks[CHECK] = clusters.check
         self.cohorts: dict[str, CustomResource] = {}
         for cohort in queues.cohorts:
             self.cohorts[cohort.name] = self._cohort(f"{name}-cohort-{cohort.name}", cohort)
@@ -133,12 +138,13 @@ class Queues(pulumi.ComponentResource):
                 "borrowWithinCohort": {"policy": "LowerPriority" if spec.preemption.borrow else "Never"},
             },
             **_resource_groups(spec.groups),
-            **_checks(queue.checks),
+            **_checks(queue),
             **_fair_sharing(spec.weight),
         }
         # What another Pulumi stack has was deployed before.
         cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
-        checks = [self.checks[check.name] for check in queue.checks if check.name in self.checks]
+        named = [*(check.name for check in queue.checks), *([CHECK] if queue.dispatches else [])]
+        checks = [self.checks[check] for check in named if check in self.checks]
         above = [*([cohort] if cohort else []), *checks]
         return CustomResource(
             name,
@@ -170,8 +176,10 @@ def _taint(taint: NodeTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
-def _checks(checks: tuple[ProvisioningCheck, ...]) -> dict[str, Any]:
-    strategy_rules = [{"name": check.name, "onFlavors": [check.flavor]} for check in checks]
+def _checks(queue: ClusterQueue) -> dict[str, Any]:
+    strategy_rules: list[dict[str, Any]] = [{"name": check.name, "onFlavors": [check.flavor]} for check in queue.checks]
+    if queue.dispatches:  # Kueue rejects a MultiKueue check for some flavors only.
+        strategy_rules.append({"name": CHECK})
     return {"admissionChecksStrategy": {"admissionChecks": strategy_rules}} if strategy_rules else {}
 
 

@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan import Plan, TeamPlan
 
 from .datasets import DatasetVolume
 from .guards import Guards
+from .multikueue import ManagerAccess
 from .namespace import TeamNamespace
 from .people import Access
 from .priorities import Priorities
@@ -83,6 +84,8 @@ class Tenancy(pulumi.ComponentResource):
             self._shared = [priorities, Guards(f"{prefix}guards", plan.guards, own)]
             if plan.access:
                 self._shared.append(Access(f"{prefix}access", plan.access, own))
+            if plan.manager:
+                self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
         self.teams: dict[str, Team] = {}
         self._begin(plan.teams)
         self.register_outputs({"teams": [team.namespace.name for team in plan.teams]})

@@ -8,8 +8,9 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
+from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
-from gpu_tenancy.model.plan.workloads import JobPlan
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan
 from gpu_tenancy.model.spec.roles import TRAIN_JOB, Framework
 
 from .conventions import NAME, labels_of
@@ -106,7 +107,8 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
 
 def train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
     """A TrainJob, whose runtime has the rest."""
-    runtime = _runtime_spec(job.framework, job.pod.priority, job)
+    runtime = _runtime_spec(job.framework, job.pod.priority, None if job.dispatched else job)
+    of_trainer = job.runtime in SHIPPED.values()
     digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
     patch: dict[str, Any] = {"metadata": {"annotations": {_RUNTIME: digest}}}
     if job.framework in _MPI:
@@ -114,12 +116,14 @@ def train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomRe
     else:
         trainer, patch["spec"] = _trainer(job), _patch(job)
     spec: dict[str, Any] = {
-        "runtimeRef": {"name": job.runtime, "kind": "TrainingRuntime"},
+        "runtimeRef": {"name": job.runtime, "kind": "ClusterTrainingRuntime" if of_trainer else "TrainingRuntime"},
         "trainer": trainer,
         "runtimePatches": [{"manager": "gpu-tenancy.dev/tenancy", "trainingRuntimeSpec": {"template": patch}}],
     }
     if job.deadline is not None:
         spec["activeDeadlineSeconds"] = job.deadline
+    if job.dispatched:
+        spec["managedBy"] = CONTROLLER
     return CustomResource(
         name,
         api_version=_TRAINER,

@@ -7,6 +7,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
+from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, PodPlan
 
 from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
@@ -81,6 +82,8 @@ def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
     }
     if job.deadline is not None:
         spec["active_deadline_seconds"] = job.deadline
+    if job.dispatched:
+        spec["managed_by"] = CONTROLLER
     return Job(
         name,
         metadata={

@@ -246,6 +246,16 @@ def test_every_stack_loads(block: str, tmp_path: Path) -> None:
     load(read_file(file))
 
 
+def test_the_clusters_of_the_page_agree(tmp_path: Path) -> None:
+    """The manager of docs/multikueue.md has the sum of its workers."""
+    for block in fenced(ROOT / "docs" / "multikueue.md", "yaml"):
+        name = block.partition("\n")[0].removeprefix("# file: stacks/")
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    loaded = {one: load(read_file(tmp_path / f"Pulumi.train-{one}.yaml")) for one in ("hub", "west", "east")}
+    assert loaded["hub"].teams["ml-research"].quota["h100"].guaranteed == 16 + 8
+    assert loaded["west"].multikueue == loaded["east"].multikueue
+
+
 def test_the_cloud_of_the_page_is_read_as_it_says(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.page.yaml"
     file.write_text("config:\n" + fenced(ROOT / "docs" / "clouds.md", "yaml")[0], encoding="utf-8")

@@ -19,6 +19,7 @@ from gpu_tenancy.console.commands import (
     stacks,
     starting,
     whatif,
+    workers,
 )
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ for group in (
     demo,
     live,
     people,
+    workers,
     platform,
     render,
     facts,

@@ -190,7 +190,7 @@ class Reference:
         self.top: Mapping[str, Schema] = {
             key.removeprefix(prefix): value for key, value in config["properties"].items()
         }
-        self.required = {key.removeprefix(prefix) for key in config["required"]}
+        self.required = {key.removeprefix(prefix) for key in config["anyOf"][0]["required"]}
         self.examples: dict[tuple[str, str], Any] = {}
         for section, keys in read_table(EXAMPLES).items():
             self.examples |= {(section, key): value for key, value in keys.items()}

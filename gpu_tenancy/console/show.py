@@ -57,19 +57,19 @@ def waiting(summary: Summary) -> str:
 
 def pools(stack: Stack) -> Table:
     """Table of node pools with prices, from the minimum to the maximum number of nodes."""
-    supplies = {name: pool_supply(stack, name) for name in stack.pools}
+    supplies = {name: pool_supply(stack, name) for name in (*stack.pools, *stack.elsewhere)}
     with_gpus = any(supply and supply.resource for supply in supplies.values())
     heads = (
         _POOL_COLUMNS if with_gpus else tuple(_WITHOUT_GPUS.get(title, (title, side)) for title, side in _POOL_COLUMNS)
     )
     listed = table(heads, title="Node pools, USD per hour")
     for cost in pool_costs(stack):
-        supply, pool = supplies[cost.pool], stack.pools[cost.pool]
+        supply, pool = supplies[cost.pool], stack.pools.get(cost.pool)
         if supply is None:
             continue
         listed.add_row(
             cost.pool,
-            pool.machine or "custom",
+            (pool.machine or "custom") if pool else "worker cluster",
             supply.flavor,
             _per_node(supply, with_gpus=with_gpus),
             f"{cost.min_nodes}" if cost.min_nodes == cost.max_nodes else f"{cost.min_nodes} to {cost.max_nodes}",

@@ -126,6 +126,8 @@ def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Hol
     flavor = tree.flavors[measure.flavor]
     nodes = [node for node in queues.state.of("Node") if queues.flavor_by_node.get(called(node)) == flavor.name]
     capacity = sum(amounts(at(node, "status", "allocatable")).get(measure.resource, 0) for node in nodes)
+    if tree.stack.dispatches:  # The nodes are in the worker clusters.
+        capacity = flavor.capacity[measure.resource]
     used = sum(holding.used for holding in holdings if holding.flavor == measure.label)
     return Supply(measure.label, flavor.product or "", len(nodes), capacity, used, measure.resource)
 

@@ -18,6 +18,7 @@ from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import UNREAD
+from gpu_tenancy.model.workers import manager_problems, with_workers
 
 _MISSING: Final = object()
 
@@ -214,6 +215,19 @@ def load(source: Source) -> Stack:
 
     Raises:
         StackError: with every problem, of single values and between sections.
+    """
+    source = with_workers(source, _alone)
+    stack = _alone(source)
+    if problems := [_located(problem, source) for problem in manager_problems(source, stack, load)]:
+        raise StackError(problems)
+    return stack
+
+
+def _alone(source: Source) -> Stack:
+    """Reads and checks a stack without those that it names as manager or workers.
+
+    Raises:
+        StackError: with every problem.
     """
     read = draft(source)
     problems = list(read.problems)

@@ -29,7 +29,11 @@ def file_schema() -> Schema:
         "properties": {
             "config": {
                 "type": "object",
-                "required": [f"{NAMESPACE}:{key}" for key in sections["required"]],
+                # A manager of MultiKueue has them from its workers.
+                "anyOf": [
+                    {"required": [f"{NAMESPACE}:{key}" for key in sections["required"]]},
+                    {"required": [f"{NAMESPACE}:multikueue"]},
+                ],
                 "properties": {
                     f"{NAMESPACE}:{key}": (
                         {"anyOf": [value, file], "description": value["description"]}

@@ -29,6 +29,7 @@ class Source:
         unread: places of encrypted values; their value is `UNREAD`.
         secrets: places of values that the engine decrypted.
         files: sections that are in files of their own, with the file as the reader would type it; `lines` has theirs.
+        folder: where the files of other stacks are; None where there are none, as in a component.
     """
 
     sections: Data
@@ -37,6 +38,7 @@ class Source:
     unread: tuple[Path, ...] = ()
     secrets: tuple[Path, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    folder: FilePath | None = None
 
     def file_of(self, path: Path) -> str:
         """The file of a place."""
@@ -87,7 +89,7 @@ def with_files(source: Source, folder: FilePath) -> Source:
     for section in SHARED_SECTIONS:
         if isinstance(name := source.sections.get(section), str) and name != UNREAD:
             source = _with_file(source, section, name, folder)
-    return source
+    return replace(source, folder=folder)
 
 
 def _with_file(source: Source, section: str, name: str, folder: FilePath) -> Source:

@@ -641,6 +641,22 @@ def gang_later(line: str) -> tuple[str, str]:
 
 FIX_THIS_ERROR: Final = "fix this error"
 PODS_REJECTED: Final = "the API server rejects its pods"
+
+
+def in_worker(worker: str) -> tuple[str, str]:
+    """Reason and fix of a workload that MultiKueue sent to another cluster."""
+    return (
+        f"runs in worker cluster {worker}; this cluster has none of its pods",
+        f"for its pods, run `tenancy why` with the kubeconfig of {worker}",
+    )
+
+
+def nominated(workers: Iterable[object]) -> str:
+    """The worker clusters of MultiKueue that have a copy of a workload."""
+    names = ", ".join(str(worker) for worker in workers)
+    return f"pending in worker clusters {names}: the first that admits it runs it; quota there is not shown here"
+
+
 NO_PODS_REQUESTED: Final = "not pending: no pods requested"
 SUSPENDED: Final = ("suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
 """Reason and fix."""

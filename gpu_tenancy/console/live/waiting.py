@@ -16,7 +16,7 @@ from gpu_tenancy.console.live.target import Target
 from gpu_tenancy.console.live.unblock import Unblock, find_unblock
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.workloads import HeldBackBy, Workload, ahead
-from gpu_tenancy.console.offline.wire import maps_at, text_at
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.model.quantity import add
 
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
@@ -35,6 +35,8 @@ def queued(target: Target, queues: Queues, workload: Workload) -> Why:
         case "checked":
             return _checked(target, workload, lines)
         case "admitted":
+            if worker := text_at(workload.manifest, "status", "clusterName"):
+                return Why(target.title, tuple(lines), *narrative.in_worker(worker), waits=False)
             return running(target, queues.state, tuple(lines))
         case "waiting":
             return _pending(target, queues, workload, lines)
@@ -55,6 +57,9 @@ def _checked(target: Target, workload: Workload, lines: list[str]) -> Why:
     checks = [check for check in states if text_at(check, "state") != "Ready"]
     lines += (narrative.check_text(*(text_at(check, key) for key in ("name", "state", "message"))) for check in checks)
     names = [text_at(check, "name") for check in checks]
+    workers = at(workload.manifest, "status", "nominatedClusterNames")
+    if isinstance(workers, list) and workers:
+        lines.append(narrative.nominated(workers))
     return Why(target.title, tuple(lines), *narrative.checks_pending(names, workload.total))
 
 

@@ -92,7 +92,9 @@ def connected(config: Mapping[str, Any]) -> Generator[Path]:
         yield file
 
 
-def with_token(cluster: Cluster, config: Mapping[str, Any], robot: Person, seconds: float) -> dict[str, Any]:
+def with_token(
+    cluster: Cluster, config: Mapping[str, Any], robot: Person, seconds: float, longest: float = LONGEST
+) -> dict[str, Any]:
     """A kubeconfig with a token of a service account (TokenRequest) in place of the login that asked for it.
 
     Args:
@@ -100,13 +102,16 @@ def with_token(cluster: Cluster, config: Mapping[str, Any], robot: Person, secon
         config: of the cluster.
         robot: the service account.
         seconds: validity of the token.
+        longest: the most that the caller allows, in seconds.
 
     Raises:
         ConsoleError: the account does not exist, or the validity is out of bounds.
         ApiError: the caller may not create the token.
     """
-    if not SHORTEST <= seconds <= LONGEST:
-        raise ConsoleError(f"--for: {seconds:g} s is not between 10m and 24h", "set a duration such as 1h")
+    if not SHORTEST <= seconds <= longest:
+        raise ConsoleError(
+            f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h", "set a duration such as 1h"
+        )
     namespace, _, account = robot.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
         fix = f"deploy the stack if it is a robot of it; else kubectl create serviceaccount {account} -n {namespace}"

@@ -121,6 +121,9 @@ def _guarantees(now: StackOutlook) -> str:
     if autoscaled:
         flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
+    if now.workers:
+        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, _LISTED)})"
+        return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
     return "Guarantees fit"
 
 

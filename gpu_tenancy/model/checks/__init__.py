@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems
 from gpu_tenancy.model.checks.guards import guard_problems
+from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import operator_problems
 from gpu_tenancy.model.checks.peaks import peak_problems
@@ -41,6 +42,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             provider_problems,
             guard_problems,
             people_problems,
+            multikueue_problems,
             peak_problems,
         ),
     ):

@@ -25,7 +25,7 @@ def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
         yield _clash(tree.stack, first, other)
     if not conflicts:
         yield from _approved(tree.stack, rules)
-    for flavor in tree.flavors.values():
+    for flavor in () if tree.stack.dispatches else tree.flavors.values():
         yield from _trust(tree, flavor)
 
 

@@ -122,7 +122,7 @@ def loops(tree: Tree, cohort: str) -> bool:
 
 
 def _flavor(tree: Tree, name: str | None, path: Path) -> Iterator[Problem]:
-    known = [pool.flavor or pool_name for pool_name, pool in tree.stack.pools.items()]
+    known = [pool.flavor or pool_name for pool_name, pool in (tree.stack.pools | dict(tree.stack.elsewhere)).items()]
     for problem in known_in(name, known, "flavor", path, ("pools",)):
         # A pool that could not be read may have this flavor.
         yield replace(problem, about=(*problem.about, ("pools", ANY, "flavor")))

@@ -15,7 +15,6 @@ from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.topology import Level, Together
 from gpu_tenancy.model.spec.workloads import Training
 
-
 _GROUP: Final = 2
 """Number of pod sets that Kueue can group: `model.plan.topology.grouped`."""
 
@@ -36,7 +35,7 @@ def _flavor(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
         if pool.levels != flavor.levels:
             rule = f"differs from that of pool {flavor.pools[0].name} of the same flavor"
             yield Problem(place, rule, "set the same topology for both, or different flavors", about=(("pools",),))
-        elif pool.levels:
+        elif pool.levels and not tree.stack.dispatches:  # The stacks of workers have their own problems.
             yield from _pool(tree, flavor, pool)
 
 
@@ -116,6 +115,7 @@ def _most(tree: Tree, size: PodSize, level: Level) -> int | None:
     on_node = min(size.flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
     if level == "node":
         return on_node
-    domains = [machine_of(tree.stack, tree.stack.pools[pool.name]) for pool in size.flavor.pools]
+    pools = tree.stack.pools | dict(tree.stack.elsewhere)
+    domains = [machine_of(tree.stack, pools[pool.name]) for pool in size.flavor.pools]
     nodes = [machine.domain for machine in domains if machine and machine.domain]
     return max(nodes) * on_node if level == "rack" and len(nodes) == len(domains) else None

@@ -13,6 +13,7 @@ from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
+from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -154,6 +155,7 @@ class StackOutlook:
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
         adopts: objects that are taken over if they exist in the cluster already.
+        workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """
 
     environment: str
@@ -170,6 +172,7 @@ class StackOutlook:
     people: tuple[Membership, ...]
     commands: tuple[str, ...]
     adopts: tuple[str, ...]
+    workers: tuple[str, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -210,6 +213,7 @@ def outlook(stack: Stack) -> StackOutlook:
         people=tuple(memberships(tree)),
         commands=people.commands if (people := access(tree)) else (),
         adopts=tuple(stack.cluster.adopt),
+        workers=tuple(worker.name for worker in worker_clusters(stack)),
     )
 
 

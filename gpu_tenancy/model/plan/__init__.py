@@ -8,6 +8,7 @@ from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
+from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
@@ -69,6 +70,7 @@ class QueuesPlan:
     cohorts: tuple[Cohort, ...]
     cluster_queues: tuple[ClusterQueue, ...]
     gang_queues: tuple[GangQueue, ...]
+    workers: tuple[WorkerCluster, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Plan:
         monitoring: namespace of Prometheus.
         guards: admission policies for tenants.
         access: what people may do in the cluster; None if the stack has no people.
+        manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
     """
@@ -99,6 +102,7 @@ class Plan:
     guards: GuardsPlan
     infiniband: InfinibandPlan | None = None
     access: AccessPlan | None = None
+    manager: WorkerAccess | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
 
@@ -131,12 +135,18 @@ def plan(stack: Stack) -> Plan:
             for name, entry in stack.priorities.items()
         ),
         queues=QueuesPlan(
-            resource_flavors(tree), provisioning_checks(tree), cohorts(tree), cluster_queues(tree), gang_queues(tree)
+            resource_flavors(tree),
+            provisioning_checks(tree),
+            cohorts(tree),
+            cluster_queues(tree),
+            gang_queues(tree),
+            worker_clusters(stack),
         ),
         teams=teams,
         guards=guarded,
         infiniband=wired,
         access=people,
+        manager=worker_access(stack),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 

@@ -48,11 +48,12 @@ def _times(price: float | None, nodes: int) -> float | None:
 
 
 def pool_costs(stack: Stack) -> tuple[PoolCost, ...]:
-    """The cost of each pool, by the stack's prices, else the catalogue's."""
-    return tuple(
+    """The cost of each pool, by the stack's prices, else the catalogue's; of a worker's pool, its own stack says it."""
+    own = tuple(
         PoolCost(name, _node(stack, pool), pool.nodes.min, pool.nodes.max if stack.cluster.grows else pool.nodes.min)
         for name, pool in stack.pools.items()
     )
+    return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
 
 
 def _node(stack: Stack, pool: Pool) -> float | None:

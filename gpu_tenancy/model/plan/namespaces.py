@@ -10,6 +10,7 @@ from typing import Final, Literal
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
+from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import sidecars
@@ -120,6 +121,7 @@ class NamespacePlan:
         annotations: facts about the team that the guards need.
         bindings: who may do what in the namespace.
         robots: names of the ServiceAccounts of the team's robots.
+        manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
     """
 
     name: str
@@ -131,6 +133,7 @@ class NamespacePlan:
     annotations: dict[str, str] = field(default_factory=dict[str, str])
     bindings: tuple[TeamBinding, ...] = ()
     robots: tuple[str, ...] = ()
+    manager: WorkerAccess | None = None
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -159,6 +162,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         queue=tree.queue_of(name),
         bindings=bindings(tree, name),
         robots=tuple(team.robots),
+        manager=worker_access(tree.stack),
     )
 
 

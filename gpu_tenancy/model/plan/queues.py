@@ -23,6 +23,7 @@ from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parent
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
 
 
@@ -68,11 +69,13 @@ class ClusterQueue:
         spec: quota, preemption and weight.
         namespaces: whose workloads it accepts.
         checks: provisioning checks, for some of its flavors.
+        dispatches: whether its workloads run in the clusters of MultiKueue's workers.
     """
 
     spec: kueue.ClusterQueue
     namespaces: tuple[str, ...]
     checks: tuple[ProvisioningCheck, ...] = ()
+    dispatches: bool = False
 
     def __post_init__(self) -> None:
         if self.spec.cohort is None and _borrows(self.spec):
@@ -135,17 +138,20 @@ def gang_queue_name(team: str, flavor: str) -> str:
 
 def resource_flavors(tree: Tree) -> tuple[ResourceFlavor, ...]:
     """The flavors, CPU nodes first."""
-    return tuple(_resource_flavor(flavor) for flavor in tree.flavors.values())
+    return tuple(_resource_flavor(flavor, tree.stack) for flavor in tree.flavors.values())
 
 
-def _resource_flavor(flavor: Flavor) -> ResourceFlavor:
+def _resource_flavor(flavor: Flavor, stack: Stack) -> ResourceFlavor:
+    levels = tuple(level.label for level in flavor.levels)
+    if stack.dispatches:  # Taints are of nodes, which Kueue compares in the worker.
+        return ResourceFlavor(flavor.name, dict(flavor.node_labels), (), (), levels)
     own = tuple(taint for pool in flavor.pools for taint in pool.taints[1 if pool.resource else 0 :])
     return ResourceFlavor(
         name=flavor.name,
         node_labels=dict(flavor.node_labels),
         taints=flavor.taints,
         tolerated=tuple(dict.fromkeys(own)),
-        topology=tuple(level.label for level in flavor.levels),
+        topology=levels,
     )
 
 
@@ -211,6 +217,7 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
             _spec(tree, name),
             tuple(sorted(tree.users[name])),
             tuple(check for check in checks if check.flavor in tree.team_shares[name]),
+            tree.stack.dispatches,
         )
         for name in tree.queue_owners
     )

@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from gpu_tenancy.model.plan.operators.needs import framework_used
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.workloads import JobPlan, jobs
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, class_runtime, jobs
 from gpu_tenancy.model.spec.roles import Framework
-
-SHIPPED: Final[dict[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
-"""Trainer's own runtimes, which users can name in their TrainJobs, by framework."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +37,15 @@ def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
 
 def _of_jobs(tree: Tree, team: str) -> Iterator[RuntimePlan]:
     for job in jobs(tree, team):
-        if job.runtime:
+        if job.runtime and not job.dispatched:
             yield RuntimePlan(job.runtime, team, job.framework, job.pod.priority, job)
 
 
 def _of_classes(tree: Tree, team: str) -> Iterator[RuntimePlan]:
-    for framework, name in SHIPPED.items():
-        if framework == "pytorch" or framework_used(tree.stack, framework):
-            for priority in sorted(tree.stack.teams[team].compute.priorities):
-                yield RuntimePlan(f"{name}-{priority}", team, framework, priority)
+    # TrainJobs of a MultiKueue manager name its runtimes, which are not copied to a worker.
+    several = tree.stack.multikueue is not None
+    classes = tree.stack.teams[team].compute.priorities or (tree.stack.priorities if several else ())
+    for framework in SHIPPED:
+        if framework == "pytorch" or several or framework_used(tree.stack, framework):
+            for priority in sorted(classes):
+                yield RuntimePlan(class_runtime(framework, priority), team, framework, priority)

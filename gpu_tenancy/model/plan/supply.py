@@ -135,7 +135,7 @@ class Flavor:
 
 def pool_supply(stack: Stack, name: str) -> PoolSupply | None:
     """The supply of a pool; None if its machine type or MIG profile is unknown (`model.checks.pools` reports it)."""
-    pool = stack.pools[name]
+    pool = stack.pools.get(name) or stack.elsewhere[name]
     machine = machine_of(stack, pool)
     if pool.machine and machine is None:
         return None
@@ -199,7 +199,7 @@ def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
 def flavors(stack: Stack) -> dict[str, Flavor]:
     """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
     by_flavor: dict[str, list[PoolSupply]] = {}
-    for name in stack.pools:
+    for name in (*stack.pools, *stack.elsewhere):
         supply = pool_supply(stack, name)
         if supply:
             by_flavor.setdefault(supply.flavor, []).append(supply)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
@@ -17,6 +18,8 @@ from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 OF_JOB = "job-"
 """Start of the names of the runtimes of jobs; no runtime of a priority class starts with it."""
+SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
+"""Trainer's own runtimes, which users can name in their TrainJobs, by framework."""
 READY_AFTER = 30
 """Initial delay of the readiness probe, in seconds."""
 ALIVE_AFTER = 60
@@ -142,6 +145,7 @@ class JobPlan:
         least: number of pods that it can run with; None for all.
         success: roles whose pods must succeed; empty for all.
         runtime: of a TrainJob; None for other kinds.
+        dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
     """
 
     name: str
@@ -156,6 +160,7 @@ class JobPlan:
     least: int | None = None
     success: tuple[str, ...] = ()
     runtime: str | None = None
+    dispatched: bool = False
 
     @property
     def pod(self) -> PodPlan:
@@ -213,11 +218,24 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             keep=int(job.keep),
             least=job.workers.min if job.elastic else None,
             success=tuple(job.success_roles),
-            runtime=f"{OF_JOB}{name}" if job.kind.runtime else None,
+            runtime=_runtime(tree, name, job, roles[-1].pod) if job.kind.runtime else None,
+            dispatched=tree.stack.dispatches,
         )
         for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "kueue" and (roles := _job_roles(tree, team, job))
     )
+
+
+def _runtime(tree: Tree, name: str, job: Training, pod: PodPlan) -> str:
+    """Name of a TrainJob's runtime: its own, or, for workers of MultiKueue, one that every worker has."""
+    if not tree.stack.dispatches or job.framework not in SHIPPED:
+        return f"{OF_JOB}{name}"
+    return class_runtime(job.framework, pod.priority) if pod.priority else SHIPPED[job.framework]
+
+
+def class_runtime(framework: Framework, priority: str) -> str:
+    """Name of the runtime for all TrainJobs of a priority class."""
+    return f"{SHIPPED[framework]}-{priority}"
 
 
 def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:

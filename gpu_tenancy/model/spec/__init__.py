@@ -1,5 +1,6 @@
 """The schema of a stack: one closed, frozen section for each key of the Pulumi config."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from gpu_tenancy.model.spec.base import Name, Section
@@ -7,6 +8,7 @@ from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
+from gpu_tenancy.model.spec.multikueue import MultiKueue
 from gpu_tenancy.model.spec.operators import Operators
 from gpu_tenancy.model.spec.people import People
 from gpu_tenancy.model.spec.pools import Pool
@@ -53,8 +55,20 @@ class Stack(Section):
     """Operators that the tenancy depends on, and who installs them."""
     guards: GuardsEntry = Guards()
     """Admission policies for objects that tenants create in their namespaces."""
+    multikueue: MultiKueue | None = None
+    """Worker clusters in which the workloads of this stack run, or the manager whose workloads this one runs."""
     split: Split | None = None
     """Division into several Pulumi stacks, for environments with hundreds of teams; default: one stack."""
+
+    @property
+    def elsewhere(self) -> Mapping[str, Pool]:
+        """Pools of worker clusters, in which all workloads of this stack run; empty for any other stack."""
+        return self.multikueue.pools if self.multikueue else {}
+
+    @property
+    def dispatches(self) -> bool:
+        """Whether this is the stack of a MultiKueue manager."""
+        return self.multikueue is not None and bool(self.multikueue.workers)
 
 
 __all__ = ["NAMESPACE", "Stack"]

@@ -55,6 +55,8 @@ def alone(tree: Tree, team: str) -> Scene:
 
 def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
     """What the stack uses and the simulation does not cover."""
+    if tree.stack.dispatches:
+        return (Unmodelled.MULTIKUEUE,)
     topology = (Unmodelled.TOPOLOGY,) if any(flavor.levels for flavor in tree.flavors.values()) else ()
     checks = (Unmodelled.ADMISSION_CHECKS,) if provisioning_checks(tree) else ()
     return topology + checks

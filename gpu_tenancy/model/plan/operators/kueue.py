@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.multikueue import MultiKueue
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
@@ -99,11 +100,23 @@ def _configuration(stack: Stack) -> dict[str, Any]:
         "integrations": integrations(stack),
         "resources": {"excludeResourcePrefixes": _excluded(stack)},
     }
+    if stack.multikueue and stack.multikueue.workers:
+        configuration["multiKueue"] = _dispatching(stack, stack.multikueue)
     if stack.fairness == "even":
         # This key enables fair sharing; the strategies are Kueue's default.
         strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
         configuration["fairSharing"] = {"preemptionStrategies": strategies}
     return configuration
+
+
+def _dispatching(stack: Stack, section: MultiKueue) -> dict[str, Any]:
+    """MultiKueue of a manager. `origin` marks what it created, for its garbage collection in the workers."""
+    return {
+        "gcInterval": "1m0s",
+        "origin": stack.environment,
+        "workerLostTimeout": f"{section.worker_lost_timeout:g}s",
+        "dispatcherName": f"kueue.x-k8s.io/multikueue-dispatcher-{section.dispatcher}",
+    }
 
 
 def _teams_alone(stack: Stack) -> dict[str, Any]:

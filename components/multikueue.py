@@ -1,0 +1,112 @@
+"""MultiKueue: the worker clusters of a manager, and the rights of a manager in a worker."""
+
+from collections.abc import Sequence
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
+from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, RoleBinding
+
+from gpu_tenancy.model.catalogue.roles import Rule
+from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
+
+from .conventions import KUEUE
+from .people import LABELS, role_ref, rule_of, subject_of
+
+_WRITES = f"{CHECK}-team"
+"""Name of the ClusterRole and the RoleBindings by which a manager creates workloads."""
+
+
+class WorkerClusters(pulumi.ComponentResource):
+    """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
+
+    A kubeconfig is a Secret in Kueue's namespace, which is referenced only: it is neither read nor created here.
+
+    Example:
+        >>> WorkerClusters("queues", plan(stack).queues.workers)
+    """
+
+    def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:WorkerClusters", name, {}, opts)
+        clusters = [
+            CustomResource(
+                f"{name}-{worker.name}",
+                api_version=KUEUE,
+                kind="MultiKueueCluster",
+                metadata={"name": worker.name},
+                spec={"clusterSource": {"kubeConfig": {"locationType": "Secret", "location": worker.secret}}},
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for worker in workers
+        ]
+        config = CustomResource(
+            f"{name}-config",
+            api_version=KUEUE,
+            kind="MultiKueueConfig",
+            metadata={"name": CHECK},
+            spec={"clusters": [worker.name for worker in workers]},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*clusters]),
+        )
+        self.check = CustomResource(
+            f"{name}-check",
+            api_version=KUEUE,
+            kind="AdmissionCheck",
+            metadata={"name": CHECK},
+            spec={
+                "controllerName": CONTROLLER,
+                "parameters": {"apiGroup": KUEUE.partition("/")[0], "kind": "MultiKueueConfig", "name": CHECK},
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[config]),
+        )
+        self.register_outputs({"clusters": [worker.name for worker in workers]})
+
+
+class ManagerAccess(pulumi.ComponentResource):
+    """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
+
+    It has no token until somebody asks for one: `tenancy worker-kubeconfig`.
+
+    Example:
+        >>> ManagerAccess("manager", plan(stack).manager)
+    """
+
+    def __init__(self, name: str, access: WorkerAccess, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:ManagerAccess", name, {}, opts)
+        self._within = pulumi.ResourceOptions(parent=self)
+        if access.of_others:  # read only, so that a missing namespace is an error before anything is changed
+            Namespace.get(f"{name}-namespace", access.account.namespace, opts=self._within)
+        account = ServiceAccount(
+            f"{name}-account",
+            metadata={"name": access.account.name, "namespace": access.account.namespace, "labels": LABELS},
+            automount_service_account_token=False,
+            opts=self._within,
+        )
+        reads = self._role(f"{name}-reads", CHECK, access.reads)
+        self._role(f"{name}-writes", _WRITES, access.writes)
+        ClusterRoleBinding(
+            f"{name}-binding",
+            metadata={"name": CHECK, "labels": LABELS},
+            role_ref=role_ref(CHECK),
+            subjects=[subject_of(access.account)],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[account, reads]),
+        )
+        self.register_outputs({"account": access.account.name})
+
+    def _role(self, name: str, role: str, rules: Sequence[Rule]) -> ClusterRole:
+        return ClusterRole(
+            name,
+            metadata={"name": role, "labels": LABELS},
+            rules=[rule_of(rule) for rule in rules],
+            opts=self._within,
+        )
+
+
+def manager_binding(name: str, namespace: str, access: WorkerAccess, opts: pulumi.ResourceOptions) -> RoleBinding:
+    """The RoleBinding by which a manager creates workloads in a team's namespace."""
+    return RoleBinding(
+        name,
+        metadata={"name": CHECK, "namespace": namespace, "labels": LABELS},
+        role_ref=role_ref(_WRITES),
+        subjects=[subject_of(access.account)],
+        opts=opts,
+    )

@@ -1,0 +1,119 @@
+"""MultiKueue: the objects of a manager, and the rights that a worker gives to it.
+
+https://kueue.sigs.k8s.io/docs/tasks/manage/setup_multikueue/
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.roles import Rule, Verb
+from gpu_tenancy.model.plan.operators.kueue import integrations
+from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.people import PREFIX, Subject
+from gpu_tenancy.model.spec import Stack
+
+CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
+"""Controller of the AdmissionCheck, and `spec.managedBy` of jobs that run in a worker."""
+CHECK: Final = f"{PREFIX}multikueue"
+"""Name of the MultiKueueConfig and the AdmissionCheck of a manager; in a worker, of the account of its manager."""
+KUBECONFIG_KEY: Final = "kubeconfig"
+"""Key of the Secret that Kueue reads (`apis/kueue/v1beta2/multikueue_types.go` of v0.19.2)."""
+
+_READ: Final[tuple[Verb, ...]] = ("get", "list", "watch")
+_KINDS: Final = {
+    "batch/job": ("batch", "jobs"),
+    "pod": ("", "pods"),
+    "statefulset": ("apps", "statefulsets"),
+    "jobset.x-k8s.io/jobset": ("jobset.x-k8s.io", "jobsets"),
+    "trainer.kubeflow.org/trainjob": ("trainer.kubeflow.org", "trainjobs"),
+}
+"""API group and resource of the kinds that MultiKueue creates in a worker, by Kueue's integration. The pods of a
+Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapter.go` of v0.19.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCluster:
+    """A MultiKueueCluster.
+
+    Attributes:
+        name: of the worker, in the stack of the manager.
+        secret: Secret in Kueue's namespace with the worker's kubeconfig.
+    """
+
+    name: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAccess:
+    """What the manager may do in the cluster of a worker.
+
+    Attributes:
+        account: a ServiceAccount in Kueue's namespace.
+        reads: rules in the whole cluster: Kueue lists and watches without a namespace.
+        writes: rules in the namespaces of teams only.
+        of_others: whether Kueue, and so its namespace, is not installed by this stack.
+    """
+
+    account: Subject
+    reads: tuple[Rule, ...]
+    writes: tuple[Rule, ...]
+    of_others: bool
+
+
+def worker_clusters(stack: Stack) -> tuple[WorkerCluster, ...]:
+    """The workers of a manager, in the order of its stack; none for any other stack."""
+    workers = stack.multikueue.workers if stack.multikueue else []
+    return tuple(WorkerCluster(worker.name, worker.secret) for worker in workers)
+
+
+def kueue_namespace() -> str:
+    """The namespace of Kueue, with the Secrets of a manager and the account of a worker.
+
+    Raises:
+        ValueError: the catalogue has no namespace for its chart.
+    """
+    namespace = charts()["kueue"].namespace
+    if namespace is None:
+        msg = "kueue has no namespace in gpu_tenancy/model/catalogue/releases.yaml; add one"
+        raise ValueError(msg)
+    return namespace
+
+
+def worker_access(stack: Stack) -> WorkerAccess | None:
+    """The rights of the manager in a worker; None if the stack is no worker.
+
+    Kueue's own script also gives rights for kinds that the stack has not, and to write in all namespaces:
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/site/static/examples/multikueue/create-multikueue-kubeconfig.sh
+    """
+    if stack.multikueue is None or stack.multikueue.manager is None:
+        return None
+    kinds = [_KINDS[name] for name in integrations(stack)["frameworks"] if name in _KINDS]
+    kueue = ("kueue.x-k8s.io",)
+    reads = [
+        Rule(groups=kueue, resources=("workloads",), verbs=_READ, reason="admission and end of workloads"),
+        Rule(groups=kueue, resources=("clusterqueues", "localqueues"), verbs=_READ, reason="queues of the worker"),
+    ]
+    writes = [
+        Rule(
+            groups=kueue,
+            resources=("workloads",),
+            verbs=("create", "update", "patch", "delete"),
+            reason="copies of the manager's workloads",
+        ),
+        Rule(
+            groups=kueue,
+            resources=("workloads/status",),
+            verbs=("get", "update", "patch"),
+            reason="eviction of a copy",
+        ),
+    ]
+    for group, resource in kinds:
+        reads.append(Rule(groups=(group,), resources=(resource,), verbs=_READ, reason="status of copied jobs"))
+        if group:
+            status = f"{resource}/status"
+            reads.append(Rule(groups=(group,), resources=(status,), verbs=("get",), reason="status of copied jobs"))
+        writes.append(Rule(groups=(group,), resources=(resource,), verbs=("create", "delete"), reason="copies of jobs"))
+    account = Subject("ServiceAccount", CHECK, kueue_namespace())
+    return WorkerAccess(account, tuple(reads), tuple(writes), of_others=installed_by(stack, "kueue") != "here")

@@ -1,0 +1,78 @@
+"""MultiKueue between stacks: the manager's flavors, teams and quotas from the stacks of its workers.
+
+They agree by construction: what both clusters must have is written once, in the stacks of the workers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from gpu_tenancy.model.problems import Problem, StackError
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.workers import quotas
+from gpu_tenancy.model.workers.agreement import differences, own_problems
+from gpu_tenancy.model.workers.reading import SECTION, Data, Read, read_beside, read_workers, section_of
+
+
+def with_workers(source: Source, read: Read) -> Source:
+    """The source of a manager with what it has from its workers; any other source as it is.
+
+    Args:
+        source: of a stack.
+        read: reads and checks the stack of a worker.
+
+    Raises:
+        StackError: a worker is missing or invalid, the workers differ, or the file has what its workers define.
+    """
+    found = section_of(source)
+    if found is None or not found.workers:
+        return source  # An invalid section is reported by whoever checks the stack.
+    workers, problems = read_workers(source, found, read)
+    problems += own_problems(source, workers)
+    problems += [problem for first in workers[:1] for other in workers[1:] for problem in differences(first, other)]
+    if problems:
+        raise StackError(replace(one, file=source.file, line=source.line(one.path)) for one in problems)
+    placed = quotas.pools(workers)
+    first = workers[0]
+    made: Data = {
+        "pools": {},
+        "people": first.section("people"),
+        "fairness": first.tree.stack.fairness,
+        "priorities": first.section("priorities"),
+        "cohorts": quotas.cohorts(workers),
+        **source.sections,
+        "teams": quotas.teams(workers, source.sections.get("teams") or {}),
+        SECTION: {**source.sections[SECTION], "pools": {name: pool for name, (_, pool) in placed.items()}},
+    }
+    places = {("pools", pool): worker.place for pool, (worker, _) in placed.items()}
+    lines = {place: line for place, named in places.items() if (line := source.line(named))}
+    return replace(source, sections=made, lines={**source.lines, **lines})
+
+
+def manager_problems(source: Source, stack: Stack, read: Read) -> Iterator[Problem]:
+    """Problems of a worker with its manager, whose preview would have them too.
+
+    Args:
+        source: of the worker.
+        stack: the same, valid.
+        read: reads and checks the stack of the manager, with its workers.
+    """
+    manager = stack.multikueue.manager if stack.multikueue else None
+    if manager is None or source.folder is None or not source.file:
+        return
+    place, own = (SECTION, "manager"), FilePath(source.file).stem.removeprefix("Pulumi.")
+    try:
+        managing = read_beside(source, manager)
+        section = section_of(managing)
+        if section is None or own not in {worker.stack for worker in section.workers}:
+            fix = (
+                f"add {{name: …, stack: {own}, secret: …}} to multikueue.workers in {managing.file}, or remove this key"
+            )
+            yield Problem(place, f"does not name {own} as a worker", fix, manager)
+            return
+        read(managing)
+    except StackError as error:
+        first, more = error.problems[0], len(error.problems) - 1
+        others = f" (and {more} more)" if more else ""
+        yield Problem(place, f"is not valid with this worker: {first}{others}", "change one of the two stacks", manager)

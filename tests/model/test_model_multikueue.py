@@ -1,0 +1,192 @@
+"""MultiKueue between stacks: what a manager has from its workers, and what both previews report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import EKS, EXISTING, Data, amounts, cohort_of, job, pool, queue_of, server, team
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER
+from gpu_tenancy.model.problems import StackError
+from gpu_tenancy.model.quantity import CPU
+from gpu_tenancy.model.source import read_file
+
+GPUS: Data = {"h100": {"guaranteed": 8, "limit": 16}}
+
+
+def worker(**sections: Any) -> Data:
+    """16 H100s, half of them guaranteed to team a."""
+    return {
+        "cluster": dict(EXISTING),
+        "pools": {"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool()},
+        "priorities": {"high": 1000},
+        "teams": {"a": team(gpus=GPUS, priority="high")},
+        "multikueue": {"manager": "hub"},
+        **sections,
+    }
+
+
+def manager(**sections: Any) -> Data:
+    """A manager of west and east."""
+    named = [{"name": name, "stack": name, "secret": f"{name}-kubeconfig"} for name in ("west", "east")]
+    return {"cluster": dict(EXISTING), "multikueue": {"workers": named}, **sections}
+
+
+class Stacks:
+    """Files of stacks side by side."""
+
+    def __init__(self, folder: Path, **stacks: Data) -> None:
+        self.folder = folder
+        for name, sections in {"hub": manager(), "west": worker(), "east": worker(), **stacks}.items():
+            config = {"config": {f"gpu-tenancy:{key}": value for key, value in sections.items()}}
+            (folder / f"Pulumi.{name}.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def plan(self, name: str) -> Plan:
+        return plan(load(read_file(self.folder / f"Pulumi.{name}.yaml", f"stacks/Pulumi.{name}.yaml")))
+
+    def errors(self, name: str) -> list[str]:
+        try:
+            self.plan(name)
+        except StackError as error:
+            return [str(problem) for problem in error.problems]
+        return []
+
+
+def test_a_manager_has_the_sum_of_its_workers(tmp_path: Path) -> None:
+    more = {"h100": {"guaranteed": 4, "limit": 8}}
+    made = Stacks(tmp_path, east=worker(teams={"a": team(gpus=more, priority="high")})).plan("hub")
+    assert amounts(queue_of(made, "a"), "h100") == (12, 12, None)
+    assert amounts(cohort_of(made, "org"), "h100")[0] == 32 - 12
+    west = Stacks(tmp_path).plan("west")
+    # CPU of both clusters, too: each worker's share of its nodes.
+    share = amounts(queue_of(west, "a"), "h100", CPU)[0]
+    assert amounts(queue_of(made, "a"), "h100", CPU)[0] == share + share // 2
+    assert [flavor.node_labels for flavor in made.queues.flavors] == [f.node_labels for f in west.queues.flavors]
+    assert [priority.name for priority in made.priorities] == ["high"]
+
+
+def test_a_manager_has_no_nodes_and_dispatches_every_queue(tmp_path: Path) -> None:
+    cluster = {**EKS, "provides": ["networkPolicies"]}
+    made = Stacks(tmp_path, hub=manager(cluster=cluster)).plan("hub")
+    assert made.cluster.pools == ()
+    assert not {"gpu-operator", "dra-driver-nvidia-gpu"} & {release.name for release in made.operators}
+    assert [(one.name, one.secret) for one in made.queues.workers] == [
+        ("west", "west-kubeconfig"),
+        ("east", "east-kubeconfig"),
+    ]
+    assert all(queue.dispatches for queue in made.queues.cluster_queues)
+    assert all(not flavor.taints for flavor in made.queues.flavors)
+    (kueue,) = (release for release in made.operators if release.name == "kueue")
+    configuration = yaml.safe_load(kueue.values["managerConfig"]["controllerManagerConfigYaml"])
+    assert configuration["multiKueue"] == {
+        "gcInterval": "1m0s",
+        "origin": "dev",
+        "workerLostTimeout": "900s",
+        "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
+    }
+
+
+def test_jobs_of_a_manager_are_left_to_multikueue(tmp_path: Path) -> None:
+    jobs = manager(teams={"a": {"training": {"nightly": job(gpus=8)}}})
+    (nightly,) = Stacks(tmp_path, hub=jobs).plan("hub").teams[0].jobs
+    assert nightly.dispatched
+    assert Stacks(tmp_path, hub=jobs).plan("west").teams[0].jobs == ()
+    assert (CONTROLLER, CHECK) == ("kueue.x-k8s.io/multikueue", "gpu-tenancy-multikueue")
+
+
+def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_path: Path) -> None:
+    stacks = Stacks(tmp_path)
+    access = stacks.plan("west").manager
+    assert access
+    assert stacks.plan("hub").manager is None
+    rules = [*access.reads, *access.writes]
+    asked = {(group, resource) for rule in rules for group in rule.groups for resource in rule.resources}
+    assert not any("*" in part for pair in asked for part in pair)
+    assert ("trainer.kubeflow.org", "trainjobs") not in asked
+    assert ("", "secrets") not in asked
+    assert {verb for rule in access.reads for verb in rule.verbs} == {"get", "list", "watch"}
+    with_trainer = worker(operators={"trainer": "installed"})
+    trained = Stacks(tmp_path, west=with_trainer, east=with_trainer).plan("west").manager
+    assert trained
+    assert any("trainjobs" in rule.resources for rule in trained.writes)
+
+
+@pytest.mark.parametrize(
+    ("stack", "stacks", "expected"),
+    [
+        (
+            "hub",
+            {"hub": manager(pools={"h100": pool()})},
+            "pools: must not be set for a manager, which has it from its workers;",
+        ),
+        (
+            "hub",
+            {"hub": manager(teams={"a": {"gpus": GPUS}})},
+            "teams.a.gpus: must not be set for a manager, whose teams are those of its workers;",
+        ),
+        ("hub", {"hub": manager(teams={"b": {}})}, "teams.b: is a team of no worker;"),
+        (
+            "hub",
+            {"hub": manager(teams={"a": {"serving": {"api": server()}}})},
+            "teams.a.serving: must not be set for a manager,",
+        ),
+        (
+            "hub",
+            {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, framework="pytorch")}}})},
+            "teams.a.training.x.framework: pytorch needs Kubeflow Trainer, which worker west does not run;",
+        ),
+        (
+            "hub",
+            {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, together=True)}}})},
+            "teams.a.training.x.together: needs Volcano, whose jobs MultiKueue does not dispatch;",
+        ),
+        (
+            "hub",
+            {"east": worker(teams={"a": team(gpus=GPUS, priority="high"), "b": team()})},
+            "multikueue.workers[0]: worker east has team b, and worker west has not; add the team to stacks/",
+        ),
+        (
+            "hub",
+            {"east": worker(teams={"a": team(gpus=GPUS, priority="high", podSecurity="restricted")})},
+            "multikueue.workers[1]: differs from worker west in teams.a.podSecurity: restricted here, baseline there;",
+        ),
+        (
+            "hub",
+            {"east": worker(priorities={"high": 10})},
+            "multikueue.workers[1]: differs from worker west in priorities: high 10 here, high 1000 there;",
+        ),
+        (
+            "hub",
+            {"east": worker(multikueue={"manager": "other"}), "other": manager()},
+            "multikueue.workers[1].stack: east has the manager other; set multikueue: {manager: hub}",
+        ),
+        (
+            "west",
+            {"hub": {**manager(), "multikueue": {"workers": manager()["multikueue"]["workers"][1:]}}},
+            "multikueue.manager: hub does not name west as a worker; add {name: …, stack: west, secret: …}",
+        ),
+        (
+            "west",
+            {"hub": manager(teams={"gone": {}})},
+            "multikueue.manager: hub is not valid with this worker: stacks/Pulumi.hub.yaml:",
+        ),
+        (
+            "hub",
+            {"hub": {**manager(), "multikueue": {"manager": "x", **manager()["multikueue"]}}},
+            "multikueue: must set exactly one of workers and manager;",
+        ),
+    ],
+)
+def test_what_does_not_agree_is_reported(stack: str, stacks: dict[str, Data], expected: str, tmp_path: Path) -> None:
+    assert any(expected in error for error in Stacks(tmp_path, **stacks).errors(stack)), Stacks(
+        tmp_path, **stacks
+    ).errors(stack)
+
+
+def test_errors_name_the_line_of_the_manager(tmp_path: Path) -> None:
+    (error,) = Stacks(tmp_path, hub=manager(teams={"b": {}})).errors("hub")
+    assert error.startswith("stacks/Pulumi.hub.yaml:")
+    assert error.endswith("add it to the stacks of the workers, or remove it")
