@@ -95,7 +95,7 @@ def test_access_is_proven_for_each_team_and_for_what_administrators_keep(cluster
         "group:product, group:security: read workloads;"
         " group:ml-production: read workloads, submit jobs, open shells;"
         " group:ml-production-oncall: read workloads, submit jobs, open shells, read Secrets, stop the queue;"
-        " 2 others: nothing"
+        " 3 others: nothing"
     )
 
 

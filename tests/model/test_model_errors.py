@@ -19,7 +19,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(teams={"a": team(teir="critical")}),
         (
             "teams.a.teir: unknown key 'teir' (did you mean 'tier'?); use one of: tier, owner, costCenter,"
-            " containers, weight, … (22 in total; list them with: tenancy schema)"
+            " containers, weight, … (23 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing key": (
@@ -30,7 +30,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(team={}),
         (
             "team: unknown key 'team' (did you mean 'teams'?); use one of: teams, cluster, operators,"
-            " priorities, environment, … (14 in total; list them with: tenancy schema)"
+            " priorities, environment, … (15 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing section": ({"teams": {}}, "pools: required key is missing; add it: Node pools by name"),

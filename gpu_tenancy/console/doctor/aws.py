@@ -22,7 +22,9 @@ from gpu_tenancy.console.doctor.results import (
 )
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
+from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.robots import identities
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
@@ -87,7 +89,10 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     zones = partial(_zones, cli, needs, section)
     yield Question("zones", ", ".join(types), "offered in the zones", zones)
     yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
-    rights = preflight().aws.needed(creates=section.create is not None, robots=bool(identities(stack)))
+    people = access(Tree(stack))
+    rights = preflight().aws.needed(
+        creates=section.create is not None, people=bool(people and people.principals), robots=bool(identities(stack))
+    )
     yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
     if section.create:
         version = section.create.version

@@ -34,6 +34,7 @@ class Rights(Row):
     Attributes:
         rights: for node pools in any cluster.
         create: further ones, if the stack creates the cluster.
+        people: further ones, if the stack lets people log in.
         robots: further ones, if the stack creates cloud identities of robots.
         source: URL of the facts.
         date: when it was read.
@@ -41,18 +42,21 @@ class Rights(Row):
 
     rights: list[str]
     create: list[str]
+    people: list[str]
     robots: list[str]
     source: str
     date: dt.date
 
-    def needed(self, *, creates: bool, robots: bool = False) -> list[str]:
+    def needed(self, *, creates: bool, people: bool = False, robots: bool = False) -> list[str]:
         """The rights of a stack, each once.
 
         Args:
             creates: whether it creates the cluster.
+            people: whether it lets people log in.
             robots: whether it creates cloud identities of robots.
         """
-        return list(dict.fromkeys([*self.rights, *(self.create if creates else []), *(self.robots if robots else [])]))
+        further = ((self.create, creates), (self.people, people), (self.robots, robots))
+        return list(dict.fromkeys([*self.rights, *(right for rights, needed in further if needed for right in rights)]))
 
 
 class Aws(Rights):

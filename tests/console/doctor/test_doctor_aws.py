@@ -161,6 +161,22 @@ def test_rights_are_those_of_the_role_behind_the_session() -> None:
     assert "eks:CreateCluster" not in given["ActionNames"]
 
 
+def test_people_and_robots_of_an_existing_cluster_need_rights_of_their_own() -> None:
+    sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
+    people, robots = account(), account()
+    rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
+    sections["teams"]["a"]["robots"] = {"ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}}
+    rows_of(sections, robots)
+    assert more_rights(people) == {"eks:CreateAccessEntry"}
+    assert more_rights(robots) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
+
+
+def more_rights(asked: AwsAccount) -> set[str]:
+    """What is asked for beyond the rights for node pools."""
+    (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
+    return {*given["ActionNames"]} - {*preflight().aws.needed(creates=False)}
+
+
 def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_missing() -> None:
     created = rows_of(stack(create={**CREATE, "version": "1.30"}), account())
     assert row(created, "Kubernetes", "1.30").fix == "set cluster.create.version to one of 1.34, 1.35"

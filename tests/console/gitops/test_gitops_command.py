@@ -37,7 +37,7 @@ def test_it_says_what_it_wrote_and_what_stays_with_pulumi(tmp_path: Path) -> Non
     code, said, _ = run(WITH_RELEASES, "--out", str(tmp_path), "--for", "flux", "--path", "clusters/one")
     assert code == 0
     first, second, *rest = said.splitlines()
-    assert first.startswith("137 objects and 7 Helm releases in 25 waves: ")
+    assert first.startswith("163 objects and 7 Helm releases in 25 waves: ")
     stay = stays(rendered(WITH_RELEASES))
     assert second == f"{len(stay)} cloud resources stay with Pulumi:"
     assert rest == [f"  {kind} {name}" for kind, name in stay]
