@@ -119,3 +119,24 @@ def test_an_elastic_job_has_as_many_completions_as_kueue_admits_pods() -> None:
 
 def test_jax_finds_its_coordinator_by_trainers_policy() -> None:
     assert spec("TrainingRuntime", "job-j", framework="jax")["mlPolicy"] == {"numNodes": 1, "jax": {}}
+
+
+@pytest.mark.parametrize("framework", KINDS)
+def test_pods_of_a_rack_say_so_in_the_template_that_kueue_reads(framework: str) -> None:
+    of_team = team(
+        gpus={"h100": {"guaranteed": 8, "limit": 32}},
+        training={"j": job(framework=framework, gpus=4, workers=2, together="rack")},
+    )
+    pools = {"h100": pool(nodes=4, topology={"rack": "example.com/rack"})}
+    objects = tenancy(stack(pools=pools, teams={"a": of_team}))
+    if framework in {"pytorch", "jax"}:  # the node's template of the runtime is patched
+        (patch,) = objects.spec("TrainJob", "j")["runtimePatches"]
+        found = patch["trainingRuntimeSpec"]["template"]["spec"]
+    else:
+        found = objects.spec(*KINDS[framework])
+        found = found if framework == "jobset" else found["template"]["spec"]
+    templates = {one["name"]: one["template"]["spec"]["template"] for one in found["replicatedJobs"]}
+    annotations = templates.pop("worker" if framework == "jobset" else "node")["metadata"]["annotations"]
+    assert annotations["kueue.x-k8s.io/podset-required-topology"] == "example.com/rack"
+    for launcher in templates.values():
+        assert launcher["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}

@@ -20,7 +20,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     running: Data = {"operators": {"trainer": "installed"}, "cluster": dict(EXISTING)}
     made.write("west", {**running, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}})
     named = {"name": "west", "stack": "west", "secret": "west-kubeconfig"}
-    jobs = {"plain": job(gpus=8), "torch": job(gpus=8, framework="pytorch")}
+    jobs = {"plain": job(gpus=8), **{one: job(gpus=8, framework=one) for one in ("pytorch", "jobset")}}
     hub = {"teams": {"a": {"training": jobs}}, "multikueue": {"workers": [named]}}
     made.write("hub", {**running, **hub})
     return made
@@ -51,8 +51,15 @@ def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(project: Projec
 
 
 def test_jobs_of_a_manager_are_managed_by_multikueue(project: Project) -> None:
-    (plain,), (torch,) = (objects(project, "hub", kind) for kind in ("Job", "TrainJob"))
-    assert spec(plain)["managedBy"] == spec(torch)["managedBy"] == "kueue.x-k8s.io/multikueue"
+    for kind in ("Job", "TrainJob", "JobSet"):
+        (found,) = objects(project, "hub", kind)
+        assert spec(found)["managedBy"] == "kueue.x-k8s.io/multikueue", kind
+
+
+def test_a_train_job_of_a_manager_has_trainers_own_runtime(project: Project) -> None:
+    (torch,) = objects(project, "hub", "TrainJob")
+    assert spec(torch)["runtimeRef"] == {"name": "torch-distributed", "kind": "ClusterTrainingRuntime"}
+    assert objects(project, "hub", "TrainingRuntime") == []
 
 
 def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:

@@ -30,7 +30,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(team={}),
         (
             "team: unknown key 'team' (did you mean 'teams'?); use one of: teams, cluster, operators,"
-            " priorities, environment, … (15 in total; list them with: tenancy schema)"
+            " priorities, environment, … (16 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing section": ({"teams": {}}, "pools: required key is missing; add it: Node pools by name"),

@@ -35,6 +35,18 @@ def manager(**sections: Any) -> Data:
     return {"cluster": dict(EXISTING), "multikueue": {"workers": named}, **sections}
 
 
+def placed(rack: str) -> Data:
+    """Pools of a worker whose H100 nodes have racks."""
+    return {**worker()["pools"], "h100": pool(topology={"rack": rack})}
+
+
+def trained(jobs: Data) -> dict[str, Data]:
+    """A manager with jobs and two workers, all with Kubeflow Trainer."""
+    installed = {"operators": {"trainer": "installed"}}
+    hub = manager(teams={"a": {"training": jobs}}, **installed)
+    return {"hub": hub, "west": worker(**installed), "east": worker(**installed)}
+
+
 class Stacks:
     """Files of stacks side by side."""
 
@@ -97,6 +109,25 @@ def test_jobs_of_a_manager_are_left_to_multikueue(tmp_path: Path) -> None:
     assert (CONTROLLER, CHECK) == ("kueue.x-k8s.io/multikueue", "gpu-tenancy-multikueue")
 
 
+def test_train_jobs_of_a_manager_name_runtimes_that_its_workers_have(tmp_path: Path) -> None:
+    stacks = Stacks(tmp_path, **trained({one: job(framework=one, priority="high") for one in ("jax", "pytorch")}))
+    named = {found.runtime for found in stacks.plan("hub").teams[0].jobs}
+    assert named == {"jax-distributed-high", "torch-distributed-high"}
+    for stack in ("hub", "west"):
+        assert {runtime.name for runtime in stacks.plan(stack).teams[0].runtimes} == named
+
+
+@pytest.mark.parametrize("cloud", [EXISTING, {**EKS, "provides": ["networkPolicies"]}])
+def test_flavors_of_a_manager_have_the_racks_of_its_workers(cloud: Data, tmp_path: Path) -> None:
+    racks = worker(pools=placed("example.com/rack"))
+    jobs = {"a": {"training": {"near": job(gpus=8, workers=2, together="rack")}}}
+    made = Stacks(tmp_path, hub=manager(cluster=dict(cloud), teams=jobs), west=racks, east=racks).plan("hub")
+    levels = {flavor.name: flavor.topology for flavor in made.queues.flavors}
+    assert levels == {"cpu": (), "h100": ("example.com/rack", "kubernetes.io/hostname")}
+    (near,) = made.teams[0].jobs
+    assert near.pod.topology == {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
+
+
 def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_path: Path) -> None:
     stacks = Stacks(tmp_path)
     access = stacks.plan("west").manager
@@ -140,8 +171,31 @@ def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_pa
         ),
         (
             "hub",
-            {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, together=True)}}})},
-            "teams.a.training.x.together: needs Volcano, whose jobs MultiKueue does not dispatch;",
+            {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, gang=True)}}})},
+            "teams.a.training.x.gang: needs Volcano, whose jobs MultiKueue does not dispatch;",
+        ),
+        (
+            "hub",
+            {"hub": manager(teams={"a": {"training": {"x": job(framework="jobset")}}})},
+            "teams.a.training.x.framework: jobset needs Kubeflow Trainer, which worker west does not run;",
+        ),
+        (
+            "hub",
+            trained({"x": job(framework="mpi")}),
+            "teams.a.training.x.framework: mpi needs a runtime of its own, which MultiKueue does not copy to a worker;",
+        ),
+        (
+            "hub",
+            trained({"x": job(framework="jax", retries=1)}),
+            "teams.a.training.x.retries: has no effect: a TrainJob that MultiKueue dispatches",
+        ),
+        (
+            "hub",
+            {
+                "west": worker(pools=placed("example.com/rack")),
+                "east": worker(pools=placed("example.com/other")),
+            },
+            "pools.west-h100.topology: differs from that of pool east-h100 of the same flavor;",
         ),
         (
             "hub",

@@ -79,6 +79,33 @@ def test_gangs_of_volcano_have_no_annotation() -> None:
     assert plan.pod.topology == {}
 
 
+def roles_of(**training: object) -> dict[str, Data]:
+    (plan,) = planned(sections(together="rack", **training)).teams[0].jobs
+    return {role.name: dict(role.pod.topology) for role in plan.roles}
+
+
+def test_a_launcher_with_gpus_is_in_the_rack_of_its_workers() -> None:
+    together = {REQUIRED: "example.com/rack", "kueue.x-k8s.io/podset-group-name": "job"}
+    assert roles_of(framework="mpi", roles={"launcher": {"gpus": 4}}) == {"launcher": together, "worker": together}
+
+
+def test_a_role_without_gpus_runs_on_any_nodes() -> None:
+    roles: Data = {"driver": {"gpus": 0}, "worker": {}}
+    expected = {"driver": {UNCONSTRAINED: "true"}, "worker": {REQUIRED: "example.com/rack"}}
+    assert roles_of(framework="jobset", roles=roles) == expected
+
+
+def test_roles_that_kueue_cannot_place_together_are_refused() -> None:
+    roles = {"driver": {"pods": 2}, "worker": {"pods": 2}}
+    of_job: Data = {"image": "registry.example.com/train:1", "framework": "jobset", "gpus": 4, "roles": roles}
+    own = team(gpus={"h100": {"guaranteed": 16}}, training={"fit": {**of_job, "together": "rack"}})
+    (problem,) = errors(stack(pools={"h100": pool(topology=OWN)}, teams={"a": own}))
+    assert problem == (
+        "teams.a.training.fit.together: rack Kueue places two roles of one flavor together, of which one has one pod,"
+        " but the job has driver, worker; remove together, or change roles"
+    )
+
+
 WRONG: dict[str, Data] = {
     "pools.h100.topology: an existing cluster sets no known labels of blocks and racks on nodes of p5.48xlarge; set"
     " topology: {block: LABEL, rack: LABEL} if your nodes have such labels, or topology: node": sections("cloud"),
@@ -99,6 +126,10 @@ WRONG: dict[str, Data] = {
 @pytest.mark.parametrize("message", WRONG)
 def test_what_kueue_could_never_place_is_refused(message: str) -> None:
     assert errors(WRONG[message]) == [message]
+
+
+def test_an_elastic_job_may_be_larger_than_a_node_if_its_least_pods_are_not() -> None:
+    assert errors(sections(together="node", workers={"min": 2, "max": 4})) == []
 
 
 def test_a_preferred_node_may_be_too_small() -> None:
