@@ -1,5 +1,7 @@
 """Topologies: the levels of each cloud, what jobs ask of them, and what Kueue could never place."""
 
+from typing import Any
+
 import pytest
 from builders import AKS, EKS, EXISTING, Data, errors, job, planned, pool, server, stack, team
 
@@ -79,7 +81,7 @@ def test_gangs_of_volcano_have_no_annotation() -> None:
     assert plan.pod.topology == {}
 
 
-def roles_of(**training: object) -> dict[str, Data]:
+def roles_of(**training: Any) -> dict[str, Data]:
     (plan,) = planned(sections(together="rack", **training)).teams[0].jobs
     return {role.name: dict(role.pod.topology) for role in plan.roles}
 
