@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.model.catalogue.releases import charts
 
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""
@@ -128,16 +129,21 @@ class AsFound:
         before = self.before
         self.before = now = self._seen()
         changed = [name for name in sorted({*before, *now}) if before.get(name, "") != now.get(name, "")]
-        assert changed == [], "this file does not leave the shared platform as it found it"
+        assert changed == [], f"this file does not leave the shared platform as it found it: {changed}"
 
     def _seen(self) -> Seen:
-        """What is there once all has gone that was told to."""
+        """What is there once all has gone that was told to, without the namespaces that operators bring."""
         found = self.cluster.wait_for(self._settled, timeout=120, what="what was deleted to be gone")
         return {f"{one['kind']} {_name(one)}": at(one, "metadata", "labels") for one in found}
 
     def _settled(self) -> list[Manifest] | None:
         listed = [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
-        others = [one for one in listed if one["kind"] != "Namespace" or not _name(one).startswith(OWN)]
+        brought = {chart.namespace for chart in charts().values()}
+        others = [
+            one
+            for one in listed
+            if one["kind"] != "Namespace" or not (_name(one).startswith(OWN) or _name(one) in brought)
+        ]
         return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
 
 
