@@ -23,7 +23,7 @@ ALONE: Final = {
 }  # fmt: skip
 """Kinds that the API server and its controllers serve alone."""
 OPERATORS: Final = {
-    "kueue": {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass"},
+    "kueue": {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "WorkloadPriorityClass"},
     "prometheus": {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
     "keda": {"ScaledObject"},
     "volcano": {"Queue"},

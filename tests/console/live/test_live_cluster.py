@@ -261,7 +261,7 @@ def test_why_asks_for_a_namespace_and_names_what_is_near(busy: Local) -> None:
     ) == (1, True)
     lost = busy.run("why", "ml-research/r11")
     assert "ml-research/r11: object not found, or not readable by you" in lost.stderr
-    assert "did you mean 'r1'? Known: huge, r1, r2" in lost.stderr
+    assert "did you mean 'r1'? Known: huge, label, r1, r2" in lost.stderr
 
 
 def test_of_an_object_and_what_its_controller_made_of_it_the_object_is_meant(cluster: Cluster, namespace: str) -> None:
