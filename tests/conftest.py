@@ -2,15 +2,14 @@
 
 import os
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 from shutil import rmtree
 from tempfile import mkdtemp
 
 import pytest
 from builders import stack
 from documented_definitions import install_documented
+from platforms import running
 from queueing import Queueing
 from rendered_stacks import SHARED
 from shared_platform import OWN, QUEUEING, WAITING, WORKING, AsFound, Sharing, platforms_of, sharing
@@ -18,11 +17,9 @@ from xdist.remote import Producer
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded import platform as embedded
 from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
-from gpu_tenancy.console.embedded.parts import Places, Ports, flags
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.model.load import load
@@ -61,30 +58,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing
 def report() -> Report:
     """Lines for whoever waits, past pytest's own capture: a first build takes minutes."""
     return lambda line: print(line, file=sys.__stderr__, flush=True)
-
-
-def sparing(part: str, places: Places, ports: Ports) -> list[str]:
-    """The flags of a part, without the controller that checks the types of policies."""
-    more = ",-validatingadmissionpolicy-status-controller"
-    return [flag + more if flag.startswith("--controllers=") else flag for flag in flags(part, places, ports)]
-
-
-@contextmanager
-def running(home: Path, report: Report) -> Generator[Platform]:
-    """An embedded platform of the tests' own, ended by its own pids.
-
-    It spares what no test asks for: the collectors of its programs have memory to spend, and no controller compiles
-    each policy to write warnings into its status, which is more than half of what applying a stack costs here.
-    """
-    found = Platform(home)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOGC", "400")
-        patch.setattr(embedded, "flags", sparing)
-        found.up(report)
-    try:
-        yield found
-    finally:
-        found.down()
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import typer
 from builders import EXISTING, Data, job, pool, team
-from conftest import running
 from console_builders import Project
+from platforms import running
 from typer.testing import CliRunner
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
