@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.commands import workers
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.live.reading import read
@@ -151,3 +152,11 @@ def test_a_job_of_the_manager_runs_in_the_worker_and_comes_back(pair: Pair) -> N
         timeout=120,
     )
     assert at(manager.get("batch/v1", "Job", "nightly", "ml") or {}, "spec", "suspend") is True
+    # Kueue frees the quota when no pod is active; nobody but an administrator says so while the worker is away.
+    ended: Manifest = {"status": {"active": 0, "ready": 0}}
+    manager.patch(Reference("batch/v1", "Job", "nightly", "ml"), ended, subresource="status")
+    manager.wait_for(
+        lambda: all(condition(one, "Admitted") == "False" for one in manager.list(QUEUES, "Workload", namespace="ml")),
+        what="the quota to be free",
+        timeout=60,
+    )
