@@ -10,6 +10,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
+from gpu_tenancy.model.spec.roles import JOB_SET
 
 from .conventions import NAME, labels_of
 from .pods import container, pod_spec, template_metadata
@@ -29,8 +30,8 @@ def job_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomReso
         spec["managedBy"] = CONTROLLER
     return CustomResource(
         name,
-        api_version="jobset.x-k8s.io/v1alpha2",
-        kind="JobSet",
+        api_version=JOB_SET[0],
+        kind=JOB_SET[1],
         metadata={"name": job.name, "namespace": job.team, "labels": labels_of(job)},
         spec=spec,
         opts=opts,

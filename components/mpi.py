@@ -5,16 +5,11 @@ from typing import Any, Final
 from pulumi_kubernetes.core.v1 import ProbeArgsDict
 
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
+from gpu_tenancy.model.spec.roles import LAUNCHER, NODE, TRAINER_STEP
 
 from .job_sets import job_of_role
 from .pods import POD_SECURITY, container, container_rights, pod_spec
 
-NODE: Final = "node"
-"""Name of the replicated job and of its container, by which Trainer finds the pods that train:
-https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
-TRAINER_STEP: Final = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-"""Label of the replicated job to which a TrainJob's image, command and resources apply."""
-_LAUNCHER: Final = "launcher"
 _HOME: Final = "/home/mpiuser/.ssh"
 _USER: Final = 1000
 _PORT: Final = 2222
@@ -53,10 +48,10 @@ def mpi_jobs(job: JobPlan) -> dict[str, Any]:
     ready: ProbeArgsDict = {"tcp_socket": {"port": _PORT}, "initial_delay_seconds": 5}
     return {
         "network": {"publishNotReadyAddresses": True},
-        "successPolicy": {"operator": "All", "targetReplicatedJobs": [_LAUNCHER]},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [LAUNCHER]},
         "replicatedJobs": [
             _role(job, worker, NODE, ready),
-            {**_role(job, launcher, _LAUNCHER, None), "dependsOn": [{"name": NODE, "status": "Ready"}]},
+            {**_role(job, launcher, LAUNCHER, None), "dependsOn": [{"name": NODE, "status": "Ready"}]},
         ],
     }
 
@@ -68,5 +63,5 @@ def _role(job: JobPlan, role: RolePlan, name: str, probe: ProbeArgsDict | None) 
         own["readiness_probe"] = probe
     pod = pod_spec(role.pod, own)
     pod["security_context"] = {**POD_SECURITY, "fs_group": _USER}
-    metadata = {"metadata": {"labels": TRAINER_STEP}} if name == _LAUNCHER else {}
+    metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
     return {"name": name, "replicas": 1, "template": {**metadata, "spec": job_of_role(job, role, pod)}}

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
-from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, RoleBinding
+from pulumi_kubernetes.rbac.v1 import RoleBinding
 
-from gpu_tenancy.model.catalogue.roles import Rule
 from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
 
 from .conventions import KUEUE
-from .people import LABELS, role_ref, rule_of, subject_of
+from .people import LABELS, cluster_role, cluster_role_binding, role_binding
 
 _WRITES = f"{CHECK}-team"
 """Name of the ClusterRole and the RoleBindings by which a manager creates workloads."""
@@ -72,41 +71,22 @@ class ManagerAccess(pulumi.ComponentResource):
 
     def __init__(self, name: str, access: WorkerAccess, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:ManagerAccess", name, {}, opts)
-        self._within = pulumi.ResourceOptions(parent=self)
+        within = pulumi.ResourceOptions(parent=self)
         if access.of_others:  # read only, so that a missing namespace is an error before anything is changed
-            Namespace.get(f"{name}-namespace", access.account.namespace, opts=self._within)
+            Namespace.get(f"{name}-namespace", access.account.namespace, opts=within)
         account = ServiceAccount(
             f"{name}-account",
             metadata={"name": access.account.name, "namespace": access.account.namespace, "labels": LABELS},
             automount_service_account_token=False,
-            opts=self._within,
+            opts=within,
         )
-        reads = self._role(f"{name}-reads", CHECK, access.reads)
-        self._role(f"{name}-writes", _WRITES, access.writes)
-        ClusterRoleBinding(
-            f"{name}-binding",
-            metadata={"name": CHECK, "labels": LABELS},
-            role_ref=role_ref(CHECK),
-            subjects=[subject_of(access.account)],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[account, reads]),
-        )
+        reads = cluster_role(f"{name}-reads", CHECK, access.reads, within)
+        cluster_role(f"{name}-writes", _WRITES, access.writes, within)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[account, reads])
+        cluster_role_binding(f"{name}-binding", CHECK, (CHECK, [access.account]), after)
         self.register_outputs({"account": access.account.name})
-
-    def _role(self, name: str, role: str, rules: Sequence[Rule]) -> ClusterRole:
-        return ClusterRole(
-            name,
-            metadata={"name": role, "labels": LABELS},
-            rules=[rule_of(rule) for rule in rules],
-            opts=self._within,
-        )
 
 
 def manager_binding(name: str, namespace: str, access: WorkerAccess, opts: pulumi.ResourceOptions) -> RoleBinding:
     """The RoleBinding by which a manager creates workloads in a team's namespace."""
-    return RoleBinding(
-        name,
-        metadata={"name": CHECK, "namespace": namespace, "labels": LABELS},
-        role_ref=role_ref(_WRITES),
-        subjects=[subject_of(access.account)],
-        opts=opts,
-    )
+    return role_binding(name, (namespace, CHECK), (_WRITES, [access.account]), opts)

@@ -11,11 +11,11 @@ from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan
-from gpu_tenancy.model.spec.roles import TRAIN_JOB, Framework
+from gpu_tenancy.model.spec.roles import NODE, TRAIN_JOB, TRAINER_STEP, Framework
 
 from .conventions import NAME, labels_of
 from .job_sets import failing, policies
-from .mpi import NODE, TRAINER_STEP, computing_pods, mpi_jobs, mpi_policy
+from .mpi import computing_pods, mpi_jobs, mpi_policy
 from .pods import (
     ACCOUNT,
     POD_SECURITY,
@@ -102,7 +102,7 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
         pod["volumes"] = host_volumes(job.pod.fabric)
     # A pod failure policy needs pods that are not restarted in place.
     spec = failing(pod, {}) if job else {"template": {"spec": wire(pod)}}
-    return {"name": NODE, "template": {"metadata": {"labels": TRAINER_STEP}, "spec": spec}}
+    return {"name": NODE, "template": {"metadata": {"labels": dict([TRAINER_STEP])}, "spec": spec}}
 
 
 def train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:

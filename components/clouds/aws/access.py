@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.people import group_of
 from gpu_tenancy.model.plan.robots import RobotPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.people import Person
 
 from .identity import Grant, Role
 from .policies import robot_policy, robot_trust
@@ -20,16 +21,28 @@ from .policies import robot_policy, robot_trust
 def access_entry(
     name: str, plan: ClusterPlan, section: AwsCluster, arn: str, opts: pulumi.ResourceOptions
 ) -> aws.eks.AccessEntry:
-    """The entry of an IAM role or user: EKS accepts one for each, so administrators who are people have both rights.
+    """The entry of an IAM role or user: EKS accepts one for each, so administrators who are people have both rights."""
+    return _entry(name, plan, (arn, [who for who in plan.people if who.name == arn]), section, opts)
 
-    Its group has no rights by itself: the RoleBindings of the stack name it.
+
+def _entry(
+    name: str,
+    plan: ClusterPlan,
+    principal: tuple[pulumi.Input[str], Sequence[Person]],
+    section: AwsCluster,
+    opts: pulumi.ResourceOptions,
+) -> aws.eks.AccessEntry:
+    """The entry of an ARN, with the groups of whom it is.
+
+    A group has no rights by itself: the RoleBindings of the stack name it.
     """
+    arn, people = principal
     return aws.eks.AccessEntry(
         name,
         cluster_name=section.name,
         principal_arn=arn,
         type="STANDARD",
-        kubernetes_groups=[group_of(who) for who in plan.people if who.name == arn] or None,
+        kubernetes_groups=[group_of(who) for who in people] or None,
         tags=dict(plan.tags),
         opts=opts,
     )
@@ -65,12 +78,5 @@ def _robot_entry(
 ) -> aws.eks.AccessEntry:
     grant = Grant(robot_trust(section, robot.subject or ""), inline={"cluster": robot_policy(section)})
     role = Role(f"{name}-role", section.identity_name(robot.team, robot.name), grant, plan.tags, opts)
-    return aws.eks.AccessEntry(
-        f"{name}-entry",
-        cluster_name=section.name,
-        principal_arn=role.arn,
-        type="STANDARD",
-        kubernetes_groups=[group_of(robot.identity)] if robot.identity else None,
-        tags=dict(plan.tags),
-        opts=opts,
-    )
+    people = [robot.identity] if robot.identity else []
+    return _entry(f"{name}-entry", plan, (role.arn, people), section, opts)

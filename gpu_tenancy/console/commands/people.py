@@ -1,9 +1,10 @@
 """Commands about people: who may do what, kubeconfigs, and who the cluster thinks that you are."""
 
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.markup import escape
@@ -13,7 +14,10 @@ from gpu_tenancy.console.commands.live import AsJson, Context, Embedded, Kubecon
 from gpu_tenancy.console.terminal import ProjectFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
+
+    from gpu_tenancy.console.cluster.client import Cluster
+    from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy login-check` shows your own rights"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
@@ -172,23 +176,16 @@ def kubeconfig_of(  # noqa: PLR0913 - each is an option
         who = named(name, access.stack, access.names.values(), "--as") if name else None
         if who:
             kubeconfigs.check_member(access, team, who)
-        robot = who if who and who.kind == "serviceaccount" else None
-        person, seconds = None if robot else who, seconds_of(valid, "--for")
-        given = kubeconfig or context or embedded
-        config, note = None if given else helper_config(access.stack.cluster, person), ""
-        if config is None:
-            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
-            entry = entry_of(file, selected)
-            if robot:
-                with asking(file, entry.name, embedded=False, rights=_TOKENS) as cluster:
-                    config = kubeconfigs.with_token(cluster, kubeconfigs.plain(entry), robot, seconds)
-            else:
-                config, note = kubeconfigs.of_context(entry, person)
-        elif robot:
-            with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=_TOKENS) as cluster:
-                config = kubeconfigs.with_token(cluster, config, robot, seconds)
+        note, seconds = "", seconds_of(valid, "--for")
+        if who and who.kind == "serviceaccount":
+            place = kubeconfig, context, embedded
+            with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
+                config = kubeconfigs.with_token(cluster, plain, who, seconds)
+        elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
+            config = kubeconfigs.as_person(helper, who)
         else:
-            config = kubeconfigs.as_person(config, person)
+            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            config, note = kubeconfigs.of_context(entry_of(file, selected), who)
         text = kubeconfigs.in_team(config, access.name, team)
         if out:
             kubeconfigs.write(out, text)
@@ -226,6 +223,34 @@ def login_check(  # noqa: PLR0913 - each is an option
             sys.stdout.write(show.login_json(me, roles))
         else:
             terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
+
+
+@contextmanager
+def token_maker(
+    section: "ClusterSection", place: "tuple[Path | None, str | None, bool]", rights: str
+) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+    """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
+
+    Args:
+        section: of the stack.
+        place: kubeconfig, context and whether it is the embedded platform, as the user names them; without any, the
+            login of the cluster's cloud is used.
+        rights: what to do without the right to make tokens.
+    """
+    from gpu_tenancy.console.cluster.contexts import entry_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.people import kubeconfigs  # noqa: PLC0415 - as above
+    from gpu_tenancy.console.people.connecting import helper_config, source  # noqa: PLC0415 - as above
+
+    kubeconfig, context, embedded = place
+    config = None if kubeconfig or context or embedded else helper_config(section)
+    if config is None:
+        file, selected = source(section, kubeconfig, context, embedded=embedded)
+        entry = entry_of(file, selected)
+        with asking(file, entry.name, embedded=False, rights=rights) as cluster:
+            yield cluster, kubeconfigs.plain(entry)
+    else:
+        with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=rights) as cluster:
+            yield cluster, config
 
 
 def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.commands.live import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.console.commands.people import token_maker
 from gpu_tenancy.console.terminal import ProjectFolder
 
 
@@ -40,24 +41,15 @@ def worker_kubeconfig(  # noqa: PLR0913 - each is an option
     [dim]tenancy worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        from gpu_tenancy.console.cluster.contexts import entry_of  # noqa: PLC0415 - `--help` can do without the model
-        from gpu_tenancy.console.embedded.credentials import write_private  # noqa: PLC0415 - as above
-        from gpu_tenancy.console.people import kubeconfigs, workers  # noqa: PLC0415 - as above
-        from gpu_tenancy.console.people.connecting import helper_config, source  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.embedded.credentials import write_private  # noqa: PLC0415 - `--help` can do without it
+        from gpu_tenancy.console.people import workers  # noqa: PLC0415 - as above
         from gpu_tenancy.console.people.questions import seconds_of  # noqa: PLC0415 - as above
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
-        given = kubeconfig or context or embedded
-        config = None if given else helper_config(found.stack.cluster)
-        if config is None:
-            file, selected = source(found.stack.cluster, kubeconfig, context, embedded=embedded)
-            entry = entry_of(file, selected)
-            with asking(file, entry.name, embedded=False, rights=rights) as cluster:
-                config = workers.worker_config(cluster, kubeconfigs.plain(entry), found, seconds)
-        else:
-            with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=rights) as cluster:
-                config = workers.worker_config(cluster, config, found, seconds)
+        place = kubeconfig, context, embedded
+        with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
+            config = workers.worker_config(cluster, plain, found, seconds)
         if manager_kubeconfig or manager_context:
             rights = "ask somebody who may write Secrets in Kueue's namespace of the manager"
             with asking(manager_kubeconfig, manager_context, embedded=False, rights=rights) as manager:

@@ -5,16 +5,13 @@ https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 
 from gpu_tenancy.console.live.demand import Demand, Template, template_of
 from gpu_tenancy.console.live.pods import Manifest, called, home
 from gpu_tenancy.console.live.reading import State
 from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
-
-_NODE: Final = "node"
-"""Name of the container that trains, and of the workers of an MPI job."""
-_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+from gpu_tenancy.model.spec.roles import NODE, TRAINER_STEP
 
 
 def with_runtime(demand: Demand, state: State) -> Demand:
@@ -53,12 +50,13 @@ def _count(manifest: Manifest, runtime: Manifest, job: Manifest) -> int:
         return otherwise
     if isinstance(at(runtime, "spec", "mlPolicy", "mpi"), dict):
         workers = max(nodes - 1, 1) if _launcher_computes(runtime) else nodes
-        return workers if text_at(job, "name") == _NODE else otherwise
+        return workers if text_at(job, "name") == NODE else otherwise
     return nodes if _trains(job) else otherwise
 
 
 def _trains(job: Manifest) -> bool:
-    return text_at(job, "template", "metadata", "labels", _STEP) == "trainer"
+    label, value = TRAINER_STEP
+    return text_at(job, "template", "metadata", "labels", label) == value
 
 
 def _launcher_computes(runtime: Manifest) -> bool:
@@ -68,15 +66,15 @@ def _launcher_computes(runtime: Manifest) -> bool:
 def _trained(manifest: Manifest, runtime: Manifest, job: Manifest) -> Json:
     """The pod template, with the TrainJob's image and resources where Trainer sets them."""
     template = at(job, "template", "spec", "template")
-    own: dict[str, Json] = {"name": _NODE}
+    own: dict[str, Json] = {"name": NODE}
     if _trains(job) and (image := text_at(manifest, "spec", "trainer", "image")):
         own["image"] = image
-    if _trains(job) or (_launcher_computes(runtime) and text_at(job, "name") == _NODE):
+    if _trains(job) or (_launcher_computes(runtime) and text_at(job, "name") == NODE):
         own["resources"] = at(manifest, "spec", "trainer", "resourcesPerNode") or {}
     named = {
         text_at(container, "name") for container in maps_at(job, "template", "spec", "template", "spec", "containers")
     }
-    return _merged(template, {"spec": {"containers": [own]}}) if _NODE in named else template
+    return _merged(template, {"spec": {"containers": [own]}}) if NODE in named else template
 
 
 def _merged(base: Json, patch: Json) -> Json:

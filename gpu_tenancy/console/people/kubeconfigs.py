@@ -16,7 +16,7 @@ from gpu_tenancy.console.people.connecting import SECRETS, with_authority
 from gpu_tenancy.console.people.planned import shown
 from gpu_tenancy.console.people.questions import Access
 from gpu_tenancy.model.kubeconfig import kubeconfig
-from gpu_tenancy.model.plan.people import subject
+from gpu_tenancy.model.plan.people import MEMBER, subject
 from gpu_tenancy.model.spec.people import Person
 
 _MARK: Final = "gpu-tenancy"
@@ -33,7 +33,7 @@ def check_member(access: Access, team: str, who: Person) -> None:
     """
     me = subject(who)
     if not any(grant.subject == me and grant.namespace == team for grant in access.grants) and not any(
-        grant.subject == me and not grant.namespace and grant.role != "gpu-tenancy-member" for grant in access.grants
+        grant.subject == me and not grant.namespace and grant.role != MEMBER for grant in access.grants
     ):
         known = sorted({shown(grant.subject, access.names) for grant in access.grants if grant.namespace == team})
         fix = f"add it to teams.{team}.members" + (f", or specify one of: {', '.join(known)}" if known else "")

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.people.rules import ALL, Grant, Rule
 from gpu_tenancy.model.catalogue import roles as catalogue
-from gpu_tenancy.model.plan.people import PREFIX, Subject, access, bindings, resolved, rules, subject
+from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person, person
-
-_ADMIN = "cluster-admin"
 
 
 def grants(tree: Tree) -> tuple[Grant, ...]:
@@ -22,7 +20,7 @@ def grants(tree: Tree) -> tuple[Grant, ...]:
 def _grants(tree: Tree) -> Iterator[Grant]:
     stack, planned = tree.stack, access(tree)
     admins = {*(planned.admins if planned else ()), *(subject(who) for who in creators(stack))}
-    yield from (Grant(who, _ADMIN, "", (ALL,)) for who in sorted(admins))
+    yield from (Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins))
     if planned is None:
         return
     yield from _role(stack, "auditor", "", planned.auditors)

@@ -15,6 +15,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.people.kubeconfigs import with_token
 from gpu_tenancy.console.project import declared
 from gpu_tenancy.model.plan.multikueue import KUBECONFIG_KEY, kueue_namespace, worker_access
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person
 
@@ -99,7 +100,7 @@ def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) ->
             "metadata": {
                 "name": worker.secret,
                 "namespace": namespace,
-                "labels": {"app.kubernetes.io/managed-by": "gpu-tenancy"},
+                "labels": dict([TEAM_LABEL]),
             },
             "type": "Opaque",
             "data": {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()},

@@ -13,7 +13,7 @@ from gpu_tenancy.console.people.planned import grants, people, shown
 from gpu_tenancy.console.people.resources import Resource
 from gpu_tenancy.console.people.rules import Grant, allowed, identity
 from gpu_tenancy.console.proofs.proof import Proof
-from gpu_tenancy.model.plan.people import PREFIX, Subject
+from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, Subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.people import Person
 
@@ -78,12 +78,12 @@ def prove_access(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
 
 
 def _is_admin(grant: Grant) -> bool:
-    return grant.role == "cluster-admin"
+    return grant.role == ADMIN
 
 
 def _around(team: str, tenants: Iterable[Subject], planned: Iterable[Grant]) -> list[Subject]:
     """Everybody with a role in a team or a role to read all teams, and some others."""
-    inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == f"{PREFIX}auditor"}
+    inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
     others = [who for who in tenants if who not in inside]
     return [*(who for who in tenants if who in inside), *others[:_OTHERS]]
 

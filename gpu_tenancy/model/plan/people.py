@@ -18,6 +18,11 @@ TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")
 """Roles in a team; each includes the next."""
 PREFIX: Final = "gpu-tenancy-"
 """Start of the names of ClusterRoles and bindings."""
+ADMIN: Final = "cluster-admin"
+"""ClusterRole of administrators, which Kubernetes has."""
+AUDITOR: Final = f"{PREFIX}auditor"
+MEMBER: Final = f"{PREFIX}member"
+"""ClusterRole that members of teams have in the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -80,9 +80,10 @@ def grouped(requests: Mapping[str, Mapping[str, str]], placed: Collection[str]) 
     Pods of other roles run on any nodes. `model.checks` refuses what Kueue cannot group:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/tas_validation.go
     """
-    return {
-        name: {UNCONSTRAINED: "true"}
-        if request and name not in placed
-        else {**request, **(_GROUP if len(placed) > 1 and UNCONSTRAINED not in request and request else {})}
-        for name, request in requests.items()
-    }
+    made = {name: dict(request) for name, request in requests.items()}
+    for name, request in made.items():
+        if request and name not in placed:
+            made[name] = {UNCONSTRAINED: "true"}
+        elif request and len(placed) > 1 and UNCONSTRAINED not in request:
+            request.update(_GROUP)
+    return made

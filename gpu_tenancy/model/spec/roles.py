@@ -10,6 +10,14 @@ Framework: TypeAlias = Literal["job", "pytorch", "jax", "mpi", "deepspeed", "job
 
 WORKER: Final = "worker"
 """Role of the pods whose number is `workers`."""
+LAUNCHER: Final = "launcher"
+"""Role of the pod that runs mpirun."""
+
+NODE: Final = "node"
+"""Name of the replicated job and of its container, by which Trainer finds the pods that train:
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
+TRAINER_STEP: Final = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
+"""Label of the replicated job to which a TrainJob's image, command and resources apply."""
 
 SSHD: Final = ("/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config")
 """Command of the workers of an MPI job, in images as Trainer's own runtime of DeepSpeed expects them:
@@ -44,7 +52,8 @@ class Kind:
 
 
 TRAIN_JOB: Final = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
-_MPI: Final = Kind(TRAIN_JOB, leader="launcher", roles=frozenset({"launcher", WORKER}))
+JOB_SET: Final = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+_MPI: Final = Kind(TRAIN_JOB, leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
 
 KINDS: Final[Mapping[Framework, Kind]] = {
     "job": Kind(("batch/v1", "Job")),
@@ -52,7 +61,7 @@ KINDS: Final[Mapping[Framework, Kind]] = {
     "jax": Kind(TRAIN_JOB),
     "mpi": _MPI,
     "deepspeed": _MPI,
-    "jobset": Kind(("jobset.x-k8s.io/v1alpha2", "JobSet"), roles=None, policies=True),
+    "jobset": Kind(JOB_SET, roles=None, policies=True),
 }
 """Each framework's kind."""
 

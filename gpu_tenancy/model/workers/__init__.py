@@ -5,14 +5,22 @@ They agree by construction: what both clusters must have is written once, in the
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path as FilePath
 
 from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import quotas
 from gpu_tenancy.model.workers.agreement import differences, own_problems
-from gpu_tenancy.model.workers.reading import SECTION, Data, Read, read_beside, read_workers, section_of
+from gpu_tenancy.model.workers.reading import (
+    SECTION,
+    Data,
+    Read,
+    first_of,
+    own_name,
+    read_beside,
+    read_workers,
+    section_of,
+)
 
 
 def with_workers(source: Source, read: Read) -> Source:
@@ -61,7 +69,7 @@ def manager_problems(source: Source, stack: Stack, read: Read) -> Iterator[Probl
     manager = stack.multikueue.manager if stack.multikueue else None
     if manager is None or source.folder is None or not source.file:
         return
-    place, own = (SECTION, "manager"), FilePath(source.file).stem.removeprefix("Pulumi.")
+    place, own = (SECTION, "manager"), own_name(source)
     try:
         managing = read_beside(source, manager)
         section = section_of(managing)
@@ -73,6 +81,5 @@ def manager_problems(source: Source, stack: Stack, read: Read) -> Iterator[Probl
             return
         read(managing)
     except StackError as error:
-        first, more = error.problems[0], len(error.problems) - 1
-        others = f" (and {more} more)" if more else ""
-        yield Problem(place, f"is not valid with this worker: {first}{others}", "change one of the two stacks", manager)
+        rule = f"is not valid with this worker: {first_of(error)}"
+        yield Problem(place, rule, "change one of the two stacks", manager)

@@ -42,6 +42,17 @@ def section_of(source: Source) -> MultiKueue | None:
         return None
 
 
+def own_name(source: Source) -> str:
+    """The name of a stack by its file; empty without a file."""
+    return FilePath(source.file).stem.removeprefix("Pulumi.")
+
+
+def first_of(error: StackError) -> str:
+    """The first problem of another stack, and how many more it has."""
+    more = len(error.problems) - 1
+    return f"{error.problems[0]}" + (f" (and {more} more)" if more else "")
+
+
 def read_beside(source: Source, stack: str) -> Source:
     """The file of another stack, beside this one.
 
@@ -62,15 +73,14 @@ def read_workers(source: Source, found: MultiKueue, read: Read) -> tuple[list[Wo
     """The workers of a manager, and what is wrong with those that cannot be read."""
     workers: list[Worker] = []
     problems: list[Problem] = []
-    own = FilePath(source.file).stem.removeprefix("Pulumi.")
+    own = own_name(source)
     for index, worker in enumerate(found.workers):
         place = (SECTION, "workers", index, "stack")
         try:
             file = read_beside(source, worker.stack)
             stack = read(file)
         except StackError as error:
-            first, more = error.problems[0], len(error.problems) - 1
-            rule = f"cannot be read: {first}" + (f" (and {more} more)" if more else "")
+            rule = f"cannot be read: {first_of(error)}"
             problems.append(Problem(place, rule, f"run `tenancy validate {worker.stack}`", worker.stack))
             continue
         manager = stack.multikueue.manager if stack.multikueue else None
