@@ -99,7 +99,11 @@ def _divided(folder: Path, teams: int) -> list[Measured]:
         command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--all", "--yes", "--at-once", "2"]
 
         def up() -> None:
-            subprocess.run(command, cwd=project, env={**os.environ, **own}, check=True, capture_output=True)
+            ended = subprocess.run(
+                command, cwd=project, env={**os.environ, **own}, check=False, capture_output=True, text=True
+            )
+            if ended.returncode:
+                sys.exit(f"{ended.stdout}{ended.stderr}`{' '.join(command[1:])}` failed; nothing is written")
 
         with prepared(platform, preview(NAME, project, onto=platform.kubeconfig)):
             return [_measured(up) for _ in range(2)]

@@ -24,6 +24,8 @@ from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 
+_EXPORTS: Final = 4
+"""States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
 _REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
     "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
@@ -58,7 +60,8 @@ class Environment:
     def __init__(self, read: Declared, stacks: Stacks, report: Report) -> None:
         self._read, self.stacks, self._report = read, stacks, report
         self.existing = stacks.existing()
-        self._states = {name: stacks.export(name) for name in self.existing}
+        with ThreadPoolExecutor(_EXPORTS) as pool:
+            self._states = dict(zip(self.existing, pool.map(stacks.export, self.existing), strict=True))
         parts = tuple(part for name in stacks.names if (part := stacks.part(name)))
         moving = Moving(stacks.project, self._states, stacks.names, homes(stacks.environment, parts))
         self._moving = moving
