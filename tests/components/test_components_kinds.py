@@ -110,6 +110,13 @@ def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
     assert first == spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
 
 
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_a_change_of_a_variable_of_one_role_replaces_the_train_job(role: str) -> None:
+    fields = {"framework": "mpi", "command": ["mpirun", "/one"]}
+    first, other = (spec("TrainJob", "j", **fields, roles={role: {"env": {"TOKEN": token}}}) for token in ("a", "b"))
+    assert first["runtimePatches"] != other["runtimePatches"]
+
+
 def test_an_elastic_job_has_as_many_completions_as_kueue_admits_pods() -> None:
     found = cast("Any", tenancy(sections(workers={"min": 1, "max": 4})).only("Job").manifest)
     annotations = found["metadata"]["annotations"]
