@@ -200,6 +200,8 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         }
     if network.from_cluster:
         policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
+    if network.kuberay:
+        policies["allow-ray-dashboard"] = _to_ray(network.kuberay)
     policies |= {
         f"allow-metrics-{server}": _to_metrics(server, monitor) for server, monitor in network.monitors.items()
     }
@@ -211,6 +213,23 @@ def _to_server(server: str, port: int) -> NetworkPolicySpecArgsDict:
         "pod_selector": {"match_labels": {NAME: server}},
         "policy_types": ["Ingress"],
         "ingress": [{"from_": [{"namespace_selector": {}}], "ports": [{"port": port, "protocol": "TCP"}]}],
+    }
+
+
+def _to_ray(namespace: str) -> NetworkPolicySpecArgsDict:
+    """KubeRay submits jobs to the dashboard of the head, and asks it how they are.
+
+    https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
+    """
+    return {
+        "pod_selector": {"match_labels": {"ray.io/node-type": "head"}},
+        "policy_types": ["Ingress"],
+        "ingress": [
+            {
+                "from_": [{"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": namespace}}}],
+                "ports": [{"port": 8265, "protocol": "TCP"}],
+            }
+        ],
     }
 
 

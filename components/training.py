@@ -1,4 +1,4 @@
-"""Batch work: a Job, JobSet or TrainJob through a queue, a gang through Volcano."""
+"""Batch work: a Job, JobSet, TrainJob, RayJob or LeaderWorkerSet through a queue, a gang through Volcano."""
 
 from typing import Any, Final
 
@@ -12,7 +12,9 @@ from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, PodPlan
 
 from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
 from .job_sets import EVICTED, job_set
+from .leader_worker_sets import leader_worker_set
 from .pods import container, pod_spec, template_metadata
+from .ray_jobs import ray_job
 from .train_jobs import train_job
 from .wire import wire
 
@@ -23,10 +25,10 @@ https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
 
 
 class TrainingJob(pulumi.ComponentResource):
-    """A Job in a team's queue, a JobSet, or a TrainJob with its `TrainingRuntime`. Kueue admits all pods together.
+    """A Job in a team's queue, or another kind of job; a TrainJob has a `TrainingRuntime` beside it.
 
-    It can be pending for a long time, so a deployment does not wait for it. A TrainJob requires Kubeflow Trainer, and a
-    JobSet requires JobSet, which are not installed here.
+    Kueue admits all pods together, or those of one group of a LeaderWorkerSet. It can be pending for a long time, so a
+    deployment does not wait for it. The operators of the kinds are not installed here.
 
     Example:
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
@@ -38,6 +40,11 @@ class TrainingJob(pulumi.ComponentResource):
             self.job: pulumi.Resource = _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
         elif job.framework == "jobset":
             self.job = job_set(f"{name}-job-set", job, _replaced_on_change(self))
+        elif job.framework == "ray":
+            self.job = ray_job(f"{name}-ray-job", job, _replaced_on_change(self))
+        elif job.framework == "leader-worker":
+            own = _replaced_on_change(self, "spec.leaderWorkerTemplate")  # The number of groups can change.
+            self.job = leader_worker_set(f"{name}-leader-worker-set", job, own)
         else:
             self.job = train_job(f"{name}-train-job", job, _replaced_on_change(self))
         self.register_outputs({"job": job.name})
@@ -59,9 +66,9 @@ class GangJob(pulumi.ComponentResource):
         self.register_outputs({"job": gang.name})
 
 
-def _replaced_on_change(component: pulumi.ComponentResource) -> pulumi.ResourceOptions:
-    """Options for kinds whose webhooks reject changes of the spec. Pulumi knows this for Jobs only."""
-    return pulumi.ResourceOptions(parent=component, replace_on_changes=["spec"], delete_before_replace=True)
+def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> pulumi.ResourceOptions:
+    """Options for kinds whose webhooks reject changes of a field. Pulumi knows this for Jobs only."""
+    return pulumi.ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
 
 
 def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:

@@ -63,7 +63,13 @@ def _tasks(spec: str) -> str:
 
 def _ray(spec: str) -> str:
     workers = f"{spec}.?workerGroupSpecs.orValue([]).map(w, w.template)"
-    return f"{_optional(f'{spec}.headGroupSpec')}.map(h, h.template) + {workers}"
+    # The options are those of a container, which KubeRay adds to the head.
+    autoscaler = _optional(f"{spec}.autoscalerOptions")
+    priority = f"{spec}.?headGroupSpec.?template.?spec.?priorityClassName.orValue('')"
+    return (
+        f"{_optional(f'{spec}.headGroupSpec')}.map(h, h.template) + {workers}"
+        f" + {autoscaler}.map(a, dyn({{'spec': {{'containers': [a], 'priorityClassName': {priority}}}}}))"
+    )
 
 
 def _kubeflow(kind: str, replicas: str) -> Kind:

@@ -319,6 +319,23 @@ def _kueue_metadata(guards: GuardsPlan) -> Rule:
     )
 
 
+_RAY_JOB: Final = "ray.io/RayJob"
+_OUTLIVING: Final = (
+    f"{is_kind(_RAY_JOB)} && object.spec.?ttlSecondsAfterFinished.orValue(0) > 0 ? ['sets"
+    " spec.ttlSecondsAfterFinished, for which its pods would keep their GPUs when the job has ended and no queue counts"
+    " them; remove it']"
+    f" : {is_kind(_RAY_JOB)} && object.spec.?deletionStrategy.hasValue() ? ['sets spec.deletionStrategy, by which its"
+    " pods could keep their GPUs when the job has ended and no queue counts them; remove it']"
+    f" : {is_kind(_RAY_JOB)} && size(object.spec.?clusterSelector.orValue({{}})) > 0 ? ['sets spec.clusterSelector, and"
+    " Kueue does not count the pods of such a RayJob; set spec.rayClusterSpec instead']"
+    f" : {is_kind('ray.io/RayService')} && object.spec.?upgradeStrategy.?type.orValue('') != 'None' ? ['would run a"
+    " second Ray cluster during an upgrade, whose GPUs no queue counts; set spec.upgradeStrategy.type: None']"
+    " : []"
+)
+"""What KubeRay runs beyond what Kueue counts: the pods of a RayJob after its end, the submitter of one without its own
+cluster, and a RayService's second cluster. https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator."""
+
+
 def _release(guards: GuardsPlan) -> Rule:
     """A pod with GPUs must not be separated from the object that Kueue counts it by: Kueue would free the quota.
 
@@ -351,6 +368,7 @@ def _release(guards: GuardsPlan) -> Rule:
                 " object.spec.?manualSelector.orValue(false) ? ['sets spec.manualSelector, by which the Job can lose"
                 " its pods; remove it'] : []"
             ),
+            "outliving": (f"variables.asks && object != null ? {_OUTLIVING} : []"),
             "owners": (f"{is_kind('/Pod')} && variables.asks ? {owners}.map(o, o.kind + ' ' + o.name) : []"),
             "released": (
                 "size(variables.owners) > 0 && (object.metadata.?ownerReferences.orValue([]) !="
@@ -361,7 +379,7 @@ def _release(guards: GuardsPlan) -> Rule:
                 " : []"
             ),
         },
-        faults=("orphaning", "finalized", "selecting", "released"),
+        faults=("orphaning", "finalized", "selecting", "outliving", "released"),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from acceptance_builders import declared
 from builders import GPU
 
 from gpu_tenancy.console.cluster.client import Cluster
@@ -306,6 +307,11 @@ def ray_job(namespace: str, queue: str | None, spec: Any | None = None, *, insid
     return {**found, "spec": {"rayClusterSpec": ray_cluster(namespace, None, spec, inside=inside)["spec"]}}
 
 
+def ray_service(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
+    found = _object("ray.io/v1", "RayService", "r", namespace, labels=labels(queue))
+    return {**found, "spec": {"rayClusterConfig": ray_cluster(namespace, None, spec, inside=inside)["spec"]}}
+
+
 def pytorch_job(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
     replica_specs = {"Worker": {"replicas": 2, "template": _template(inside, spec)}}
     found = _object("kubeflow.org/v1", "PyTorchJob", "p", namespace, labels=labels(queue))
@@ -328,6 +334,7 @@ FOREIGN = {
     "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
     "rayclusters.ray.io": ("RayCluster", "v1"),
     "rayjobs.ray.io": ("RayJob", "v1"),
+    "rayservices.ray.io": ("RayService", "v1"),
 }
 """Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""
 
@@ -348,3 +355,21 @@ def definition(name: str) -> Any:
             "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
         },
     }
+
+
+def guards_of(sections: Any) -> list[Any]:
+    """Policies and bindings of a stack, but the one that always denies."""
+    return [
+        dict(one.manifest)
+        for one in declared(sections)
+        if one.kind.startswith("ValidatingAdmissionPolicy") and one.name != "gpu-tenancy-gpu-requests"
+    ]
+
+
+@contextmanager
+def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
+    for manifest in guards:
+        cluster.apply(manifest, force=True)
+    yield
+    for manifest in reversed(guards):
+        cluster.delete(Reference.of(manifest))

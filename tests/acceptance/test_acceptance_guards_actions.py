@@ -1,13 +1,12 @@
 """What becomes of what breaks a rule: refused, warned of or written down; and a stack of a thousand teams."""
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance_builders import declared, sections_of
-from acceptance_guards import Door, Person, job, pod_of
+from acceptance_builders import sections_of
+from acceptance_guards import Door, Person, guards_of, in_force, job, pod_of
 from builders import pool, stack, team
 
 from gpu_tenancy.console.cluster.client import Cluster
@@ -30,24 +29,6 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
         cluster.wait_for(lambda: bob.said(BROKEN) is None, what="his rights")
         yield bob
     cluster.delete(Reference.of(home), wait=0)
-
-
-def guards_of(sections: Any) -> list[Any]:
-    """Policies and bindings of a stack, but the one that always denies."""
-    return [
-        dict(one.manifest)
-        for one in declared(sections)
-        if one.kind.startswith("ValidatingAdmissionPolicy") and one.name != "gpu-tenancy-gpu-requests"
-    ]
-
-
-@contextmanager
-def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
-    for manifest in guards:
-        cluster.apply(manifest, force=True)
-    yield
-    for manifest in reversed(guards):
-        cluster.delete(Reference.of(manifest))
 
 
 def test_outside_production_what_breaks_a_rule_is_admitted_with_the_same_words_as_a_warning(

@@ -63,12 +63,13 @@ def test_a_job_set_ends_at_its_deadline_and_is_not_restarted() -> None:
     ]["rules"]
 
 
-@pytest.mark.parametrize("framework", ["job", *KINDS])
+@pytest.mark.parametrize("framework", ["job", *KINDS, "ray"])
 def test_kueue_ends_what_runs_longer_than_its_deadline_over_all_admissions(framework: str) -> None:
-    kind = {"job": "Job", "jobset": "JobSet"}.get(framework, "TrainJob")
-    found = cast("Any", tenancy(sections(framework=framework, deadline="1h")).only(kind).manifest)
+    kind = {"job": "Job", "jobset": "JobSet", "ray": "RayJob"}.get(framework, "TrainJob")
+    fields = {"framework": framework, "command": ["/train"]}
+    found = cast("Any", tenancy(sections(**fields, deadline="1h")).only(kind).manifest)
     assert found["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "3660"
-    endless = cast("Any", tenancy(sections(framework=framework)).only(kind).manifest)
+    endless = cast("Any", tenancy(sections(**fields)).only(kind).manifest)
     assert "kueue.x-k8s.io/max-exec-time-seconds" not in endless["metadata"]["labels"]
 
 
@@ -109,6 +110,13 @@ def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
     assert first == spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
 
 
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_a_change_of_a_variable_of_one_role_replaces_the_train_job(role: str) -> None:
+    fields = {"framework": "mpi", "command": ["mpirun", "/one"]}
+    first, other = (spec("TrainJob", "j", **fields, roles={role: {"env": {"TOKEN": token}}}) for token in ("a", "b"))
+    assert first["runtimePatches"] != other["runtimePatches"]
+
+
 def test_an_elastic_job_has_as_many_completions_as_kueue_admits_pods() -> None:
     found = cast("Any", tenancy(sections(workers={"min": 1, "max": 4})).only("Job").manifest)
     annotations = found["metadata"]["annotations"]
@@ -140,3 +148,75 @@ def test_pods_of_a_rack_say_so_in_the_template_that_kueue_reads(framework: str) 
     assert annotations["kueue.x-k8s.io/podset-required-topology"] == "example.com/rack"
     for launcher in templates.values():
         assert launcher["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+
+
+def ray(**fields: Any) -> Any:
+    return spec("RayJob", "j", **{"framework": "ray", "gpus": 4, "command": ["python", "/tune.py", "a b"]} | fields)
+
+
+def test_kuberay_itself_submits_a_ray_job_so_that_no_pod_or_container_does() -> None:
+    found = ray(workers=2)
+    assert (found["submissionMode"], found["entrypoint"]) == ("HTTPMode", "python /tune.py 'a b'")
+    assert "command" not in found["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+
+
+def test_a_ray_cluster_ends_with_its_job() -> None:
+    """Kueue refuses a RayJob otherwise; with a time to live, its pods would outlive their quota."""
+    found = ray(retries=2, deadline="1h")
+    assert found["shutdownAfterJobFinishes"] is True
+    assert (found["backoffLimit"], found["activeDeadlineSeconds"]) == (2, 3600)
+    assert found.keys().isdisjoint({"ttlSecondsAfterFinished", "suspend", "clusterSelector", "submitterPodTemplate"})
+
+
+def test_ray_runs_tasks_where_the_gpus_are() -> None:
+    cluster = ray(roles={"worker": {"pods": 2}, "env": {"gpus": 0}})["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
+    groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
+    assert {name: group["rayStartParams"]["num-gpus"] for name, group in groups.items()} == {"worker": "4", "env": "0"}
+    worker = groups["worker"]
+    assert worker["replicas"] == worker["minReplicas"] == worker["maxReplicas"] == 2
+    computing = ray(roles={"head": {"gpus": 4}})["rayClusterSpec"]["headGroupSpec"]
+    assert computing["rayStartParams"] == {"num-gpus": "4"}
+
+
+def test_kuberay_reaches_only_the_dashboards_of_heads() -> None:
+    objects = tenancy(sections(framework="ray", command=["/run"]))
+    policy = objects.spec("NetworkPolicy", "allow-ray-dashboard")
+    assert policy["podSelector"] == {"matchLabels": {"ray.io/node-type": "head"}}
+    (rule,) = policy["ingress"]
+    namespace = rule["from"][0]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+    assert (namespace, rule["ports"]) == ("kuberay-system", [{"port": 8265, "protocol": "TCP"}])
+    assert "allow-ray-dashboard" not in {item.name for item in tenancy(sections()).every("NetworkPolicy")}
+
+
+def test_a_group_is_a_leader_and_workers_that_restart_together() -> None:
+    found = spec(
+        "LeaderWorkerSet", "j", framework="leader-worker", gpus=4, workers=3, groups=2, roles={"leader": {"cpu": 9}}
+    )
+    group = found["leaderWorkerTemplate"]
+    assert (found["replicas"], group["size"], group["restartPolicy"]) == (2, 4, "RecreateGroupOnPodRestart")
+    leader, worker = (
+        group[key]["spec"]["containers"][0]["resources"]["limits"] for key in ("leaderTemplate", "workerTemplate")
+    )
+    assert leader["cpu"] == "9"
+    assert leader["nvidia.com/gpu"] == worker["nvidia.com/gpu"] == "4"
+    assert worker["cpu"] != "9"
+
+
+@pytest.mark.parametrize("framework", ["ray", "leader-worker"])
+def test_kueue_reads_where_the_pods_of_a_cluster_or_group_run(framework: str) -> None:
+    of_team = team(
+        gpus={"h100": {"guaranteed": 8, "limit": 32}},
+        training={"j": job(framework=framework, gpus=4, workers=2, together="rack", command=["/run"])},
+    )
+    objects = tenancy(stack(pools={"h100": pool(nodes=4, topology={"rack": "example.com/rack"})}, teams={"a": of_team}))
+    if framework == "ray":
+        cluster = objects.spec("RayJob", "j")["rayClusterSpec"]
+        first, other = cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]
+        assert first["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    else:
+        group = objects.spec("LeaderWorkerSet", "j")["leaderWorkerTemplate"]
+        first, other = group["leaderTemplate"], group["workerTemplate"]
+        both = [one["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"] for one in (first, other)]
+        assert both[0] == both[1]
+    assert other["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] == "example.com/rack"

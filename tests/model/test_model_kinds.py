@@ -61,6 +61,50 @@ def test_gpu_pods_of_one_role_do_not_work_together_with_a_launcher() -> None:
     assert roles_of(framework="mpi", gpus=8)["worker"].pod.fabric is None
 
 
+def test_a_head_has_no_gpus_and_its_command_is_that_of_the_ray_job() -> None:
+    made = planned_job(framework="ray", gpus=4, workers=2, command=["python", "/tune.py"], args=["--all"])
+    assert [(role.name, role.pods, role.pod.gpus) for role in made.roles] == [("head", 1, 0), ("worker", 2, 4)]
+    assert made.entrypoint == ("python", "/tune.py", "--all")
+    assert [(role.pod.command, role.pod.args) for role in made.roles] == [((), ()), ((), ())]
+
+
+def test_further_roles_of_a_ray_job_are_groups_of_workers() -> None:
+    own = {"head": {"gpus": 1}, "actor": {"pods": 2, "command": ["/warm"]}, "env": {"gpus": 0}}
+    roles = roles_of(framework="ray", gpus=2, command=["/run"], roles=own)
+    assert [(name, role.pods, role.pod.gpus) for name, role in roles.items()] == [
+        ("head", 1, 1),
+        ("actor", 2, 2),
+        ("env", 1, 0),
+    ]
+    assert (roles["actor"].pod.command, roles["env"].pod.command) == (("/warm",), ())
+
+
+def test_a_leader_is_as_its_workers_and_each_group_has_one() -> None:
+    made = planned_job(framework="leader-worker", gpus=4, workers=3, groups=2)
+    assert [(role.name, role.pods, role.pod.gpus) for role in made.roles] == [("leader", 1, 4), ("worker", 3, 4)]
+    assert (made.groups, made.entrypoint) == (2, ())
+
+
+def test_all_groups_together_must_fit_the_limit() -> None:
+    (problem,) = errors(with_job(framework="leader-worker", gpus=8, groups=3))
+    assert problem.startswith("teams.a.training.j.workers: 6 pods need 48 nvidia.com/gpu of flavor h100 at once")
+
+
+def test_a_ray_job_has_a_name_that_kuberay_accepts() -> None:
+    name = "a" * 48
+    (problem,) = errors(sections(training={name: job(framework="ray", command=["/run"])}))
+    assert problem.startswith(f"teams.a.training.{name}: {name} is the name of a RayJob, which has at most 47 char")
+
+
+def test_the_container_that_waits_for_the_head_must_fit_the_bounds_of_the_team() -> None:
+    bounds = {"min": {"cpu": "500m"}}
+    (problem,) = errors(sections(containers=bounds, training={"j": job(framework="ray", command=["/run"])}))
+    assert problem.startswith(
+        "teams.a.training.j.framework: ray needs pods with a container of 200m cpu, which KubeRay adds and the team's"
+        " containers.min.cpu (500m) rejects; lower teams.a.containers.min.cpu to 200m"
+    )
+
+
 def test_a_gang_can_have_roles_of_different_size() -> None:
     gang = job(scheduler="volcano", gpus=4, roles={"driver": {"gpus": 0}, "worker": {"pods": 2}}, flavor="h100")
     of_team = {"gpus": {}, "gangs": {"h100": {"guaranteed": 8}}, "training": {"g": gang}}
@@ -107,6 +151,50 @@ REFUSED: Final[dict[str, tuple[Data, str]]] = {
     "success of a kind without such a policy": (
         {"framework": "jax", "successRoles": ["worker"]},
         "sets successRoles, which only applies to framework: jobset; remove successRoles",
+    ),
+    "a Ray job without a command": (
+        {"framework": "ray"},
+        (
+            "has no command, but framework: ray submits one to its Ray cluster; set command, such as [python,"
+            " /opt/train.py]"
+        ),
+    ),
+    "a finished RayJob that is deleted later": (
+        {"framework": "ray", "command": ["/train"], "keep": "1h"},
+        (
+            "sets keep, but KubeRay deletes the pods when the job ends, and keeps the RayJob until you delete it;"
+            " remove keep"
+        ),
+    ),
+    "a Ray job whose cluster grows": (
+        {"framework": "ray", "command": ["/train"], "workers": {"min": 1, "max": 2}},
+        (
+            "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server, and pods"
+            " of teams have no rights there; set workers: 2"
+        ),
+    ),
+    "two heads": (
+        {"framework": "ray", "command": ["/train"], "roles": {"head": {"pods": 2}}},
+        "roles.head.pods is 2, but a job has one head; remove it",
+    ),
+    "the end of groups that do not end": (
+        {"framework": "leader-worker", "deadline": "1h"},
+        "sets deadline, but a LeaderWorkerSet runs until it is deleted; remove deadline",
+    ),
+    "retries of groups that do not end": (
+        {"framework": "leader-worker", "retries": 1},
+        (
+            "sets retries, but a LeaderWorkerSet runs until it is deleted: a group restarts whenever one of its pods"
+            " fails; remove retries"
+        ),
+    ),
+    "a role that groups do not have": (
+        {"framework": "leader-worker", "roles": {"head": {}}},
+        ("roles.head is not a role of framework: leader-worker; use leader and worker, or set framework: jobset"),
+    ),
+    "groups of pods that are alike": (
+        {"groups": 2},
+        "sets groups, which only applies to framework: leader-worker; remove groups",
     ),
     "an elastic kind that Kueue admits only whole": (
         {"framework": "pytorch", "workers": {"min": 1, "max": 2}},

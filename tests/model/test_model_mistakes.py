@@ -202,8 +202,8 @@ IN_A_STACK = {
     "a GPU request with another limit, which no stack can say": (
         with_team(training={"j": job(gpuLimit=2)}),
         (
-            "teams.a.training.j.gpuLimit: unknown key 'gpuLimit'; use one of: priority, gpus, cpu, image, keep,"
-            " … (23 in total; list them with: tenancy schema)"
+            "teams.a.training.j.gpuLimit: unknown key 'gpuLimit'; use one of: priority, gpus, cpu, image, groups,"
+            " … (24 in total; list them with: tenancy schema)"
         ),
     ),
 }

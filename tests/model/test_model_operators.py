@@ -21,7 +21,7 @@ from operators_builders import (
 
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.operators import needs
-from gpu_tenancy.model.plan.operators.needs import needs_trainer
+from gpu_tenancy.model.plan.operators.needs import needs_for_jobs
 from gpu_tenancy.model.spec import Stack
 
 # What is installed
@@ -50,6 +50,19 @@ def test_gangs_bring_volcano_after_kueue() -> None:
 def test_pytorch_jobs_bring_the_trainer_last() -> None:
     assert names(with_jobs(framework="pytorch")) == [*HERE, "kubeflow-trainer"]
     assert names(with_jobs()) == HERE
+
+
+@pytest.mark.parametrize(
+    ("framework", "chart"), [("ray", "kuberay-operator"), ("leader-worker", "lws")], ids=["ray", "leader-worker"]
+)
+def test_kinds_of_jobs_bring_their_operator_last(framework: str, chart: str) -> None:
+    assert names(with_jobs(framework=framework, command=["/train"])) == [*HERE, chart]
+
+
+def test_the_image_of_leader_worker_set_is_that_of_its_version() -> None:
+    sections = made_here(operators={"lws": {"install": "here", "version": "0.8.0"}})
+    assert release(sections, "lws").values["image"]["manager"]["tag"] == "v0.8.0"
+    assert release(made_here(operators={"lws": "here"}), "lws").values["image"]["manager"]["tag"] == "v0.9.0"
 
 
 @pytest.mark.parametrize("word", ["off", "installed", False])
@@ -221,12 +234,12 @@ def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: p
     def walks(teams: int) -> int:
         calls = 0
 
-        def counted(of: Stack) -> bool:
+        def counted(of: Stack, operator: str) -> bool:
             nonlocal calls
             calls += 1
-            return needs_trainer(of)
+            return needs_for_jobs(of, operator)
 
-        monkeypatch.setattr(needs, "needs_trainer", counted)
+        monkeypatch.setattr(needs, "needs_for_jobs", counted)
         planned(stack(teams={f"team-{number}": team() for number in range(teams)}))
         return calls
 

@@ -129,6 +129,8 @@ def _everything() -> Iterator[ReleasePlan]:
         "kueue",
         "volcano",
         "trainer",
+        "kuberay",
+        "lws",
         "fluid",
     ]
     dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
@@ -151,7 +153,7 @@ def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None
     assert described(values) == {".": f"a e{FREE}", "b": f"c d{FREE} nodeSelector{FREE}"}
 
 
-UNKNOWN = {"network-operator", "kubeflow-trainer"}
+UNKNOWN = {"network-operator", "kubeflow-trainer", "lws"}
 """Charts whose digest is in no source that can be read without the repository itself."""
 
 

@@ -20,6 +20,14 @@ def test_kueue_manages_train_jobs_and_their_job_sets_where_there_are_any() -> No
     assert frameworks[-2:] == ["jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"]
 
 
+def test_kueue_queues_the_kinds_of_the_operators_that_are_there() -> None:
+    always = kueue(made_here())["integrations"]["frameworks"]
+    ray = kueue(with_jobs(framework="ray", command=["/train"]))["integrations"]["frameworks"]
+    assert ray == [*always, "ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"]
+    groups = kueue(with_jobs(framework="leader-worker"))["integrations"]["frameworks"]
+    assert groups == [*always, "leaderworkerset.x-k8s.io/leaderworkerset"]
+
+
 def test_kueue_leaves_a_gangs_pods_to_volcano_and_is_allowed_to_find_out() -> None:
     assert kueue(with_gangs())["integrations"]["externalFrameworks"] == ["Job.v1alpha1.batch.volcano.sh"]
     assert release(with_gangs(), "kueue").reads == (("batch.volcano.sh", "jobs"),)

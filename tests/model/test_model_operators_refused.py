@@ -34,8 +34,8 @@ REFUSED: dict[str, tuple[Data, str]] = {
     "an unknown operator": (
         made_here(operators={"kueu": "here"}),
         (
-            "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, keda, prometheus,"
-            " gpuOperator, fluid, … (14 in total; list them with: tenancy schema)"
+            "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, kuberay, keda,"
+            " prometheus, gpuOperator, … (16 in total; list them with: tenancy schema)"
         ),
     ),
     "a misspelt value": (

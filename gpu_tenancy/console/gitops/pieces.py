@@ -24,7 +24,7 @@ _RUNS: Final = frozenset(
     {
         *(("", "Pod"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob")),
         *(("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")),
-        *(("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")),
+        *(("kubeflow.org", "PyTorchJob"), ("ray.io", "RayJob"), ("trainer.kubeflow.org", "TrainJob")),
     }
 )
 """Kinds whose pods can run or queue for days, so that nothing waits until they are healthy."""

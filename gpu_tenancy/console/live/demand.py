@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.pods import Manifest, called, home, label, scheduler
-from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.console.values import check_values
 from gpu_tenancy.model.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.written import UnreadableError, read_documents
@@ -51,6 +51,7 @@ class Demand:
         manifest: as written, in the team's namespace.
         templates: the pods that it would create.
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
+        groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
         gang: the Volcano queue, where Volcano schedules it; None where it does not.
     """
 
@@ -58,6 +59,7 @@ class Demand:
     templates: tuple[Template, ...]
     whole: bool = True
     gang: str | None = None
+    groups: int = 1
 
     @property
     def title(self) -> str:
@@ -207,6 +209,94 @@ def _train_job(manifest: Manifest) -> Demand:
     return Demand(manifest, (Template("node", count, {**spec, "containers": containers}),))
 
 
+def _kubeflow(replicas: str) -> _Reader:
+    """A kind of the Training Operator, with its roles in the order in which Kueue counts them.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/kubeflow/kubeflowjob/kubeflowjob_controller.go
+    """
+
+    def read(manifest: Manifest) -> Demand:
+        roles = map_at(manifest, "spec", replicas)
+        known = [name for name in _KUBEFLOW_ROLES if name in roles]
+        found = ((name, map_at(manifest, "spec", replicas, name)) for name in known)
+        return Demand(
+            manifest,
+            tuple(template_of(name.lower(), _number(role, "replicas"), at(role, "template")) for name, role in found),
+        )
+
+    return read
+
+
+_KUBEFLOW_ROLES: Final = ("Master", "Worker")
+
+
+def _ray(*path: str) -> _Reader:
+    """A kind of KubeRay, with the head and its worker groups, as Kueue counts them.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
+    """
+
+    def read(manifest: Manifest) -> Demand:
+        cluster = map_at(manifest, "spec", *path)
+        beside, submitters = _submitting(manifest) if text_at(manifest, "kind") == "RayJob" else ([], [])
+        if at(cluster, "enableInTreeAutoscaling") is True:
+            resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
+            beside = [*beside, {"name": "autoscaler", "resources": resources}]
+        head = template_of("head", 1, at(cluster, "headGroupSpec", "template"))
+        containers: list[Json] = [*maps_at(head.spec, "containers"), *beside]
+        workers = (
+            template_of(
+                text_at(group, "groupName"),
+                _number(group, "replicas") * max(1, _number(group, "numOfHosts")),
+                at(group, "template"),
+            )
+            for group in maps_at(cluster, "workerGroupSpecs")
+        )
+        return Demand(manifest, (replace(head, spec={**head.spec, "containers": containers}), *workers, *submitters))
+
+    return read
+
+
+_SUBMITTER: Final[dict[str, Json]] = {
+    "requests": {"cpu": "500m", "memory": "200Mi"},
+    "limits": {"cpu": "1", "memory": "1Gi"},
+}
+_AUTOSCALER: Final[dict[str, Json]] = {
+    "requests": {"cpu": "500m", "memory": "512Mi"},
+    "limits": {"cpu": "500m", "memory": "512Mi"},
+}
+"""Resources of what KubeRay adds to a Ray cluster:
+https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
+
+
+def _submitting(manifest: Manifest) -> tuple[list[Json], list[Template]]:
+    """What submits a RayJob: a container of the head, or a pod. With the mode HTTPMode, KubeRay does it itself."""
+    container: Json = {"name": "ray-job-submitter", "resources": _SUBMITTER}
+    match text_at(manifest, "spec", "submissionMode") or "K8sJobMode":
+        case "SidecarMode":
+            return [container], []
+        case "K8sJobMode":
+            own = at(manifest, "spec", "submitterPodTemplate") or {"spec": {"containers": [container]}}
+            return [], [template_of("submitter", 1, own)]
+        case _:
+            return [], []
+
+
+def _leader_worker_set(manifest: Manifest) -> Demand:
+    """The leaders of all groups, if they have a template of their own, and the workers.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_reconciler.go
+    """
+    spec = map_at(manifest, "spec", "leaderWorkerTemplate")
+    size, leader, groups = _number(spec, "size"), at(spec, "leaderTemplate"), _number(manifest, "spec", "replicas")
+    worker = at(spec, "workerTemplate")
+    if leader:
+        pods = (template_of("leader", groups, leader), template_of("worker", (size - 1) * groups, worker))
+    else:
+        pods = (template_of("main", size * groups, worker),)
+    return Demand(manifest, pods, whole=groups == 1, groups=groups)
+
+
 def _patches(manifest: Manifest) -> Iterator[dict[str, Json]]:
     """Pod specs of Trainer's patches, and of the older overrides."""
     for each in maps_at(manifest, "spec", "podTemplateOverrides"):
@@ -237,4 +327,9 @@ _READERS: Final[Mapping[tuple[str, str], _Reader]] = {
     ("batch.volcano.sh", "Job"): _gang,
     ("jobset.x-k8s.io", "JobSet"): _job_set,
     ("trainer.kubeflow.org", "TrainJob"): _train_job,
+    ("ray.io", "RayJob"): _ray("rayClusterSpec"),
+    ("ray.io", "RayCluster"): _ray(),
+    ("ray.io", "RayService"): _ray("rayClusterConfig"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("kubeflow.org", "PyTorchJob"): _kubeflow("pytorchReplicaSpecs"),
 }

@@ -174,7 +174,7 @@ def _cluster_queue(
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
     answer = _by_quota(target, offers)
     if not demand.whole and answer.verdict != "now":
-        answer = _pod_by_pod(queues, queue, sets, answer)
+        answer = _one_by_one(queues, queue, sets, demand.groups, answer)
     before = tuple(_already_pending(queues, target))
     if not demand.whole or answer.verdict == "never" or queues.uncounted:
         counted = (narrative.USED_BY_PODS,) if queues.uncounted else ()
@@ -216,17 +216,17 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
 
 
-def _pod_by_pod(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], whole: Answer) -> Answer:
-    """Pods of a Deployment are admitted separately: as many as fit start."""
-    (pods,) = sets
+def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], groups: int, whole: Answer) -> Answer:
+    """Pods of a Deployment and groups of a LeaderWorkerSet are admitted separately: as many as fit start."""
     flavors = queues.state.of("ResourceFlavor")
+    number = groups if groups > 1 else sets[0].count
     fitting = 0
-    for count in range(1, pods.count + 1):
-        (offer,) = judge_queue(queues.quotas, queue.spec, flavors, [replace(pods, count=count)])
-        if VERDICTS[offer.source] != "now":
+    for count in range(1, number + 1):
+        some = [replace(pods, count=pods.count * count // number) for pods in sets]
+        if any(VERDICTS[offer.source] != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
             break
         fitting = count
-    return replace(whole, lines=(*whole.lines, narrative.pod_by_pod(fitting, pods.count)))
+    return replace(whole, lines=(*whole.lines, narrative.one_by_one("group" if groups > 1 else "pod", fitting, number)))
 
 
 def _local_usage(state: State, team: str, name: str) -> Iterator[str]:

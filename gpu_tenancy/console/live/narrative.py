@@ -509,9 +509,9 @@ def no_cluster_queue(local: str, name: str) -> str:
     return f"ClusterQueue {name} of LocalQueue {local} not found"
 
 
-def pod_by_pod(now: int, count: int) -> str:
-    """How many pods of a Deployment would be admitted now."""
-    return f"each pod is admitted separately: {now} of {plural(count, 'pod')} now"
+def one_by_one(unit: str, now: int, count: int) -> str:
+    """How many pods of a Deployment, or groups of a LeaderWorkerSet, would be admitted now."""
+    return f"each {unit} is admitted separately: {now} of {plural(count, unit)} now"
 
 
 def local_usage(flavor: str, amounts: Amounts) -> str:

@@ -21,6 +21,11 @@ KINDS: Final = (
     ("batch/v1", "Job"),
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("ray.io/v1", "RayJob"),
+    ("ray.io/v1", "RayService"),
+    ("ray.io/v1", "RayCluster"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ("kubeflow.org/v1", "PyTorchJob"),
     ("batch.volcano.sh/v1alpha1", "Job"),
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
@@ -29,6 +34,19 @@ KINDS: Final = (
 _UNREAD: Final = (403, 404)
 _JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
 _GANG: Final = "volcano.sh/job-name"
+_RAY_CLUSTER: Final = "ray.io/cluster"
+_LABELS: Final = {
+    "TrainJob": _JOB_SET,
+    "JobSet": _JOB_SET,
+    "RayJob": _RAY_CLUSTER,
+    "RayService": _RAY_CLUSTER,
+    "RayCluster": _RAY_CLUSTER,
+    "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name",
+    "PyTorchJob": "training.kubeflow.org/job-name",
+}
+"""Label of pods with the name of the object that they belong to, or of its Ray cluster, by the object's kind."""
+_CLUSTERS: Final = {"RayJob": ("rayClusterName",), "RayService": ("activeServiceStatus", "rayClusterName")}
+"""Where the status of a kind has the name of its Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +89,9 @@ class Target:
         for kind in ("Complete", "Completed", "Failed"):
             if is_true(self.manifest, kind):
                 return kind
-        phase = text_at(self.manifest, "status", "phase") or text_at(self.manifest, "status", "state", "phase")
-        return phase if phase in {"Succeeded", "Failed", "Completed", "Aborted", "Terminated"} else ""
+        states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
+        phase = next(filter(None, (text_at(self.manifest, "status", *path) for path in states)), "")
+        return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""
 
 
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
@@ -155,6 +174,7 @@ def _belongs(pod: Manifest, manifest: Manifest) -> bool:
     carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
     if kind == "Deployment":
         return selects(at(manifest, "spec", "selector"), carried)
-    if kind in {"TrainJob", "JobSet"}:
-        return carried.get(_JOB_SET) == name
+    if kind in _LABELS:
+        owner = text_at(manifest, "status", *_CLUSTERS[kind]) if kind in _CLUSTERS else name
+        return bool(owner) and carried.get(_LABELS[kind]) == owner
     return text_at(manifest, "apiVersion").startswith("batch.volcano.sh/") and carried.get(_GANG) == name

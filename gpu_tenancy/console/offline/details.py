@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
+from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.model.quantity import CPU, format_amount, is_extended, parse_bytes, parse_cpu
 
 Manifest = Mapping[str, Json]
@@ -142,11 +142,34 @@ def _replicated(*path: str) -> Callable[[Manifest], str]:
         roles: list[str] = []
         for job in maps_at(manifest, *path, "replicatedJobs"):
             count = _plain(at(job, "template", "spec", "parallelism"))
-            size = " x ".join(filter(None, (count, _gpus(at(job, "template", "spec", "template")))))
-            roles.append(" ".join(filter(None, (text_at(job, "name"), size))))
+            roles.append(_role(text_at(job, "name"), count, at(job, "template", "spec", "template")))
         return _few(roles)
 
     return describe
+
+
+def _role(name: str, count: str, template: Json) -> str:
+    """Pods that are alike, such as `worker 4 x nvidia.com/gpu 8`."""
+    return " ".join(filter(None, (name, " x ".join(filter(None, (count, _gpus(template)))))))
+
+
+def _ray_job(manifest: Manifest) -> str:
+    cluster = ("spec", "rayClusterSpec")
+    groups = maps_at(manifest, *cluster, "workerGroupSpecs")
+    workers = (_role(text_at(one, "groupName"), _plain(one.get("replicas")), at(one, "template")) for one in groups)
+    return _few([_role("head", "1", at(manifest, *cluster, "headGroupSpec", "template")), *workers])
+
+
+def _leader_worker_set(manifest: Manifest) -> str:
+    group = ("spec", "leaderWorkerTemplate")
+    size = int_at(manifest, *group, "size", otherwise=1)
+    roles = _few(
+        [
+            _role("leader", "1", at(manifest, *group, "leaderTemplate")),
+            _role("worker", str(size - 1), at(manifest, *group, "workerTemplate")),
+        ]
+    )
+    return f"{_plain(at(manifest, 'spec', 'replicas'))} x ({roles})"
 
 
 def _autoscaler(manifest: Manifest) -> str:
@@ -194,8 +217,10 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
         ("jobset.x-k8s.io", "JobSet"): _replicated("spec"),
         ("keda.sh", "ScaledObject"): _scaled_object,
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
+        ("ray.io", "RayJob"): _ray_job,
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
         ("scheduling.volcano.sh", "Queue"): _gang_queue,
         ("trainer.kubeflow.org", "TrainJob"): _train_job,

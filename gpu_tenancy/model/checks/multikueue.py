@@ -36,6 +36,10 @@ def _job(path: Path, job: Training) -> Iterator[Problem]:
         rule = "needs Volcano, whose jobs MultiKueue does not dispatch"
         yield Problem((*path, key), rule, f"remove {key}, or move the job to the stack of a worker", about=_ROLE)
         return
+    if job.kind.endless:
+        rule = "makes a LeaderWorkerSet, which has no spec.managedBy: its pods would be created in this cluster too"
+        fix = "move the job to the stack of a worker"
+        yield Problem((*path, "framework"), rule, fix, job.framework, about=_ROLE)
     if not job.kind.runtime:
         return
     if job.framework not in SHIPPED:

@@ -14,13 +14,13 @@ from gpu_tenancy.model.plan.operators.needs import (
     AMD,
     INTEL,
     NVIDIA,
+    OF_JOBS,
     certified,
     gpu_pools,
     has_gangs,
     infiniband_pools,
     installed_by,
     measured_by,
-    needs_trainer,
 )
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem, dotted
@@ -100,10 +100,13 @@ def _network_operator(stack: Stack) -> tuple[Path, str] | None:
     return (("pools", pool), f"it advertises the InfiniBand interfaces of pool {pool}") if pool else None
 
 
-def _trainer(stack: Stack) -> tuple[Path, str] | None:
-    jobs = (job for team in stack.teams.values() for job in team.training.values())
-    job = next((job for job in jobs if job.kind.trainer), None) if needs_trainer(stack) else None
-    return (("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s") if job else None
+def _of_jobs(operator: str) -> Callable[[Stack], tuple[Path, str] | None]:
+    def lacking(stack: Stack) -> tuple[Path, str] | None:
+        jobs = (job for team in stack.teams.values() for job in team.training.values())
+        job = next((job for job in jobs if job.kind.operator == operator), None)
+        return (("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s") if job else None
+
+    return lacking
 
 
 def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
@@ -152,7 +155,7 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "kueue": _kueue,
     "network_operator": _network_operator,
     "volcano": _volcano,
-    "trainer": _trainer,
+    **{operator: _of_jobs(operator) for operator in OF_JOBS},
     "cert_manager": _cert_manager,
     "gpu_operator": _gpu_operator,
     "amd_gpu_operator": _vendor(AMD),

@@ -1,6 +1,7 @@
 """Checks of workloads against their team: flavor, node size, LimitRange, queue, budgets and metrics."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
@@ -13,6 +14,15 @@ from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training
+
+_WAITING: Final = {CPU: 200, MEMORY: 256 * 2**20}
+"""Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
+https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
+
+
+_RAY_NAME: Final = 47
+"""Maximum length of a RayJob's name, above which KubeRay does not run it (`MaxRayJobNameLength` in
+https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go)."""
 
 
 def workload_problems(tree: Tree) -> Iterator[Problem]:
@@ -45,8 +55,10 @@ def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
         if size:
             sizes[role] = size
         yield from _part(tree, (*path, "roles", role) if own else path, part, size)
-    if isinstance(workload, Training) and len(sizes) == len(roles):
-        yield from _whole_job(tree, path, workload, sizes)
+    if isinstance(workload, Training):
+        yield from _ray(tree, path, workload)
+        if len(sizes) == len(roles):
+            yield from _whole_job(tree, path, workload, sizes)
 
 
 def _part(tree: Tree, path: Path, workload: Server | Training, size: PodSize | None) -> Iterator[Problem]:
@@ -194,7 +206,7 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
     team, gang = str(path[1]), is_gang(job)
     key = "tasks" if job.tasks else "roles" if job.roles else "workers"
     for flavor in {size.flavor.name: size.flavor for size in sizes.values()}.values():
-        there = {role: job.pods_by_role[role] for role, size in sizes.items() if size.flavor == flavor}
+        there = {role: job.pods_by_role[role] * job.groups for role, size in sizes.items() if size.flavor == flavor}
         number = sum(there.values())
         totals: Amounts = {}
         for role, pods in there.items():
@@ -225,8 +237,27 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
             return
 
 
+def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
+    """What KubeRay rejects, and the container that it adds to workers whatever the bounds of the team."""
+    if job.kind.submits and len(str(path[-1])) > _RAY_NAME:
+        rule = f"is the name of a RayJob, which has at most {_RAY_NAME} characters"
+        yield Problem(path, rule, "shorten the name", str(path[-1]))
+    least = tree.stack.teams[str(path[1])].containers.min
+    for resource, amount in _WAITING.items():
+        minimum = getattr(least, resource)
+        if job.kind.submits and minimum is not None and minimum > amount:
+            yield Problem(
+                (*path, "framework"),
+                f"needs pods with a container of {format_amount(resource, amount)} {resource}, which KubeRay adds and"
+                f" the team's containers.min.{resource} ({format_amount(resource, minimum)}) rejects",
+                f"lower teams.{path[1]}.containers.min.{resource} to {format_amount(resource, amount)}",
+                job.framework,
+                about=(("teams", str(path[1]), "containers"),),
+            )
+
+
 def _services(name: str, team: Team) -> Iterator[Problem]:
-    """Servers have a Service each, and so have gangs, TrainJobs and JobSets, so that their pods find each other."""
+    """Servers have a Service each, and so have gangs and all jobs but Jobs, so that their pods find each other."""
     jobs = [job for job in team.training.values() if is_gang(job) or job.framework != "job"]
     needed, budget = len(team.serving) + len(jobs), team.objects.services
     if budget is not None and needed > budget:

@@ -33,8 +33,9 @@ _ABOVE: Final = ("system:masters", "system:nodes")
 """Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
 mirror pods of their static pods."""
 _CACHES: Final = "fluid"
-_MAKERS: Final = ("volcano", "kueue", _CACHES)
-"""Operators that create pods in teams' namespaces for objects that were evaluated, or change admitted objects."""
+_MAKERS: Final = {"volcano": "volcano", "kueue": "kueue", _CACHES: "fluid", "kuberay": "kuberay-operator", "lws": "lws"}
+"""Operators, with their charts, that create pods in teams' namespaces for objects that were evaluated, or change
+admitted objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def accounts(namespace: str | None) -> str:
 
 
 def _makers(stack: Stack) -> tuple[str, ...]:
-    return tuple(group for name in _MAKERS for group in _accounts_of(stack, name, name))
+    return tuple(group for name, chart in _MAKERS.items() for group in _accounts_of(stack, name, chart))
 
 
 def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:

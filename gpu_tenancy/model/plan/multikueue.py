@@ -27,6 +27,10 @@ _KINDS: Final = {
     "statefulset": ("apps", "statefulsets"),
     "jobset.x-k8s.io/jobset": ("jobset.x-k8s.io", "jobsets"),
     "trainer.kubeflow.org/trainjob": ("trainer.kubeflow.org", "trainjobs"),
+    "ray.io/rayjob": ("ray.io", "rayjobs"),
+    "ray.io/raycluster": ("ray.io", "rayclusters"),
+    "ray.io/rayservice": ("ray.io", "rayservices"),
+    "leaderworkerset.x-k8s.io/leaderworkerset": ("leaderworkerset.x-k8s.io", "leaderworkersets"),
 }
 """API group and resource of the kinds that MultiKueue creates in a worker, by Kueue's integration. The pods of a
 Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapter.go` of v0.19.2."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
+from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
@@ -103,6 +104,7 @@ class NetworkRules:
         egress: CIDRs that the team's pods may reach over HTTPS.
         monitors: how Prometheus scrapes servers, by server; without servers that are not scraped.
         node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
+        kuberay: namespace of KubeRay, which calls the dashboards of Ray's heads; None without.
     """
 
     ports: dict[str, int]
@@ -110,6 +112,7 @@ class NetworkRules:
     egress: tuple[str, ...]
     monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
     node_endpoints: tuple[NodeEndpoint, ...] = ()
+    kuberay: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             egress=tuple(team.network.egress),
             monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
             node_endpoints=_node_endpoints(tree),
+            kuberay=charts()["kuberay-operator"].namespace if tree.kuberay else None,
         ),
         queue=tree.queue_of(name),
         bindings=bindings(tree, name),

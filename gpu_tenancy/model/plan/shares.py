@@ -67,6 +67,11 @@ class Tree:
         return there(self.stack, "trainer")
 
     @cached_property
+    def kuberay(self) -> bool:
+        """Whether KubeRay runs in the cluster; as above."""
+        return there(self.stack, "kuberay")
+
+    @cached_property
     def parents(self) -> dict[str, str | None]:
         """Each cohort's parent; None for the root's."""
         return {name: cohort.parent for name, cohort in self.stack.cohorts.items()} or {self.root: None}

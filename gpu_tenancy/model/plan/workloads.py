@@ -135,10 +135,10 @@ class RolePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A batch job in the team's queue: a Job, a JobSet, or a TrainJob of Kubeflow Trainer.
+    """A job in the team's queue: a Job, a JobSet, a TrainJob of Kubeflow Trainer, a RayJob or a LeaderWorkerSet.
 
     Attributes:
-        roles: its pods, the launcher first; a Job, and a TrainJob of pytorch or jax, have one.
+        roles: its pods, the launcher, head or leader first; a Job, and a TrainJob of pytorch or jax, have one.
         gang: whether Volcano starts all of its pods at once or none.
         deadline: seconds after which it is terminated, or None.
         keep: seconds after which it is deleted when finished.
@@ -146,6 +146,8 @@ class JobPlan:
         success: roles whose pods must succeed; empty for all.
         runtime: of a TrainJob; None for other kinds.
         dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
+        entrypoint: command that is submitted to the pods; empty for other kinds than a RayJob.
+        groups: number of groups of a LeaderWorkerSet, each with the pods of `roles`.
     """
 
     name: str
@@ -161,6 +163,8 @@ class JobPlan:
     success: tuple[str, ...] = ()
     runtime: str | None = None
     dispatched: bool = False
+    entrypoint: tuple[str, ...] = ()
+    groups: int = 1
 
     @property
     def pod(self) -> PodPlan:
@@ -220,6 +224,8 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             success=tuple(job.success_roles),
             runtime=_runtime(tree, name, job, roles[-1].pod) if job.kind.runtime else None,
             dispatched=tree.stack.dispatches,
+            entrypoint=(*job.command, *job.args) if job.kind.submits else (),
+            groups=job.groups,
         )
         for name, job in tree.stack.teams[team].training.items()
         if job.scheduler == "kueue" and (roles := _job_roles(tree, team, job))

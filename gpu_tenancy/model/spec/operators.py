@@ -102,7 +102,12 @@ class Operators(Section):
     prometheus_adapter: OperatorEntry = Operator()
     """prometheus-adapter, in place of KEDA; default: `off`."""
     trainer: OperatorEntry = Operator()
-    """Kubeflow Trainer with JobSet; needed for jobs with `framework: pytorch`."""
+    """Kubeflow Trainer with JobSet; needed for jobs with `framework` pytorch, jax, mpi, deepspeed or jobset."""
+    kuberay: OperatorEntry = Operator()
+    """KubeRay; needed for jobs with `framework: ray`. In each team's namespace, it may reach the dashboards of Ray's
+    heads, to which it submits jobs."""
+    lws: OperatorEntry = Operator()
+    """LeaderWorkerSet; needed for jobs with `framework: leader-worker`."""
     fluid: OperatorEntry = Operator()
     """Fluid, which caches datasets; default: `off`. Masters and workers of a cache in a team's namespace, and its
     one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota limits them. FUSE pods are queued

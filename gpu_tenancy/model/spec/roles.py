@@ -6,12 +6,17 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Section
 
-Framework: TypeAlias = Literal["job", "pytorch", "jax", "mpi", "deepspeed", "jobset"]
+Framework: TypeAlias = Literal["job", "pytorch", "jax", "mpi", "deepspeed", "jobset", "ray", "leader-worker"]
 
 WORKER: Final = "worker"
 """Role of the pods whose number is `workers`."""
 LAUNCHER: Final = "launcher"
 """Role of the pod that runs mpirun."""
+HEAD: Final = "head"
+"""Role of the pod that runs Ray's head; Kueue reserves the name for it:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go."""
+LEADER: Final = "leader"
+"""Role of the first pod of each group of a LeaderWorkerSet."""
 
 NODE: Final = "node"
 """Name of the replicated job and of its container, by which Trainer finds the pods that train:
@@ -30,38 +35,69 @@ class Kind:
 
     Attributes:
         api: API version and kind of its object.
+        operator: the operator that runs it, by its field in `Operators`; None for Kubernetes itself.
         leader: role with one pod that starts the work of the others; None without.
         roles: the roles that it can have; None for any, empty for no `roles`.
         policies: whether a restart restarts all of its pods, and success can depend on some roles only.
+        lacks: keys that it has no field for, with the reason.
     """
 
     api: tuple[str, str]
+    operator: str | None = None
     leader: str | None = None
     roles: frozenset[str] | None = frozenset()
     policies: bool = False
-
-    @property
-    def trainer(self) -> bool:
-        """Whether Kubeflow Trainer's chart installs its controller."""
-        return self.api[1] in {"TrainJob", "JobSet"}
+    lacks: tuple[tuple[str, str], ...] = ()
 
     @property
     def runtime(self) -> bool:
         """Whether it is a TrainJob, which has a TrainingRuntime."""
         return self.api == TRAIN_JOB
 
+    @property
+    def submits(self) -> bool:
+        """Whether `command` is submitted to its pods when they run, and is not the command of their containers."""
+        return self.api == RAY_JOB
+
+    @property
+    def endless(self) -> bool:
+        """Whether its pods run until it is deleted, in groups that are admitted one by one."""
+        return self.api == LEADER_WORKER_SET
+
 
 TRAIN_JOB: Final = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
 JOB_SET: Final = ("jobset.x-k8s.io/v1alpha2", "JobSet")
-_MPI: Final = Kind(TRAIN_JOB, leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
+RAY_JOB: Final = ("ray.io/v1", "RayJob")
+LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_MPI: Final = Kind(TRAIN_JOB, "trainer", leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
+_ENDLESS: Final = "a LeaderWorkerSet runs until it is deleted"
 
 KINDS: Final[Mapping[Framework, Kind]] = {
     "job": Kind(("batch/v1", "Job")),
-    "pytorch": Kind(TRAIN_JOB),
-    "jax": Kind(TRAIN_JOB),
+    "pytorch": Kind(TRAIN_JOB, "trainer"),
+    "jax": Kind(TRAIN_JOB, "trainer"),
     "mpi": _MPI,
     "deepspeed": _MPI,
-    "jobset": Kind(JOB_SET, roles=None, policies=True),
+    "jobset": Kind(JOB_SET, "trainer", roles=None, policies=True),
+    "ray": Kind(
+        RAY_JOB,
+        "kuberay",
+        leader=HEAD,
+        roles=None,
+        # With ttlSecondsAfterFinished, KubeRay keeps the pods for that time, and Kueue has freed their quota.
+        lacks=(("keep", "KubeRay deletes the pods when the job ends, and keeps the RayJob until you delete it"),),
+    ),
+    "leader-worker": Kind(
+        LEADER_WORKER_SET,
+        "lws",
+        leader=LEADER,
+        roles=frozenset({LEADER, WORKER}),
+        lacks=(
+            ("retries", f"{_ENDLESS}: a group restarts whenever one of its pods fails"),
+            ("deadline", _ENDLESS),
+            ("keep", _ENDLESS),
+        ),
+    ),
 }
 """Each framework's kind."""
 
@@ -74,15 +110,16 @@ class Role(Section):
     image: Image | None = None
     """Container image."""
     command: list[str] = []
-    """Command; default: the job's, and for `worker` of mpi and deepspeed sshd, which the launcher connects to."""
+    """Command; default: the job's, and for `worker` of mpi and deepspeed sshd, which the launcher connects to. Of ray:
+    what runs before `ray start`; default: nothing."""
     args: list[str] = []
-    """Arguments of the command; default: the job's, unless the role sets `command`."""
+    """Arguments of the command; default: the job's, unless the role sets `command`. Of ray: none."""
     env: dict[str, str] = {}
     """Environment variables, in addition to the job's."""
     flavor: Name | None = None
     """Flavor to run on."""
     gpus: Count | None = None
-    """GPUs per pod; default: the job's, and 0 for a launcher."""
+    """GPUs per pod; default: the job's, and 0 for a launcher and a head."""
     cpu: Cpu | None = None
     """CPUs per pod; default: the job's, or, if the role has other GPUs, 90 % of its GPUs' share of the machine."""
     memory: Bytes | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
-from gpu_tenancy.model.spec.roles import KINDS, SSHD, WORKER, Framework, Kind, Role
+from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.topology import TogetherEntry
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
@@ -122,21 +122,27 @@ class Server(Workload):
 
 
 class Training(Workload):
-    """A batch job in the team's queue (Job, TrainJob or JobSet), or a gang (Volcano Job)."""
+    """A job in the team's queue (Job, TrainJob, JobSet, RayJob or LeaderWorkerSet), or a gang (Volcano Job)."""
 
     framework: Framework = "job"
     """`job`: a Kubernetes Job. `pytorch`, `jax`, `mpi`, `deepspeed`: a TrainJob of Kubeflow Trainer: torchrun on each
     pod, JAX's coordinator, or mpirun in a launcher that reaches the workers by SSH. `jobset`: a JobSet with any
-    `roles`."""
+    `roles`. `ray`: a RayJob of KubeRay with a Ray cluster of its own: `command` is the Ray job, which the role `head`
+    runs, and the other `roles` are groups of workers. `leader-worker`: a LeaderWorkerSet, whose `groups` of a leader
+    and `workers` each work as one, and run until you delete it."""
     scheduler: Literal["kueue", "volcano"] = "kueue"
     """`kueue`: the job is queued in the team's LocalQueue. `volcano`: a Volcano Job (all pods or none)."""
     workers: Annotated[Replicas, Shorthand(int, ("min", "max"))] = Replicas(min=1, max=1)
-    """Number of pods that run in parallel (for a gang, see `tasks`). `{min, max}` for a Job that also runs with fewer
-    pods: Kueue admits as many as the quota has, but at least `min`, and sets the number of completions to it."""
+    """Number of pods that run in parallel, without a launcher, head or leader (for a gang, see `tasks`). `{min, max}`
+    for a Job that also runs with fewer pods: Kueue admits as many as the quota has, but at least `min`, and sets the
+    number of completions to it."""
     roles: dict[Name, Role] = {}
     """Pods with resources, image or command of their own, such as `{launcher: {cpu: 2}, worker: {pods: 4, gpus: 8}}`.
     mpi and deepspeed have the roles `launcher` and `worker`, of which `command` is the launcher's. A `launcher` with as
-    many GPUs as a worker computes too. A jobset or gang can have any roles."""
+    many GPUs as a worker computes too. ray has a `head` and any other roles, leader-worker a `leader` and `worker`. A
+    jobset or gang can have any roles."""
+    groups: Positive = 1
+    """Number of groups of a leader-worker job. Kueue admits each group whole, and one group after another."""
     success_roles: list[Name] = []
     """Roles of a jobset whose pods must succeed for the job to be complete; default: all."""
     together: TogetherEntry | None = None
@@ -149,13 +155,13 @@ class Training(Workload):
     tasks: dict[Name, Positive] = {}
     """Number of pods of a gang by role, such as `{master: 1, worker: 3}`, if the pods are alike; else see `roles`."""
     retries: Count = 3
-    """Number of retries before the job is marked as failed. All pods of a TrainJob or JobSet restart together. Evicted
-    and preempted pods are not counted, except for gangs."""
+    """Number of retries before the job is marked as failed. All pods of a TrainJob or JobSet restart together, a RayJob
+    with a new Ray cluster. Evicted and preempted pods are not counted, except for gangs and the head of a RayJob."""
     deadline: Annotated[Seconds, Field(ge=1)] | None = None
     """Maximum run time, without the time in the queue; the job is terminated after it. Kueue also stops a job whose run
     times before and after preemptions or restarts exceed it together by a minute."""
     keep: Seconds = 86400.0
-    """Time until a finished job is deleted; of a TrainJob, its pods."""
+    """Time until a finished job is deleted; of a TrainJob, its pods. Not for ray."""
 
     @model_validator(mode="after")
     def _one_scheduler(self) -> Self:
@@ -193,7 +199,8 @@ class Training(Workload):
         if self.roles and self.tasks:
             raise refuse("sets tasks and roles", "set pods of each role under roles, and remove tasks")
         if "workers" in self.model_fields_set and self.roles:
-            if self.scheduler == "volcano" or (self.kind.roles is None and WORKER not in self.roles):
+            named = self.roles.keys() - {self.kind.leader}
+            if self.scheduler == "volcano" or (self.kind.roles is None and named and WORKER not in named):
                 raise refuse(
                     "sets workers and roles without a role worker", "set pods of each role, and remove workers"
                 )
@@ -208,12 +215,32 @@ class Training(Workload):
             return self
         parts = self.parts
         if self.pods_by_role[leader] != 1:
-            raise refuse(f"roles.{leader}.pods is {self.pods_by_role[leader]}, but a job has one launcher", "remove it")
-        if parts[leader].gpus not in {0, parts[WORKER].gpus}:
+            owner = "group" if leader == LEADER else "job"
+            raise refuse(
+                f"roles.{leader}.pods is {self.pods_by_role[leader]}, but a {owner} has one {leader}", "remove it"
+            )
+        if leader == LAUNCHER and parts[leader].gpus not in {0, parts[WORKER].gpus}:
             raise refuse(
                 f"roles.{leader}.gpus is {parts[leader].gpus}, but a worker has {parts[WORKER].gpus}: mpirun starts as"
                 " many processes in each pod",
                 f"set it to {parts[WORKER].gpus}, or to 0 for a launcher that does not compute",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _its_fields(self) -> Self:
+        """Keys that the kind of its object has no field for, and those that it requires."""
+        if self.scheduler == "volcano":
+            return self
+        for key, reason in self.kind.lacks:
+            if key in self.model_fields_set:
+                raise refuse(f"sets {key}, but {reason}", f"remove {key}")
+        if self.groups > 1 and not self.kind.endless:
+            raise refuse("sets groups, which only applies to framework: leader-worker", "remove groups")
+        if self.kind.submits and not self.command:
+            raise refuse(
+                "has no command, but framework: ray submits one to its Ray cluster",
+                "set command, such as [python, /opt/train.py]",
             )
         return self
 
@@ -226,6 +253,12 @@ class Training(Workload):
                 raise refuse(f"successRoles names {role}, which is not a role of the job", "add it under roles")
         if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.gang):
             kind = "Volcano" if self.scheduler == "volcano" or self.gang else self.kind.api[1]
+            if kind == "RayJob":
+                raise refuse(
+                    "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server,"
+                    " and pods of teams have no rights there",
+                    f"set workers: {self.workers.max}",
+                )
             raise refuse(
                 f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only Jobs"
                 " with fewer",
@@ -245,12 +278,12 @@ class Training(Workload):
 
     @property
     def most_pods(self) -> int:
-        """Number of pods of all roles."""
-        return sum(self.pods_by_role.values())
+        """Number of pods of all roles, in all groups."""
+        return sum(self.pods_by_role.values()) * self.groups
 
     @property
     def pods_by_role(self) -> dict[str, int]:
-        """Pods by role, the leader first: a gang's tasks, the roles, or the workers as one role."""
+        """Pods by role, the leader first: a gang's tasks, the roles, or the workers as one role; of one group."""
         if self.tasks:
             return dict(self.tasks)
         return {name: role.pods or (self.workers.max if name == WORKER else 1) for name, role in self._roles.items()}
@@ -260,8 +293,9 @@ class Training(Workload):
         """Each role as a job with the keys of its pods. `most_pods` of each is that of the whole job."""
         if self.tasks:
             return dict.fromkeys(self.tasks, self)
+        own = self.model_copy(update={"command": [], "args": []}) if self._submits else self
         return {
-            name: self._part(role) if role.model_fields_set - {"pods"} else self for name, role in self._roles.items()
+            name: own._part(role) if role.model_fields_set - {"pods"} else own for name, role in self._roles.items()
         }
 
     @property
@@ -269,10 +303,19 @@ class Training(Workload):
         leader = None if self.scheduler == "volcano" else self.kind.leader
         if leader is None:
             return self.roles or {WORKER: Role()}
-        roles = {leader: Role(), WORKER: Role(), **self.roles}
-        own: dict[str, Any] = {} if roles[leader].gpus is not None else {"gpus": 0}
-        worker: dict[str, Any] = {} if roles[WORKER].command else {"command": list(SSHD)}
-        return {**roles, leader: _with(roles[leader], own), WORKER: _with(roles[WORKER], worker)}
+        others = {name: role for name, role in self.roles.items() if name != leader}
+        if self.kind.roles is not None or not others:
+            others.setdefault(WORKER, Role())
+        first = self.roles.get(leader, Role())
+        if first.gpus is None and leader != LEADER:  # The leader of a group computes too.
+            first = _with(first, {"gpus": 0})
+        if leader == LAUNCHER and not others[WORKER].command:
+            others[WORKER] = _with(others[WORKER], {"command": list(SSHD)})
+        return {leader: first, **others}
+
+    @property
+    def _submits(self) -> bool:
+        return self.kind.submits and self.scheduler != "volcano"
 
     def _part(self, role: Role) -> "Training":
         sized = role.gpus in {None, self.gpus} and role.flavor in {None, self.flavor}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
 from gpu_tenancy.model.problems import Problem
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
@@ -22,8 +22,10 @@ TEAM: Final = (
 _OWN: Final = frozenset({"members", "robots", "training", "compute", "objects", "claims", "network"})
 """Keys of a team that the manager's file can have."""
 
-_TRAINED: Final = frozenset(name for name, kind in KINDS.items() if kind.trainer)
-"""Frameworks that need Kubeflow Trainer."""
+_OPERATORS: Final = {name: kind.operator for name, kind in KINDS.items() if kind.operator}
+"""The operator of each framework that needs one, by its field."""
+_TITLES: Final = {"trainer": "Kubeflow Trainer", "kuberay": "KubeRay", "lws": "LeaderWorkerSet"}
+"""Names of these operators."""
 
 
 def own_problems(source: Source, workers: list[Worker]) -> Iterator[Problem]:
@@ -49,18 +51,19 @@ def own_problems(source: Source, workers: list[Worker]) -> Iterator[Problem]:
             if key not in _OWN:
                 rule = "must not be set for a manager, whose teams are those of its workers"
                 yield Problem(("teams", team, key), rule, "remove it, and set it in the stacks of the workers")
-        yield from _trainers(team, cast("Data", own), workers)
+        yield from _operators(team, cast("Data", own), workers)
 
 
-def _trainers(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]:
-    """TrainJobs and JobSets of the manager that a worker has no operator for."""
+def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]:
+    """Jobs of the manager that a worker has no operator for."""
     jobs = cast("Data", own.get("training")) if isinstance(own.get("training"), dict) else {}
     for name, job in jobs.items():
         for worker in workers:
             framework = cast("Data", job).get("framework") if isinstance(job, dict) else None
-            if framework in _TRAINED and not there(worker.tree.stack, "trainer"):
-                rule = f"needs Kubeflow Trainer, which worker {worker.name} does not run"
-                fix = f"set operators.trainer in {worker.source.file}, or remove framework"
+            operator = _OPERATORS.get(str(framework))
+            if operator and not there(worker.tree.stack, operator):
+                rule = f"needs {_TITLES[operator]}, which worker {worker.name} does not run"
+                fix = f"set operators.{operator} in {worker.source.file}, or remove framework"
                 yield Problem(("teams", team, "training", name, "framework"), rule, fix, str(framework))
 
 
@@ -71,7 +74,7 @@ def differences(first: Worker, other: Worker) -> Iterator[Problem]:
         ("fairness", mine.fairness, theirs.fairness),
         ("priorities", _priorities(mine), _priorities(theirs)),
         ("cohorts", _parents(mine), _parents(theirs)),
-        ("operators.trainer", _runs(mine, "trainer"), _runs(theirs, "trainer")),
+        *((f"operators.{name}", _runs(mine, name), _runs(theirs, name)) for name in OF_JOBS),
     ):
         if one != two:
             yield _differs(first, other, what, one, two)

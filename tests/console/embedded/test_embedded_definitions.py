@@ -15,6 +15,7 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.controllers.table import read_rows
 from gpu_tenancy.console.embedded.definitions import fetching
 from gpu_tenancy.console.embedded.definitions.fetching import cached, fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
@@ -203,6 +204,7 @@ def test_go_sum_has_each_module_and_no_other() -> None:
     lines = (PINS.parent / "go.sum").read_text(encoding="utf-8").splitlines()
     summed = {tuple(line.split()[:2]) for line in lines}
     modules = {(pin.source.name, pin.source.version) for pin in read_pins() if isinstance(pin.source, Module)}
+    modules |= {(row.module, row.version) for row in read_rows().values() if row.version}  # for their charts
     assert summed == {*modules, *((name, f"{version}/go.mod") for name, version in modules)}
 
 

@@ -24,6 +24,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.live.answers import Answer, Check
 from gpu_tenancy.console.live.demand import Demand, demand, read_demands
 from gpu_tenancy.console.live.fit import Fitting, judge, require_team
+from gpu_tenancy.console.live.pods import requests
 from gpu_tenancy.console.live.reading import Missing
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
@@ -257,6 +258,16 @@ def test_a_deployment_starts_pod_by_pod() -> None:
     assert (found.verdict, found.lines[1:]) == ("never", ("each pod is admitted separately: 4 of 5 pods now",))
 
 
+def test_a_leader_worker_set_starts_group_by_group() -> None:
+    """Four GPUs are free, and each group needs two."""
+    template = only_gpus({"spec": {"template": {"spec": pod_spec()}}})["spec"]["template"]
+    spec = {"replicas": 3, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+    named = {**job()["metadata"], "name": "api"}
+    groups = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": named, "spec": spec}
+    found = answer(judged(groups), "queue")
+    assert (found.verdict, found.lines[1:]) == ("never", ("each group is admitted separately: 2 of 3 groups now",))
+
+
 def test_classes_that_are_not_there_are_named() -> None:
     asked = only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"}))
     asked["spec"]["template"]["spec"]["priorityClassName"] = "hihg"
@@ -278,8 +289,6 @@ def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
 
 def counts(manifest: Data) -> list[tuple[str, int, int]]:
     """Name, pods, and GPUs of a pod, kind by kind."""
-    from gpu_tenancy.console.live.pods import requests  # noqa: PLC0415
-
     return [(each.name, each.count, requests(each.spec).get(GPU, 0)) for each in demand(manifest, "research").templates]
 
 
@@ -295,6 +304,21 @@ PATCH = {
         }
     }
 }
+
+
+RAY_CLUSTER: Data = {
+    "headGroupSpec": {"template": {"spec": pod_spec(0)}},
+    "workerGroupSpecs": [{"groupName": "w", "replicas": 3, "numOfHosts": 2, "template": TEMPLATE}],
+}
+
+
+def test_what_kuberay_adds_to_a_head_is_counted_with_it() -> None:
+    sidecar = of("ray.io/v1", "RayJob", submissionMode="SidecarMode", rayClusterSpec=RAY_CLUSTER)
+    scaled = of("ray.io/v1", "RayCluster", enableInTreeAutoscaling=True, **RAY_CLUSTER)
+    plain = of("ray.io/v1", "RayCluster", **RAY_CLUSTER)
+    of_head = [requests(demand(manifest, "research").templates[0].spec) for manifest in (plain, sidecar, scaled)]
+    cpus = [amounts.get("cpu", 0) for amounts in of_head]
+    assert (cpus[1] - cpus[0], cpus[2] - cpus[0]) == (500, 500)
 
 
 @pytest.mark.parametrize(
@@ -326,8 +350,40 @@ PATCH = {
             of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={"numNodes": 2, "resourcesPerNode": resources(4)}),
             [("node", 2, 4)],
         ),
+        (
+            of("ray.io/v1", "RayJob", submissionMode="HTTPMode", rayClusterSpec=RAY_CLUSTER),
+            [("head", 1, 0), ("w", 6, 4)],
+        ),
+        (of("ray.io/v1", "RayJob", rayClusterSpec=RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4), ("submitter", 1, 0)]),
+        (of("ray.io/v1", "RayCluster", **RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4)]),
+        (of("ray.io/v1", "RayService", rayClusterConfig=RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4)]),
+        (
+            of(
+                "leaderworkerset.x-k8s.io/v1",
+                "LeaderWorkerSet",
+                replicas=2,
+                leaderWorkerTemplate={"size": 3, "leaderTemplate": {"spec": pod_spec(0)}, "workerTemplate": TEMPLATE},
+            ),
+            [("leader", 2, 0), ("worker", 4, 4)],
+        ),
+        (
+            of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", leaderWorkerTemplate={"workerTemplate": TEMPLATE}),
+            [("main", 1, 4)],
+        ),
+        (
+            of(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                pytorchReplicaSpecs={"Worker": {"replicas": 3, "template": TEMPLATE}, "Master": {"template": TEMPLATE}},
+            ),
+            [("master", 1, 4), ("worker", 3, 4)],
+        ),
     ],
-    ids=["Pod", "Job", "Job with completions", "StatefulSet", "Volcano's Job", "JobSet", "TrainJob"],
+    ids=[
+        *("Pod", "Job", "Job with completions", "StatefulSet", "Volcano's Job", "JobSet", "TrainJob"),
+        *("RayJob", "RayJob with a submitter", "RayCluster", "RayService"),
+        *("LeaderWorkerSet", "LeaderWorkerSet without a leader's template", "PyTorchJob"),
+    ],
 )
 def test_each_kind_is_read_as_its_pods(manifest: Data, expected: list[tuple[str, int, int]]) -> None:
     assert counts(manifest) == expected
@@ -363,7 +419,7 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
         ("a: [", "FILE:1: invalid YAML: "),
         (
             "{apiVersion: v1, kind: Secret}",
-            "Secret (v1): unsupported kind; supported kinds: Deployment, Job, JobSet, Pod",
+            "Secret (v1): unsupported kind; supported kinds: Deployment, Job, JobSet, LeaderWorkerSet, Pod",
         ),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",

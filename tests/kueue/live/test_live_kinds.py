@@ -33,6 +33,11 @@ JOBS: Final = {
     "horovod": job(framework="mpi", workers=2, gpus=4, command=["mpirun", "/train"]),
     "zero": job(framework="deepspeed", gpus=4, roles={"launcher": {"gpus": 4}, "worker": {"pods": 3}}),
     "parts": job(framework="jobset", gpus=4, roles={"driver": {"gpus": 0, "cpu": 2}, "worker": {"pods": 2}}),
+    "tune": job(framework="ray", workers=2, gpus=4, command=["python", "/tune.py"]),
+    "actors": job(
+        framework="ray", gpus=1, command=["/run"], roles={"head": {"gpus": 1}, "actor": {"pods": 2}, "env": {"gpus": 0}}
+    ),
+    "pair": job(framework="leader-worker", gpus=2, workers=3, groups=2),
 }
 SECTIONS: Final = stack(
     pools={"h100": pool(nodes=4)}, teams={"a": team(gpus={"h100": {"guaranteed": 16, "limit": 32}}, training=JOBS)}
@@ -97,8 +102,12 @@ def test_fit_counts_what_kueue_counts(
     state = read(queueing.cluster, ("ClusterTrainingRuntime",), HOME, only=("TrainingRuntime",))
     counted = with_runtime(demand(submitted, HOME), state)
     pods = [(template.count, requests(template.spec)) for template in counted.templates]
-    assert pods == [(int_at(one, "count"), asked(at(one, "template"))) for one in maps_at(workload, "spec", "podSets")]
-    assert len(pods) == (2 if JOBS[name].get("framework") in {"mpi", "deepspeed", "jobset"} else 1)
+    counted_by_kueue = [
+        (int_at(one, "count") * counted.groups, asked(at(one, "template")))
+        for one in maps_at(workload, "spec", "podSets")
+    ]
+    assert pods == counted_by_kueue
+    assert len(pods) == len(load(Source(SECTIONS)).teams["a"].training[name].pods_by_role)
 
 
 def test_an_elastic_job_can_be_admitted_with_its_least_number_of_pods(

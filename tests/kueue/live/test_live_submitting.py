@@ -35,15 +35,20 @@ PODS: Final = {
     "finetune-by-hand": 2,
     "simulate-by-hand": 2,
     "label-by-hand": 3,
+    "tune-by-hand": 3,
+    "rollout-by-hand": 4,
+    "search-by-hand": 8,
 }
+GROUPS: Final = {"rollout-by-hand": 2}
+"""Objects whose groups of pods Kueue admits separately, and how many."""
 
 
 @pytest.fixture(scope="module")
 def page(queueing: Queueing) -> Iterator[Queueing]:
-    """A team with a queue and a node, where JAX's runtime is installed, as the page says."""
-    queueing.run(
-        load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"j": job(framework="jax")})})))
-    )
+    """A team with a queue and a node, where JAX's runtime, KubeRay and LeaderWorkerSet are installed."""
+    frameworks = ("jax", "ray", "leader-worker")
+    jobs = {f"j-{name}": job(framework=name, command=["/run"]) for name in frameworks}
+    queueing.run(load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training=jobs)}))))
     cluster = queueing.cluster
     labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
     amounts: dict[str, str] = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "16"}
@@ -78,7 +83,7 @@ def test_the_page_has_an_object_of_each_kind_that_teams_submit() -> None:
 
 def test_the_page_has_a_job_of_each_kind_as_stacks_have_it() -> None:
     frameworks = {spec.get("framework", "job") for spec in JOBS.values()}
-    assert frameworks == {"job", "pytorch", "jax", "mpi", "jobset"}
+    assert frameworks == {"job", "pytorch", "jax", "mpi", "jobset", "ray", "leader-worker"}
     pools = {"h100": pool(nodes=8), "cpu": pool("m7i.8xlarge", nodes=2)}
     of_cpus = {"cpu": {"guaranteed": 40}, "memory": {"guaranteed": "160Gi"}}
     own = team(gpus={"h100": {"guaranteed": 8, "limit": 64}}, quota={"cpu": of_cpus}, training=JOBS)
@@ -97,8 +102,9 @@ def test_each_object_fits_and_becomes_its_pods(page: Queueing, tmp_path: Path, n
     uid = text_at(made, "metadata", "uid")
     try:
         page.cluster.wait_for(lambda: len(_pods(page, name)) == PODS[name] or None, what=f"the pods of {name}")
-        (workload,) = (one for one in page.cluster.list(KUEUE, "Workload", namespace=TEAM) if uid in owners(one))
-        assert at(workload, "status", "admission", "clusterQueue") == TEAM
+        workloads = [one for one in page.cluster.list(KUEUE, "Workload", namespace=TEAM) if uid in owners(one)]
+        queues = [at(workload, "status", "admission", "clusterQueue") for workload in workloads]
+        assert queues == [TEAM] * GROUPS.get(name, 1)
     finally:
         page.cluster.delete(Reference(text_at(made, "apiVersion"), text_at(made, "kind"), name, TEAM))
         page.cluster.wait_for(lambda: not _pods(page, name) or None, what=f"the end of {name}")

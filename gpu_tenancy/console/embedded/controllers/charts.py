@@ -14,7 +14,7 @@ from gpu_tenancy.console.cluster.client import Manifest
 from gpu_tenancy.console.embedded.building import KUBERNETES, source_folder
 from gpu_tenancy.console.embedded.controllers.table import Row
 from gpu_tenancy.console.embedded.definitions.fetching import module_folders
-from gpu_tenancy.console.embedded.definitions.pins import Module
+from gpu_tenancy.console.embedded.definitions.pins import PINS, Module
 from gpu_tenancy.console.embedded.toolchain import find_go
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.progress import Report
@@ -42,11 +42,13 @@ class Rendering:
 
 
 def module_of(row: Row) -> Module:
-    """The module of a row, in the version of its source's go.mod.
+    """The module of a row, in its own version, or else that of its source's go.mod.
 
     Raises:
         ConsoleError: go.mod does not require the module.
     """
+    if row.version:
+        return Module(row.module, row.version, row.chart)
     file = source_folder(row.source) / "go.mod"
     match = re.search(rf"^\t{re.escape(row.module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     if not match:
@@ -65,7 +67,8 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
     if folder.is_dir():
         return folder
     report(f"downloading the chart of {name} {module.version}")
-    origin = module_folders([module], find_go(_GO, cache, report), source_folder(row.source))[module] / module.folder
+    sums = PINS.parent if row.version else source_folder(row.source)
+    origin = module_folders([module], find_go(_GO, cache, report), sums)[module] / module.folder
     if not (origin / "Chart.yaml").is_file():
         raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -67,6 +67,7 @@ class Row(_Row):
         source: folder beside this package with the go.mod and go.sum of module and programs.
         module: Go module with the chart.
         chart: folder of the chart in the module.
+        version: of the module, if it has the chart only: then the go.sum of the definitions verifies it.
         part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
         values: added to the release's values; lists are appended.
         then: objects to apply when the programs work.
@@ -79,6 +80,7 @@ class Row(_Row):
     operator: str = ""
     need: str = ""
     namespace: str = ""
+    version: str = ""
     part: str = ""
     values: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     then: Listed | None = None

@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.operators.gpus import (
     intel_values,
     nvidia_values,
 )
-from gpu_tenancy.model.plan.operators.jobs import trainer_values, volcano_values
+from gpu_tenancy.model.plan.operators.jobs import kuberay_values, lws_values, trainer_values, volcano_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads, kueue_values
 from gpu_tenancy.model.plan.operators.metrics import adapter_values, keda_values, prometheus_values
 from gpu_tenancy.model.plan.operators.needs import installed_by, there
@@ -86,6 +86,8 @@ _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
     "keda": (_Part("keda", keda_values, ("keda.sh",)),),
     "prometheus_adapter": (_Part("prometheus-adapter", adapter_values),),
     "trainer": (_Part("kubeflow-trainer", trainer_values, ("trainer.kubeflow.org", "jobset.x-k8s.io")),),
+    "kuberay": (_Part("kuberay-operator", kuberay_values, ("ray.io",)),),
+    "lws": (_Part("lws", lws_values, ("leaderworkerset.x-k8s.io",)),),
     "fluid": (_Part("fluid", lambda _: {}, ("data.fluid.io",)),),
 }
 """Each operator's charts by its field in `Operators`, in the order of installation. The stack's own values apply to

@@ -1,11 +1,12 @@
-"""Helm values of Volcano and Kubeflow Trainer."""
+"""Helm values of Volcano, and of the operators that run kinds of jobs."""
 
 from typing import Any, Final
 
 import yaml
 
+from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.gpu_operator import Values
-from gpu_tenancy.model.plan.operators.needs import framework_used
+from gpu_tenancy.model.plan.operators.needs import framework_used, there
 from gpu_tenancy.model.spec import Stack
 
 _SCHEDULER: Final[dict[str, Any]] = {
@@ -50,3 +51,18 @@ def trainer_values(stack: Stack) -> Values:
     """
     jax = {"jaxDistributed": {"enabled": True}} if framework_used(stack, "jax") else {}
     return {"jobset": {"install": True}, "runtimes": {"torchDistributed": {"enabled": True}, **jax}}
+
+
+def kuberay_values(stack: Stack) -> Values:
+    """Values of KubeRay: its metrics, where Prometheus collects them."""
+    return {"metrics": {"serviceMonitor": {"enabled": there(stack, "prometheus")}}}
+
+
+def lws_values(stack: Stack) -> Values:
+    """Values of LeaderWorkerSet: its metrics, and the image of its version, in place of the moving tag `main`."""
+    version = stack.operators.lws.version or charts()["lws"].version
+    tag = f"v{version.removeprefix('v')}"
+    return {
+        "enablePrometheus": there(stack, "prometheus"),
+        "image": {"manager": {"tag": tag, "pullPolicy": "IfNotPresent"}},
+    }

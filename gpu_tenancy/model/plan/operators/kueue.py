@@ -29,6 +29,12 @@ covered nor excluded ("resource … unavailable"). Networks between GPUs need no
 whose GPUs have one."""
 _FRAMEWORKS: Final = ("batch/job", "pod", "deployment", "statefulset")
 """Always on: otherwise a pod that Kueue does not manage would use GPUs that are guaranteed to others."""
+_OF_JOBS: Final = {
+    "trainer": ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"),
+    "kuberay": ("ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"),
+    "lws": ("leaderworkerset.x-k8s.io/leaderworkerset",),
+}
+"""Integrations by the operator, by field, whose kinds they queue."""
 GANG: Final = "Job.v1alpha1.batch.volcano.sh"
 """Volcano's Job as an external framework of Kueue, so that Kueue leaves its pods to Volcano. With
 `manageJobsWithoutQueueName`, Kueue gates all other pods without a queue, so a gang would never start
@@ -139,11 +145,11 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
 
 def integrations(stack: Stack) -> dict[str, list[str]]:
     """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
-    trainer = ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob") if there(stack, "trainer") else ()
+    of_jobs = [name for operator, names in _OF_JOBS.items() if there(stack, operator) for name in names]
     gangs = [GANG] if there(stack, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
-    return {"frameworks": [*_FRAMEWORKS, *trainer], **others}
+    return {"frameworks": [*_FRAMEWORKS, *of_jobs], **others}
 
 
 def _excluded(stack: Stack) -> list[str]:

@@ -1,6 +1,7 @@
 """The operators that a stack needs, and who installs them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from gpu_tenancy.model.catalogue.clouds import rules_of
@@ -15,6 +16,8 @@ AMD: Final = "amd.com/"
 INTEL: Final = "gpu.intel.com/"
 NVIDIA: Final = "nvidia.com/"
 """Domains of the GPU resources of each vendor."""
+OF_JOBS: Final = ("trainer", "kuberay", "lws")
+"""Operators, by field, that run kinds of jobs."""
 CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
 """Operators, by field, whose charts create a Certificate and an Issuer of cert-manager for their webhooks:
 https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (a subchart of AMD's),
@@ -55,9 +58,9 @@ def framework_used(stack: Stack, *frameworks: Framework) -> bool:
     return any(job.framework in frameworks for team in stack.teams.values() for job in team.training.values())
 
 
-def needs_trainer(stack: Stack) -> bool:
-    """Whether a job is a TrainJob or a JobSet: Kubeflow Trainer's chart installs JobSet, too."""
-    frameworks: tuple[Framework, ...] = tuple(name for name, kind in KINDS.items() if kind.trainer)
+def needs_for_jobs(stack: Stack, operator: str) -> bool:
+    """Whether an operator runs a job of the stack. Kubeflow Trainer's chart installs JobSet, too."""
+    frameworks: tuple[Framework, ...] = tuple(name for name, kind in KINDS.items() if kind.operator == operator)
     return framework_used(stack, *frameworks)
 
 
@@ -75,7 +78,7 @@ def needed(stack: Stack, name: str) -> bool:
         "kueue": lambda: True,
         "prometheus": lambda: True,
         "volcano": lambda: has_gangs(stack),
-        "trainer": lambda: needs_trainer(stack),
+        **{operator: partial(needs_for_jobs, stack, operator) for operator in OF_JOBS},
     }
     return name in needs and needs[name]()
 

@@ -1,7 +1,8 @@
 """Objects whose dry run succeeds when the webhooks of an operator are ready.
 
 Kueue's and Volcano's webhooks validate their object. Trainer's webhook rejects a TrainJob whose runtime does not exist,
-so its probe also waits for the runtimes, which a hook of the chart creates. Other operators have no probe: webhooks of
+so its probe also waits for the runtimes, which a hook of the chart creates. LeaderWorkerSet's webhooks set defaults,
+without which its controller fails. Other operators have no probe: KubeRay's chart has no webhooks; webhooks of
 KEDA, Prometheus and the GPU operators of NVIDIA and AMD have `failurePolicy: Ignore`, or validate no object of this
 project. cert-manager's webhooks fail closed, but its chart checks them in a hook that the release waits for
 (https://github.com/cert-manager/cert-manager/blob/v1.21.1/pkg/util/cmapichecker/cmapichecker.go). Intel's webhooks
@@ -29,6 +30,7 @@ class Probe:
 
 
 _NAME: Final = {"name": "gpu-tenancy-gate"}
+_CONTAINER: Final = {"name": "gate", "image": "gate"}
 
 PROBES: Final[Mapping[str, Probe]] = {
     "kueue": Probe(
@@ -49,6 +51,20 @@ PROBES: Final[Mapping[str, Probe]] = {
             "kind": "TrainJob",
             "metadata": _NAME,
             "spec": {"runtimeRef": {"name": "torch-distributed"}},
+        },
+    ),
+    "lws": Probe(
+        "leaderworkerset.x-k8s.io",
+        "leaderworkersets",
+        {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": _NAME,
+            "spec": {
+                "leaderWorkerTemplate": {
+                    "workerTemplate": {"spec": {"containers": [{"name": "gate", "image": "gate"}]}}
+                }
+            },
         },
     ),
 }

@@ -1,0 +1,115 @@
+"""Guards where KubeRay and LeaderWorkerSet run: what Kueue would not count, beside what is like it and allowed."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+import pytest
+from acceptance_builders import sections_of
+from acceptance_guards import (
+    GPU,
+    Door,
+    Person,
+    guards_of,
+    in_force,
+    leader_worker_set,
+    owned,
+    pod_of,
+    ray_cluster,
+    ray_job,
+    ray_service,
+)
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+
+TEAM: Final = "guards-of-ray"
+NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"
+OUTLIVING: Final = "GPUs when the job has ended and no queue counts them; remove it"
+
+
+@pytest.fixture(scope="module")
+def person(cluster: Cluster, door: Door, foreign: None) -> Iterator[Person]:
+    """Somebody who may edit a team's namespace in a cluster with both operators, whose guards deny."""
+    assert foreign is None
+    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+    home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": label}}
+    cluster.apply(home)
+    sections = sections_of("local")
+    operators = {**sections.get("operators", {}), "kuberay": "installed", "lws": "installed"}
+    with (
+        in_force(cluster, guards_of({**sections, "operators": operators, "guards": "deny"})),
+        door.let_in("bob", "edit", TEAM) as bob,
+    ):
+        cluster.wait_for(lambda: NO_QUEUE in (bob.said(ray_job(TEAM, None)) or ""), what="the policies to be in force")
+        yield bob
+    cluster.delete(Reference.of(home), wait=0)
+
+
+def ray(make: Callable[..., Any] = ray_job, spec: Any | None = None, **fields: Any) -> Any:
+    """An object of KubeRay in the team's queue, with more fields of its spec."""
+    found = make(TEAM, TEAM, spec)
+    return {**found, "spec": {**found["spec"], **fields}}
+
+
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, leader_worker_set])
+def test_the_queue_is_on_the_object_and_not_on_its_pods(person: Person, make: Callable[..., Any]) -> None:
+    for attempt in (make(TEAM, None), make(TEAM, None, inside=TEAM)):
+        assert NO_QUEUE in (person.said(attempt) or "")
+    assert person.said(make(TEAM, TEAM)) is None
+    assert person.said(make(TEAM, None, pod_of(0))) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"ttlSecondsAfterFinished": 60},
+            f"sets spec.ttlSecondsAfterFinished, for which its pods would keep their {OUTLIVING}",
+        ),
+        (
+            {"deletionStrategy": {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}},
+            f"sets spec.deletionStrategy, by which its pods could keep their {OUTLIVING}",
+        ),
+        (
+            {"clusterSelector": {"ray.io/cluster": "r"}, "submitterPodTemplate": {"spec": pod_of()}},
+            "sets spec.clusterSelector, and Kueue does not count the pods of such a RayJob; set spec.rayClusterSpec",
+        ),
+    ],
+    ids=["a time to live", "a deletion strategy", "another cluster"],
+)
+def test_no_pod_of_a_ray_job_runs_outside_of_its_queue(person: Person, fields: Any, words: str) -> None:
+    assert words in (person.said(ray(**fields)) or "")
+    assert person.said(ray(ttlSecondsAfterFinished=0)) is None
+    without = {name: value for name, value in fields.items() if name != "submitterPodTemplate"}
+    assert person.said(ray(spec=pod_of(0), **without)) is None, "nothing is counted of a job without GPUs"
+
+
+def test_a_service_has_one_cluster_during_an_upgrade_too(person: Person) -> None:
+    words = (
+        "would run a second Ray cluster during an upgrade, whose GPUs no queue counts; set spec.upgradeStrategy.type"
+    )
+    assert words in (person.said(ray(ray_service)) or "")
+    assert words in (person.said(ray(ray_service, upgradeStrategy={"type": "NewCluster"})) or "")
+    assert person.said(ray(ray_service, upgradeStrategy={"type": "None"})) is None
+    assert person.said(ray(ray_service, pod_of(0))) is None
+
+
+def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
+    seen = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    found = ray(ray_cluster, autoscalerOptions=seen)
+    assert "sets NVIDIA_VISIBLE_DEVICES" in (person.said(found) or "")
+    asking = ray_cluster(TEAM, None, pod_of(0))
+    asking["spec"]["autoscalerOptions"] = {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}
+    assert NO_QUEUE in (person.said(asking) or "")
+    harmless = deepcopy(asking)
+    harmless["spec"]["autoscalerOptions"] = {"env": [{"name": "LOG", "value": "info"}]}
+    assert person.said(harmless) is None
+
+
+def test_kuberay_creates_what_belongs_to_an_evaluated_job(door: Door, person: Person) -> None:
+    assert NO_QUEUE in (person.said(ray_cluster(TEAM, None)) or "")
+    with door.let_in("operator", "cluster-admin", home="kuberay-system") as operator:
+        made = owned("ray.io/v1", "RayJob", ray_cluster(TEAM, None))
+        person.cluster.wait_for(lambda: operator.said(made) is None, what="its rights")
+        assert NO_QUEUE in (operator.said(ray_cluster(TEAM, None)) or "")
