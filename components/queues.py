@@ -84,7 +84,7 @@ class Queues(pulumi.ComponentResource):
             metadata={"name": check.name},
             spec={
                 "provisioningClassName": request.provisioning_class,
-                "parameters": {"maxRunDurationSeconds": str(request.seconds)},
+                **({} if request.seconds is None else {"parameters": {"maxRunDurationSeconds": str(request.seconds)}}),
                 "managedResources": [check.resource],
                 **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
             },

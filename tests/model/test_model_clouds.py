@@ -118,7 +118,7 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
     words: Data = {"kind": kind}
     if kind in {"reserved", "capacity-block"}:
         words["reservation"] = RESERVATIONS[cloud]
-    if kind in {"flex-start", "queued"}:
+    if kind == "flex-start" or (kind, cloud) == ("queued", "gcp"):
         words["maxRun"] = "7d"
     zones = ["eu-central-1a"] if kind in {"reserved", "capacity-block"} and cloud == "aws" else []
     sections = on(cloud, teams={}, nodes={"min": 0, "max": 2}, capacity=words, zones=zones)
@@ -133,9 +133,9 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
 
 
 REFUSED: Final = {
-    "aws": {"flex-start", "queued"},
+    "aws": {"flex-start"},
     "gcp": {"capacity-block"},
-    "azure": {"capacity-block", "flex-start", "queued"},
+    "azure": {"capacity-block", "flex-start"},
 }
 
 
@@ -734,6 +734,41 @@ def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() ->
     assert check.provisioning.provisioning_class == "queued-provisioning.gke.io"
     assert check.provisioning.seconds == 2 * 86400
     assert queue_of(plan, "a").checks == (check,)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_where_cluster_autoscaler_adds_nodes_the_queue_asks_it_for_all_nodes_of_a_workload(cloud: str) -> None:
+    sections = on(cloud, nodes={"min": 1, "max": 2}, capacity={"kind": "queued"})
+    (check,) = planned(sections).queues.checks
+    assert check.provisioning.provisioning_class == "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    assert check.provisioning.seconds is None
+    sections["pools"]["h100"]["capacity"] |= {"maxRun": "7d"}
+    (problem,) = errors(sections)
+    assert problem.startswith("pools.h100.capacity.maxRun: 7d is not supported on ")
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_cluster_declares_that_its_autoscaler_knows_requests_of_the_queue(cloud: str) -> None:
+    sections = on(cloud, nodes={"min": 0, "max": 2}, capacity={"kind": "queued"})
+    sections["cluster"] = {**sections["cluster"], "provides": ["networkPolicies"]}
+    (problem,) = errors(sections)
+    assert problem.startswith("cluster.provides: does not include provisioningRequests, which pools ")
+
+
+def test_gke_requires_the_lifetime_of_queued_nodes() -> None:
+    (problem,) = errors(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}))
+    assert problem == ("pools.h100.capacity: queued has no maxRun, which GKE requires; set {kind: queued, maxRun: 7d}")
+
+
+@pytest.mark.parametrize(("autoscaler", "who"), [("karpenter", "Karpenter ignores"), ("none", "no autoscaler handles")])
+def test_queued_nodes_need_an_autoscaler_that_handles_requests(autoscaler: str, who: str) -> None:
+    sections = on("aws", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}, teams={})
+    sections["cluster"] = {**sections["cluster"], "autoscaler": autoscaler}
+    (problem,) = errors(sections)
+    assert problem == (
+        f"pools.h100.capacity: queued is not available: {who} requests of Kueue for nodes; set cluster.autoscaler:"
+        " cluster-autoscaler, or another kind of capacity"
+    )
 
 
 def test_no_other_pool_needs_a_check() -> None:

@@ -38,12 +38,15 @@ class ByQueue(_Row):
     Attributes:
         provisioning_class: `provisioningClassName` of the requests.
         node_selector: labels of the created nodes, by the detail of the request's status that has their value.
+        lifetime: whether the nodes have a maximum lifetime; None if the autoscaler is unknown.
         source: URL of the documentation.
     """
 
     provisioning_class: str
     node_selector: Mapping[str, str] = {}
+    lifetime: bool | None = None
     source: str
+    date: dt.date | None = None
 
 
 class CapacityRule(_Row):

@@ -122,12 +122,12 @@ class FlexStart(Section):
 
 
 class Queued(Section):
-    """Machines that the cloud provisions all at once for a workload, which stays pending in its queue until then."""
+    """Machines that the autoscaler provisions all at once for a workload, which is pending in its queue until then."""
 
     kind: Literal["queued"]
     """`queued`."""
-    max_run: Seconds
-    """Maximum lifetime of a node, such as `7d`."""
+    max_run: Seconds | None = None
+    """Maximum lifetime of a node, such as `7d`: required on GKE, and not supported on EKS and AKS."""
 
 
 Capacity: TypeAlias = Annotated[
