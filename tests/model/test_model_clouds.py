@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import EXISTING, PROVIDED, Data, errors, line, planned, pool, queue_of, stack, team
+from builders import EXISTING, PROVIDED, Data, errors, job, line, planned, pool, queue_of, stack, team
 
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.load import load
@@ -631,6 +631,61 @@ def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     (flavor,) = flavors(load(Source(sections))).values()
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
     assert not str(flavor.product).endswith("-SHARED")
+
+
+# MPS.
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
+    sections = on(cloud, sharing={"mps": 4})
+    config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
+    assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
+    resources = yaml.safe_load(config["data"]["h100"])["sharing"]
+    assert resources == {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
+    (flavor,) = flavors(load(Source(sections))).values()
+    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
+    assert str(flavor.product).endswith("-SHARED")
+
+
+@pytest.mark.parametrize(("driver", "reason"), [("managed", "need hostIPC"), ("operator", "is not known")])
+def test_mps_is_refused_on_gke_with_the_reason(driver: str, reason: str) -> None:
+    problems = errors(on("gcp", driver=driver, sharing={"mps": 4}, teams={}))
+    (problem,) = [one for one in problems if "sharing.mps" in one]
+    assert problem.startswith("pools.h100.sharing.mps: is not supported on GKE with this driver mode (")
+    assert reason in problem
+    assert problem.endswith("; remove it")
+
+
+def test_a_container_gets_one_part_of_a_gpu_that_is_shared_by_mps() -> None:
+    def with_gpus(gpus: int) -> list[str]:
+        quota = {"h100": {"guaranteed": 8}}
+        return errors(on("aws", sharing={"mps": 4}, teams={"a": team(gpus=quota, training={"fit": job(gpus=gpus)})}))
+
+    assert with_gpus(1) == []
+    assert with_gpus(2) == [
+        (
+            "teams.a.training.fit.gpus: 2 exceeds 1, the most that a container gets of GPUs shared with mps (h100); set"
+            " gpus: 1, lower pools.h100.sharing.mps, or use another flavor"
+        )
+    ]
+
+
+def test_faults_of_mps_reach_only_teams_that_accept_it() -> None:
+    assert errors(on("aws", teams=SHARED, sharing={"mps": 4})) == [
+        (
+            "pools.h100.sharing.mps: pods of a and b share a GPU without isolation of faults; use mig, give the flavor"
+            " to one team, or confirm that the teams trust each other with trusting: [a, b]"
+        )
+    ]
+    assert errors(on("aws", teams=SHARED, sharing={"mps": {"clients": 4, "trusting": ["a", "b"]}})) == []
+
+
+def test_a_gpu_is_shared_in_one_way() -> None:
+    (problem,) = errors(on("aws", sharing={"mps": 4, "timeSlicing": 4}))
+    assert problem == (
+        "pools.h100.sharing: must set exactly one of mig, timeSlicing and mps; set one of them, and remove the others"
+    )
 
 
 # Teams that trust each other.
