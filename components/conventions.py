@@ -1,6 +1,6 @@
 """Labels, annotations and API versions that several components use."""
 
-from typing import Final
+from typing import Any, Final
 
 from gpu_tenancy.model.plan.workloads import JobPlan
 
@@ -37,3 +37,8 @@ def labels_of(job: JobPlan) -> dict[str, str]:
 def queued(queue: str, priority: str | None) -> dict[str, str]:
     """Labels of a workload that is submitted to a queue."""
     return {QUEUE: queue, **({QUEUE_PRIORITY: priority} if priority else {})}
+
+
+def fair_sharing(weight: float | None) -> dict[str, Any]:
+    """The weight of a Cohort, ClusterQueue or LocalQueue, as part of its spec; empty for None."""
+    return {} if weight is None else {"fairSharing": {"weight": f"{weight:g}"}}

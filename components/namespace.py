@@ -26,7 +26,7 @@ from gpu_tenancy.model.plan.latency import Monitor
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
-from .conventions import KUEUE, NAME
+from .conventions import KUEUE, NAME, fair_sharing
 from .multikueue import manager_binding
 from .people import team_binding
 from .pods import ACCOUNT
@@ -117,7 +117,7 @@ class TeamNamespace(pulumi.ComponentResource):
             api_version=KUEUE,
             kind="LocalQueue",
             metadata={"name": team.name, "namespace": team.name},
-            spec={"clusterQueue": team.queue},
+            spec={"clusterQueue": team.queue, **fair_sharing(team.usage_weight)},
             opts=self._inside,
         )
 

@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningC
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.quantity import format_amount, format_amounts
 
-from .conventions import KUEUE
+from .conventions import KUEUE, fair_sharing
 from .multikueue import WorkerClusters
 
 
@@ -84,7 +84,7 @@ class Queues(pulumi.ComponentResource):
             metadata={"name": check.name},
             spec={
                 "provisioningClassName": request.provisioning_class,
-                "parameters": {"maxRunDurationSeconds": str(request.seconds)},
+                **({} if request.seconds is None else {"parameters": {"maxRunDurationSeconds": str(request.seconds)}}),
                 "managedResources": [check.resource],
                 **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
             },
@@ -110,7 +110,7 @@ class Queues(pulumi.ComponentResource):
         spec = {
             **({"parentName": cohort.parent} if cohort.parent else {}),
             **_resource_groups(cohort.groups),
-            **_fair_sharing(cohort.weight),
+            **fair_sharing(cohort.weight),
         }
         above = [self.cohorts[cohort.parent]] if cohort.parent else []
         return CustomResource(
@@ -139,7 +139,8 @@ class Queues(pulumi.ComponentResource):
             },
             **_resource_groups(spec.groups),
             **_checks(queue),
-            **_fair_sharing(spec.weight),
+            **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if queue.by_usage else {}),
+            **fair_sharing(spec.weight),
         }
         # What another Pulumi stack has was deployed before.
         cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
@@ -181,10 +182,6 @@ def _checks(queue: ClusterQueue) -> dict[str, Any]:
     if queue.dispatches:  # Kueue rejects a MultiKueue check for some flavors only.
         strategy_rules.append({"name": CHECK})
     return {"admissionChecksStrategy": {"admissionChecks": strategy_rules}} if strategy_rules else {}
-
-
-def _fair_sharing(weight: float | None) -> dict[str, Any]:
-    return {} if weight is None else {"fairSharing": {"weight": f"{weight:g}"}}
 
 
 def _resource_groups(groups: tuple[ResourceGroup, ...]) -> Mapping[str, Any]:

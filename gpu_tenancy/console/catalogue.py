@@ -1,13 +1,13 @@
 """Tables of the catalogue: what each cloud supports in a node pool, and its machine types."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from rich.table import Table
 
 from gpu_tenancy.console.terminal import Column, table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
-from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, DriverMode, SharingRule, clouds
+from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 from gpu_tenancy.model.quantity import format_bytes
 
 NO: Final = "no"
@@ -37,6 +37,7 @@ def abilities() -> tuple[list[str], list[list[str]]]:
         ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
         ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
         ["`sharing.timeSlicing` is set up by", *(_sharing(rules, "timeSlicing") for rules in all_rules)],
+        ["`sharing.mps` is set up by", *(_sharing(rules, "mps") for rules in all_rules)],
     ]
     return ["", *(rules.title for rules in all_rules)], rows
 
@@ -58,16 +59,12 @@ def _topology(rules: CloudRules) -> str:
     return ", ".join(f"{prefix}*" for rule in rules.topologies for prefix in rule.machines) or NO
 
 
-def _sharing(rules: CloudRules, what: str) -> str:
-    by_driver = {name: _rule(mode, what) for name, mode in rules.drivers.items()}
+def _sharing(rules: CloudRules, way: Literal["mig", "timeSlicing", "mps"]) -> str:
+    by_driver = {name: mode.sharing(way) for name, mode in rules.drivers.items()}
     cells = [
         f"{rule.by} (driver `{name}`)" if len(by_driver) > 1 else rule.by for name, rule in by_driver.items() if rule
     ]
     return ", ".join(cells) or NO
-
-
-def _rule(mode: DriverMode, what: str) -> SharingRule | None:
-    return mode.mig if what == "mig" else mode.time_slicing
 
 
 def abilities_table() -> Table:

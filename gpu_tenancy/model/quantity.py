@@ -128,3 +128,8 @@ def add(*amounts: Amounts) -> dict[str, int]:
 def times(amounts: Amounts, factor: int) -> dict[str, int]:
     """Each amount multiplied by `factor`."""
     return {resource: amount * factor for resource, amount in amounts.items()}
+
+
+def go_duration(seconds: float) -> str:
+    """A duration as Go parses it, such as `604800s`, without an exponent: https://pkg.go.dev/time#ParseDuration."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"

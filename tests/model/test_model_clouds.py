@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import EXISTING, PROVIDED, Data, errors, line, planned, pool, queue_of, stack, team
+from builders import EXISTING, PROVIDED, Data, errors, job, line, planned, pool, queue_of, stack, team
 
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.load import load
@@ -118,7 +118,7 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
     words: Data = {"kind": kind}
     if kind in {"reserved", "capacity-block"}:
         words["reservation"] = RESERVATIONS[cloud]
-    if kind in {"flex-start", "queued"}:
+    if kind == "flex-start" or (kind, cloud) == ("queued", "gcp"):
         words["maxRun"] = "7d"
     zones = ["eu-central-1a"] if kind in {"reserved", "capacity-block"} and cloud == "aws" else []
     sections = on(cloud, teams={}, nodes={"min": 0, "max": 2}, capacity=words, zones=zones)
@@ -133,9 +133,9 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
 
 
 REFUSED: Final = {
-    "aws": {"flex-start", "queued"},
+    "aws": {"flex-start"},
     "gcp": {"capacity-block"},
-    "azure": {"capacity-block", "flex-start", "queued"},
+    "azure": {"capacity-block", "flex-start"},
 }
 
 
@@ -633,6 +633,61 @@ def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     assert not str(flavor.product).endswith("-SHARED")
 
 
+# MPS.
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
+    sections = on(cloud, sharing={"mps": 4})
+    config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
+    assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
+    resources = yaml.safe_load(config["data"]["h100"])["sharing"]
+    assert resources == {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
+    (flavor,) = flavors(load(Source(sections))).values()
+    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
+    assert str(flavor.product).endswith("-SHARED")
+
+
+@pytest.mark.parametrize(("driver", "reason"), [("managed", "need hostIPC"), ("operator", "is not known")])
+def test_mps_is_refused_on_gke_with_the_reason(driver: str, reason: str) -> None:
+    problems = errors(on("gcp", driver=driver, sharing={"mps": 4}, teams={}))
+    (problem,) = [one for one in problems if "sharing.mps" in one]
+    assert problem.startswith("pools.h100.sharing.mps: is not supported on GKE with this driver mode (")
+    assert reason in problem
+    assert problem.endswith("; remove it")
+
+
+def test_a_container_gets_one_part_of_a_gpu_that_is_shared_by_mps() -> None:
+    def with_gpus(gpus: int) -> list[str]:
+        quota = {"h100": {"guaranteed": 8}}
+        return errors(on("aws", sharing={"mps": 4}, teams={"a": team(gpus=quota, training={"fit": job(gpus=gpus)})}))
+
+    assert with_gpus(1) == []
+    assert with_gpus(2) == [
+        (
+            "teams.a.training.fit.gpus: 2 exceeds 1, the most that a container gets of GPUs shared with mps (h100); set"
+            " gpus: 1, lower pools.h100.sharing.mps, or use another flavor"
+        )
+    ]
+
+
+def test_faults_of_mps_reach_only_teams_that_accept_it() -> None:
+    assert errors(on("aws", teams=SHARED, sharing={"mps": 4})) == [
+        (
+            "pools.h100.sharing.mps: pods of a and b share a GPU without isolation of faults; use mig, give the flavor"
+            " to one team, or confirm that the teams trust each other with trusting: [a, b]"
+        )
+    ]
+    assert errors(on("aws", teams=SHARED, sharing={"mps": {"clients": 4, "trusting": ["a", "b"]}})) == []
+
+
+def test_a_gpu_is_shared_in_one_way() -> None:
+    (problem,) = errors(on("aws", sharing={"mps": 4, "timeSlicing": 4}))
+    assert problem == (
+        "pools.h100.sharing: must set exactly one of mig, timeSlicing and mps; set one of them, and remove the others"
+    )
+
+
 # Teams that trust each other.
 
 SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h100": {"guaranteed": 8}})}
@@ -734,6 +789,41 @@ def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() ->
     assert check.provisioning.provisioning_class == "queued-provisioning.gke.io"
     assert check.provisioning.seconds == 2 * 86400
     assert queue_of(plan, "a").checks == (check,)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_where_cluster_autoscaler_adds_nodes_the_queue_asks_it_for_all_nodes_of_a_workload(cloud: str) -> None:
+    sections = on(cloud, nodes={"min": 1, "max": 2}, capacity={"kind": "queued"})
+    (check,) = planned(sections).queues.checks
+    assert check.provisioning.provisioning_class == "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    assert check.provisioning.seconds is None
+    sections["pools"]["h100"]["capacity"] |= {"maxRun": "7d"}
+    (problem,) = errors(sections)
+    assert problem.startswith("pools.h100.capacity.maxRun: 7d is not supported on ")
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_cluster_declares_that_its_autoscaler_knows_requests_of_the_queue(cloud: str) -> None:
+    sections = on(cloud, nodes={"min": 0, "max": 2}, capacity={"kind": "queued"})
+    sections["cluster"] = {**sections["cluster"], "provides": ["networkPolicies"]}
+    (problem,) = errors(sections)
+    assert problem.startswith("cluster.provides: does not include provisioningRequests, which pools ")
+
+
+def test_gke_requires_the_lifetime_of_queued_nodes() -> None:
+    (problem,) = errors(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}))
+    assert problem == ("pools.h100.capacity: queued has no maxRun, which GKE requires; set {kind: queued, maxRun: 7d}")
+
+
+@pytest.mark.parametrize(("autoscaler", "who"), [("karpenter", "Karpenter ignores"), ("none", "no autoscaler handles")])
+def test_queued_nodes_need_an_autoscaler_that_handles_requests(autoscaler: str, who: str) -> None:
+    sections = on("aws", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}, teams={})
+    sections["cluster"] = {**sections["cluster"], "autoscaler": autoscaler}
+    (problem,) = errors(sections)
+    assert problem == (
+        f"pools.h100.capacity: queued is not available: {who} requests of Kueue for nodes; set cluster.autoscaler:"
+        " cluster-autoscaler, or another kind of capacity"
+    )
 
 
 def test_no_other_pool_needs_a_check() -> None:

@@ -139,7 +139,9 @@ class EksCluster(pulumi.ComponentResource):
             for pool in self._plan.pools
         ]
         if section.autoscaler == "cluster-autoscaler":
-            groups.append(ClusterAutoscaler(f"{name}-autoscaler", self._context, in_cluster).release)
+            queued = any(pool.supply.provisioning for pool in self._plan.pools)
+            scaler = ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
+            groups.append(scaler.release)
         return groups
 
     def _pools_role(

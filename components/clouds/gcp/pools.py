@@ -144,7 +144,7 @@ def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
                     "values": [reservation],
                 }
             }
-        case FlexStart(max_run=seconds) | Queued(max_run=seconds):
+        case FlexStart(max_run=seconds) | Queued(max_run=float() as seconds):
             return {
                 "flex_start": True,
                 "max_run_duration": f"{int(seconds)}s",

@@ -38,12 +38,15 @@ class ByQueue(_Row):
     Attributes:
         provisioning_class: `provisioningClassName` of the requests.
         node_selector: labels of the created nodes, by the detail of the request's status that has their value.
+        lifetime: whether the nodes have a maximum lifetime; None if the autoscaler is unknown.
         source: URL of the documentation.
     """
 
     provisioning_class: str
     node_selector: Mapping[str, str] = {}
+    lifetime: bool | None = None
     source: str
+    date: dt.date | None = None
 
 
 class CapacityRule(_Row):
@@ -73,7 +76,7 @@ class CapacityRule(_Row):
 
 
 class SharingRule(_Row):
-    """How several pods share one GPU in one driver mode, by MIG or by time-slicing.
+    """How several pods share one GPU in one driver mode, by MIG, time-slicing or MPS.
 
     Attributes:
         by: who configures it: the cloud, by an input of the pool, or the GPU Operator, by a node label.
@@ -100,6 +103,8 @@ class DriverMode(_Row):
         labels: labels of the pool's nodes.
         mig: how MIG is configured; None if it is not supported.
         time_slicing: how time-slicing is configured; None if it is not supported.
+        mps: how MPS is configured; None if it is not supported.
+        without_mps: why it is not.
         source: URL of the documentation.
     """
 
@@ -108,7 +113,13 @@ class DriverMode(_Row):
     labels: Mapping[str, str] = {}
     mig: SharingRule | None = None
     time_slicing: SharingRule | None = None
+    mps: SharingRule | None = None
+    without_mps: str = ""
     source: str
+
+    def sharing(self, way: Literal["mig", "timeSlicing", "mps"]) -> SharingRule | None:
+        """How one way of sharing a GPU is configured; None if it is not supported."""
+        return {"mig": self.mig, "timeSlicing": self.time_slicing, "mps": self.mps}[way]
 
 
 class NodeEndpoint(_Row):

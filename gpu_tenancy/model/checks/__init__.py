@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
-from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems
+from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.guards import guard_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
@@ -35,6 +35,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
         (
             promise_problems,
             fair_sharing_problems,
+            usage_problems,
             budget_problems,
             workload_problems,
             topology_problems,

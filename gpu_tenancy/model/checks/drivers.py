@@ -79,7 +79,7 @@ def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
     mode = driver_mode(service_of(stack.cluster), pool.driver)
     if pool.sharing is None or mode is None:
         return
-    what = "mig" if pool.sharing.mig else "timeSlicing"
+    what = pool.sharing.way
     place = ("pools", name, "sharing", what)
     machine = machine_of(stack, pool)
     gpu = machine.gpu if machine else pool.gpu
@@ -90,10 +90,12 @@ def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
         return
     rule_of = sharing_rule(stack, pool)
     if rule_of is None:
-        able = [driver for driver, row in rules.drivers.items() if (row.mig if what == "mig" else row.time_slicing)]
+        able = [driver for driver, row in rules.drivers.items() if row.sharing(what)]
         rule = f"is not supported on {rules.title} with this driver mode ({mode.means})"
+        if what == "mps" and mode.without_mps:
+            rule += f": {mode.without_mps}"
         yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
-    if pool.sharing.time_slicing and (lacking := stack.cluster.time_slicing_rule()):
+    if pool.sharing.pods and (lacking := stack.cluster.time_slicing_rule()):
         yield Problem(place, *lacking)
     if rule_of and not rule_of.grows and pool.nodes.min != pool.nodes.max:
         rule = f"must be a fixed number: the autoscaler of {rules.title} does not add nodes with MIG partitions"
@@ -120,20 +122,21 @@ def _profile(name: str, pool: Pool, gpu: str, rule_of: SharingRule | None) -> It
 
 
 def _trust(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
-    """Time slicing does not isolate memory, so teams that share a GPU must trust each other."""
+    """Time slicing does not isolate memory, and MPS no faults, so teams that share a GPU must trust each other."""
     teams = {team for team in tree.stack.teams if _reaches(tree, team, flavor)}
     for pool in flavor.pools:
         sharing = tree.stack.pools[pool.name].sharing
-        if sharing is None or sharing.time_slicing is None:
+        if sharing is None or sharing.mig:
             continue
-        place = ("pools", pool.name, "sharing", "timeSlicing", "trusting")
-        trusting = set(sharing.time_slicing.trusting)
-        for index, team in enumerate(sharing.time_slicing.trusting):
+        place = ("pools", pool.name, "sharing", sharing.way, "trusting")
+        trusting = set(sharing.trusting)
+        for index, team in enumerate(sharing.trusting):
             if team not in tree.stack.teams:
                 yield Problem((*place, index), *unknown("team", team, tree.stack.teams))
         strangers = sorted(teams - trusting)
         if len(teams) > 1 and strangers:
-            rule = f"pods of {_listed(sorted(teams))} share a GPU without memory isolation"
+            without = "isolation of faults" if sharing.mps else "memory isolation"
+            rule = f"pods of {_listed(sorted(teams))} share a GPU without {without}"
             fix = (
                 f"use mig, give the flavor to one team, or confirm that the teams trust each other with"
                 f" trusting: [{', '.join(sorted(teams))}]"

@@ -1,13 +1,17 @@
-"""Checks of what Kueue does not do with `fairness: even`."""
+"""Checks of what Kueue does not do with `fairness`: guarantees that it would not keep, and keys without effect."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from gpu_tenancy.model.checks.promises import group_key, what
 from gpu_tenancy.model.plan.cohort_objects import borrowable
+from gpu_tenancy.model.plan.namespaces import gpu_resources
+from gpu_tenancy.model.plan.operators.kueue import usage_weights
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
+from gpu_tenancy.model.plan.usage import by_usage
 from gpu_tenancy.model.problems import Problem
-from gpu_tenancy.model.quantity import format_amount
+from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.spec.fairness import Usage
 
 _NAMED: Final = 3
 """Resources that an error names."""
@@ -21,7 +25,7 @@ def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
     of Cohorts are compared, and a share is the largest of all resources and flavors. So a group that borrows CPUs does
     not get its GPUs back from a group that borrows fewer. Only a group that never borrows always has the share 0.
     """
-    if tree.stack.fairness != "even":
+    if not tree.stack.fairness.even:
         return
     for group in cohorts_downwards(tree):
         for flavor, shares in tree.stated.get(group, {}).items():
@@ -36,6 +40,41 @@ def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
                 tree.stack.teams[name].preemption.borrow_within_cohort,
                 about=(("fairness",),),
             )
+
+
+def usage_problems(tree: Tree) -> Iterator[Problem]:
+    """Usage over time where it decides nothing: no team shares a queue, or no resource that it counts is there."""
+    usage = tree.stack.fairness.usage
+    if usage is not None:
+        yield from _usage(tree, usage)
+    for name, team in tree.stack.teams.items():
+        if team.usage_weight is not None and not by_usage(tree, tree.queue_of(name)):
+            rule = "has no effect" + (
+                f", because no other team uses the queue {tree.queue_of(name)}" if usage else " without fairness.usage"
+            )
+            fix = "remove it, or let another team use the queue" if usage else "set fairness.usage, or remove it"
+            about = (("fairness",), *(("teams", other) for other in tree.stack.teams if other != name))
+            yield Problem(("teams", name, "usageWeight"), rule, fix, f"{team.usage_weight:g}", about=about)
+
+
+def _usage(tree: Tree, usage: Usage) -> Iterator[Problem]:
+    place = ("fairness", "usage")
+    if not any(by_usage(tree, queue) for queue in tree.queue_owners):
+        yield Problem(
+            place,
+            "has no effect: Kueue compares the past usage of teams that share a queue, and every team has its own",
+            "set queue: TEAM in teams that share, or remove it",
+            about=(("teams",),),
+        )
+    covered = {CPU, MEMORY, *gpu_resources(tree)}
+    for resource in usage.weights:
+        if resource not in covered:
+            known = ", ".join(sorted(covered))
+            yield Problem((*place, "weights", resource), "is not a resource of the pools", f"use one of: {known}")
+    weights = usage_weights(tree.stack, usage)
+    if not any(weights[resource] for resource in covered):
+        rule = "gives every resource the weight 0, so no usage is counted"
+        yield Problem((*place, "weights"), rule, "raise the weight of a resource")
 
 
 def _group_guarantee(tree: Tree, group: str, flavor: str, resource: str) -> Iterator[Problem]:

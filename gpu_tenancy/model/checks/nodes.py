@@ -189,9 +189,24 @@ def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterat
     if rule.min is not None and pool.nodes.min != rule.min:
         broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
         yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
-    longest = getattr(pool.capacity, "max_run", 0)
+    yield from _lifetime(stack, name, title, rule)
+
+
+def _lifetime(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterator[Problem]:
+    """The maximum lifetime of nodes that are provisioned for a time, and whether an autoscaler provisions them."""
+    capacity, place = stack.pools[name].capacity, ("pools", name, "capacity")
+    longest = getattr(capacity, "max_run", None)
+    if rule.by_queue and (lacking := stack.cluster.queued_rule()):
+        yield Problem(place, *lacking, capacity.kind)
+    if rule.by_queue and rule.by_queue.lifetime and longest is None:
+        yield Problem(place, f"has no maxRun, which {title} requires", "set {kind: queued, maxRun: 7d}", capacity.kind)
+    if longest is None:
+        return
+    if rule.by_queue and rule.by_queue.lifetime is False:
+        broken = f"is not supported on {title}, where a node stays until it is empty"
+        yield Problem((*place, "maxRun"), broken, "remove it", f"{longest / _DAY:g}d")
     if rule.longest is not None and longest > rule.longest:
-        broken = f"exceeds the maximum lifetime of {kind} nodes on {title} ({rule.longest / _DAY:g}d)"
+        broken = f"exceeds the maximum lifetime of {capacity.kind} nodes on {title} ({rule.longest / _DAY:g}d)"
         yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
 
 

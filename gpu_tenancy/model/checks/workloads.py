@@ -76,9 +76,23 @@ def _part(tree: Tree, path: Path, workload: Server | Training, size: PodSize | N
         )
         return
     yield from _node(path, size)
+    yield from _one_client(tree, path, workload, size.flavor)
     yield from _shared_memory(path, workload, size)
     yield from _fabric(tree, path, workload, size.flavor)
     yield from _container(tree, path, size)
+
+
+def _one_client(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
+    """A container cannot be two clients of MPS: NVIDIA's device plugin rejects it on the node, after admission.
+
+    https://github.com/NVIDIA/k8s-device-plugin/releases/tag/v0.15.0
+    """
+    pools = tree.stack.pools | dict(tree.stack.elsewhere)
+    shared = [pool.name for pool in flavor.pools if (sharing := pools[pool.name].sharing) and sharing.mps]
+    if workload.gpus > 1 and shared:
+        rule = f"exceeds 1, the most that a container gets of GPUs shared with mps ({shared[0]})"
+        fix = f"set gpus: 1, lower pools.{shared[0]}.sharing.mps, or use another flavor"
+        yield Problem((*path, "gpus"), rule, fix, str(workload.gpus), about=(("pools", shared[0]),))
 
 
 def _no_flavor(tree: Tree, path: Path, workload: Server | Training) -> Problem:

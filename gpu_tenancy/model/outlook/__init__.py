@@ -198,11 +198,9 @@ def outlook(stack: Stack) -> StackOutlook:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
     return StackOutlook(
         environment=stack.environment,
-        fairness=stack.fairness,
+        fairness=stack.fairness.kind,
         root=tree.root,
-        borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root)
-        if stack.fairness == "even"
-        else (),
+        borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
         supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
         pools=_pools(stack, tree),

@@ -56,7 +56,7 @@ class Outlook:
     def __init__(self, tree: Tree, measure: Measure) -> None:
         self._tree = tree
         self._measure = measure
-        self._even = even_amounts(tree, measure) if tree.stack.fairness == "even" else None
+        self._even = even_amounts(tree, measure) if tree.stack.fairness.even else None
         self._sums: dict[str, Span] = {}
         self._groups: dict[str, Span] = {}
 

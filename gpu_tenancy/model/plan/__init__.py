@@ -129,7 +129,7 @@ def plan(stack: Stack) -> Plan:
         operators=installed,
         observability=observed,
         monitoring=stack.metrics.prometheus.namespace,
-        fairness=stack.fairness,
+        fairness=stack.fairness.kind,
         priorities=tuple(
             PriorityPlan(name, entry.value, entry.preempts, entry.default, entry.description)
             for name, entry in stack.priorities.items()

@@ -230,8 +230,8 @@ def _partitioning(stack: Stack, name: str) -> Partitioning:
     rule = sharing_rule(stack, pool)
     if rule is None or rule.by != "cloud" or pool.sharing is None:
         return Partitioning()
-    mig, turns = pool.sharing.mig, pool.sharing.time_slicing
-    return Partitioning(mig.profile if mig else None, turns.turns if turns else None)
+    mig = pool.sharing.mig
+    return Partitioning(mig.profile if mig else None, pool.sharing.pods)
 
 
 def _operator_labels(stack: Stack, name: str) -> dict[str, str]:

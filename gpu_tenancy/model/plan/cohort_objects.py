@@ -27,7 +27,7 @@ class Members:
 def cohort_parents(tree: Tree) -> dict[str, str | None]:
     """The groups that are Cohorts, each after its parent, with the parent; None for the root's."""
     names = list(cohorts_downwards(tree))
-    if tree.stack.fairness == "even":
+    if tree.stack.fairness.even:
         names = [name for name in names if name == tree.root or _adds_bounds(tree, name)]
     kept = set(names)
     return {name: None if name == tree.root else _nearest(tree, tree.parents[name], kept) for name in names}
@@ -53,7 +53,7 @@ def own_quota(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
 
 def cohort_weight(tree: Tree, cohort: str) -> float | None:
     """A Cohort's weight: as set or, with `even`, the sum of its children's, so that its teams share like all others."""
-    if cohort != tree.root and tree.stack.fairness == "even":
+    if cohort != tree.root and tree.stack.fairness.even:
         return _weight(tree, cohort)
     spec = tree.stack.cohorts.get(cohort)
     return spec.weight if spec else None

@@ -8,6 +8,7 @@ from gpu_tenancy.model.plan.gpus import NVIDIA, gpu_resource, machine_of, sharin
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.pools import Sharing
 
 Values: TypeAlias = dict[str, Any]
 
@@ -79,9 +80,9 @@ def _tolerations(pools: list[PoolSupply]) -> list[dict[str, str]]:
 
 
 def _sharing(stack: Stack, pools: list[str]) -> Values:
-    """MIG partitions have separate resource names (`mixed`); time slicing is a plugin configuration per pool."""
+    """MIG partitions have separate resource names (`mixed`); other ways are a plugin configuration per pool."""
     values: Values = {}
-    turns: dict[str, int] = {}
+    shared: dict[str, Sharing] = {}
     for name in pools:
         sharing = stack.pools[name].sharing
         rule = sharing_rule(stack, stack.pools[name])
@@ -89,25 +90,28 @@ def _sharing(stack: Stack, pools: list[str]) -> Values:
             continue
         if sharing.mig:
             values = merged(values, {"mig": {"strategy": "mixed"}, "migManager": {"enabled": rule.by == "operator"}})
-        elif sharing.time_slicing and rule.by == "operator":
-            turns[name] = sharing.time_slicing.turns
-    if turns:
+        elif rule.by == "operator":
+            shared[name] = sharing
+    if shared:
         strategy = "mixed" if "mig" in values else "none"
-        data = {_PLAIN: _plugin_config(strategy), **{name: _plugin_config(strategy, n) for name, n in turns.items()}}
+        data = {
+            _PLAIN: _plugin_config(strategy),
+            **{name: _plugin_config(strategy, one) for name, one in shared.items()},
+        }
         config = {"create": True, "name": PLUGIN_CONFIG, "default": _PLAIN, "data": data}
         values = merged(values, {"devicePlugin": {"config": config}})
     return values
 
 
-def _plugin_config(strategy: str, turns: int | None = None) -> str:
-    """A configuration file of the device plugin: https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing."""
+def _plugin_config(strategy: str, sharing: Sharing | None = None) -> str:
+    """A configuration file of the device plugin: https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus."""
     lines = ["version: v1", "flags:", f"  migStrategy: {strategy}"]
-    if turns:
+    if sharing:
         lines += [
             "sharing:",
-            "  timeSlicing:",
+            f"  {sharing.way}:",
             "    resources:",
             f"      - name: {NVIDIA}",
-            f"        replicas: {turns}",
+            f"        replicas: {sharing.pods}",
         ]
     return "\n".join(lines) + "\n"

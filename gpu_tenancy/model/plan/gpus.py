@@ -45,7 +45,7 @@ def gpu_resource(stack: Stack, pool: Pool) -> str:
 
 
 def product_of(stack: Stack, pool: Pool) -> str | None:
-    """The model as in the node label; GPU feature discovery adds a suffix for time slicing by the GPU Operator.
+    """The model as in the node label; GPU feature discovery adds a suffix for GPUs that its plugin shares.
 
     https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
     """
@@ -54,7 +54,7 @@ def product_of(stack: Stack, pool: Pool) -> str | None:
     model = find_gpu(name or "")
     plain = model.product if model else name
     rule = sharing_rule(stack, pool)
-    turns = pool.sharing is not None and pool.sharing.time_slicing is not None
+    turns = pool.sharing is not None and pool.sharing.pods is not None
     by_operator = rule is not None and rule.by == "operator"
     marked = plain and turns and by_operator and gpu_resource(stack, pool) == NVIDIA
     return f"{plain}-SHARED" if marked else plain
@@ -80,7 +80,7 @@ def sharing_rule(stack: Stack, pool: Pool) -> SharingRule | None:
     mode = driver_mode(service_of(stack.cluster), pool.driver)
     if pool.sharing is None or mode is None:
         return None
-    return mode.mig if pool.sharing.mig else mode.time_slicing
+    return mode.sharing(pool.sharing.way)
 
 
 def sharing(stack: Stack, pool: Pool) -> Cut | None:
@@ -90,7 +90,7 @@ def sharing(stack: Stack, pool: Pool) -> Cut | None:
         return Cut(resource)
     rule = sharing_rule(stack, pool)
     if pool.sharing.mig is None:
-        turns = pool.sharing.time_slicing.turns if pool.sharing.time_slicing else 1
+        turns = pool.sharing.pods or 1
         return Cut(resource, turns, _filled(rule, turns=str(turns)))
     mig = pool.sharing.mig
     machine = machine_of(stack, pool)

@@ -15,6 +15,7 @@ from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import sidecars
+from gpu_tenancy.model.plan.usage import usage_weight
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
@@ -121,6 +122,7 @@ class NamespacePlan:
 
     Attributes:
         queue: the team's ClusterQueue.
+        usage_weight: weight of the team's past usage in this queue; None if usage does not count.
         annotations: facts about the team that the guards need.
         bindings: who may do what in the namespace.
         robots: names of the ServiceAccounts of the team's robots.
@@ -133,6 +135,7 @@ class NamespacePlan:
     limits: LimitRange
     network: NetworkRules
     queue: str
+    usage_weight: float | None = None
     annotations: dict[str, str] = field(default_factory=dict[str, str])
     bindings: tuple[TeamBinding, ...] = ()
     robots: tuple[str, ...] = ()
@@ -164,6 +167,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             kuberay=charts()["kuberay-operator"].namespace if tree.kuberay else None,
         ),
         queue=tree.queue_of(name),
+        usage_weight=usage_weight(tree, name),
         bindings=bindings(tree, name),
         robots=tuple(team.robots),
         manager=worker_access(tree.stack),

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from gpu_tenancy.model import kueue
 from gpu_tenancy.model.kueue import (
-    FAIR,
     BorrowWithinCohort,
     Cohort,
+    FairStrategy,
     FlavorQuotas,
     Policy,
     Quota,
@@ -22,6 +22,7 @@ from gpu_tenancy.model.kueue import (
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
+from gpu_tenancy.model.plan.usage import by_usage
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
@@ -70,12 +71,14 @@ class ClusterQueue:
         namespaces: whose workloads it accepts.
         checks: provisioning checks, for some of its flavors.
         dispatches: whether its workloads run in the clusters of MultiKueue's workers.
+        by_usage: whether past usage decides which of its namespaces is next.
     """
 
     spec: kueue.ClusterQueue
     namespaces: tuple[str, ...]
     checks: tuple[ProvisioningCheck, ...] = ()
     dispatches: bool = False
+    by_usage: bool = False
 
     def __post_init__(self) -> None:
         if self.spec.cohort is None and _borrows(self.spec):
@@ -218,6 +221,7 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
             tuple(sorted(tree.users[name])),
             tuple(check for check in checks if check.flavor in tree.team_shares[name]),
             tree.stack.dispatches,
+            by_usage(tree, name),
         )
         for name in tree.queue_owners
     )
@@ -225,7 +229,6 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
 
 def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
     team = tree.stack.teams[name]
-    even = tree.stack.fairness == "even"
     return kueue.ClusterQueue(
         name=name,
         groups=_groups(_quotas(tree.team_shares[name], lends=tree.lends(name))),
@@ -235,7 +238,7 @@ def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
             reclaim=Policy(team.preemption.reclaim_within_cohort),
             borrow=BorrowWithinCohort() if team.preemption.borrow_within_cohort == "LowerPriority" else None,
         ),
-        weight=team.weight if even else None,
+        weight=team.weight if tree.stack.fairness.even else None,
     )
 
 
@@ -254,7 +257,7 @@ def tenancy(tree: Tree) -> kueue.Tenancy:
     return kueue.Tenancy(
         tuple(_spec(tree, name) for name in tree.queue_owners),
         tuple(_cohort(tree, name) for name in cohort_parents(tree)),
-        FAIR if tree.stack.fairness == "even" else None,
+        tuple(FairStrategy(strategy) for strategy in tree.stack.fairness.preemption_strategies) or None,
     )
 
 

@@ -35,12 +35,12 @@ class Provisioning:
     """How a queue requests nodes that are provisioned all at once for one workload: `model.catalogue.clouds.ByQueue`.
 
     Attributes:
-        seconds: maximum lifetime of the nodes.
+        seconds: maximum lifetime of the nodes; None without a maximum.
     """
 
     provisioning_class: str
     node_selector: Mapping[str, str]
-    seconds: int
+    seconds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ def _taint(text: str) -> NodeTaint:
 def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
     if by is None or pool.capacity.kind != "queued":
         return None
-    return Provisioning(by.provisioning_class, by.node_selector, int(pool.capacity.max_run))
+    longest = pool.capacity.max_run
+    return Provisioning(by.provisioning_class, by.node_selector, None if longest is None else int(longest))
 
 
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:

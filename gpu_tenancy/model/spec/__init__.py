@@ -1,11 +1,12 @@
 """The schema of a stack: one closed, frozen section for each key of the Pulumi config."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated
 
-from gpu_tenancy.model.spec.base import Name, Section
+from gpu_tenancy.model.spec.base import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
+from gpu_tenancy.model.spec.fairness import Fairness
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
 from gpu_tenancy.model.spec.multikueue import MultiKueue
@@ -36,10 +37,11 @@ class Stack(Section):
     """Prices by machine type that override the catalogue's, such as your contract's or your region's."""
     priorities: dict[Name, PriorityEntry] = {}
     """Priority classes by name."""
-    fairness: Literal["hierarchical", "even"] = "hierarchical"
+    fairness: Annotated[Fairness, Shorthand(str, ("kind",))] = Fairness()
     """How teams share unguaranteed quota. `hierarchical`: cohorts' limits are enforced, and a cohort within its own
     quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight, whatever the cohort; a cohort's
-    limit is enforced, and it then shares as one."""
+    limit is enforced, and it then shares as one. `{kind, …}` adds preemption by share, and usage over time among teams
+    that share a queue."""
     cohorts: dict[Name, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}

@@ -65,6 +65,19 @@ class TimeSlicing(Section):
     """Teams that trust each other with the GPU's memory; only they, or a single team, may use the flavor."""
 
 
+class Mps(Section):
+    """NVIDIA's Multi-Process Service: pods use a GPU at the same time, each with an equal part of memory and compute.
+
+    The parts are enforced, but faults are not isolated: a fatal fault of one pod ends all pods on the GPU. A container
+    gets one part of a GPU and no more.
+    """
+
+    clients: Annotated[int, Field(ge=2, le=48)]
+    """Number of pods that share one GPU."""
+    trusting: list[Name] = []
+    """Teams that accept each other's faults; only they, or a single team, may use the flavor."""
+
+
 class Sharing(Section):
     """How several pods share one GPU; default: one pod per GPU."""
 
@@ -72,12 +85,30 @@ class Sharing(Section):
     """MIG partitions, with separate memory."""
     time_slicing: Annotated[TimeSlicing, Shorthand(int, ("turns",))] | None = None
     """Time slicing: the number of pods per GPU, or `{turns, trusting}`."""
+    mps: Annotated[Mps, Shorthand(int, ("clients",))] | None = None
+    """MPS: the number of pods per GPU, or `{clients, trusting}`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.mig is None) == (self.time_slicing is None):
-            raise refuse("must set exactly one of mig and timeSlicing", "set one of them, and remove the other")
+        if sum(way is not None for way in (self.mig, self.time_slicing, self.mps)) != 1:
+            raise refuse("must set exactly one of mig, timeSlicing and mps", "set one of them, and remove the others")
         return self
+
+    @property
+    def way(self) -> Literal["mig", "timeSlicing", "mps"]:
+        """The key that is set."""
+        return "mig" if self.mig else "timeSlicing" if self.time_slicing else "mps"
+
+    @property
+    def pods(self) -> int | None:
+        """Number of pods that share a GPU without full isolation; None for MIG."""
+        return self.time_slicing.turns if self.time_slicing else self.mps.clients if self.mps else None
+
+    @property
+    def trusting(self) -> list[str]:
+        """Teams that share GPUs without full isolation."""
+        shared = self.time_slicing or self.mps
+        return shared.trusting if shared else []
 
 
 class OnDemand(Section):
@@ -122,12 +153,12 @@ class FlexStart(Section):
 
 
 class Queued(Section):
-    """Machines that the cloud provisions all at once for a workload, which stays pending in its queue until then."""
+    """Machines that the autoscaler provisions all at once for a workload, which is pending in its queue until then."""
 
     kind: Literal["queued"]
     """`queued`."""
-    max_run: Seconds
-    """Maximum lifetime of a node, such as `7d`."""
+    max_run: Seconds | None = None
+    """Maximum lifetime of a node, such as `7d`: required on GKE, and not supported on EKS and AKS."""
 
 
 Capacity: TypeAlias = Annotated[
@@ -177,7 +208,7 @@ class Pool(Section):
     flavor: Name | None = None
     """Kueue ResourceFlavor of these nodes; default: the pool's name. Several pools can have the same flavor."""
     sharing: Sharing | None = None
-    """MIG or time slicing, if several pods share one GPU."""
+    """MIG, time slicing or MPS, if several pods share one GPU."""
     labels: dict[LabelKey, LabelValue] = {}
     """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Recommended for CPU
     pools too: without a label, CPU workloads that tolerate a GPU taint can be scheduled on GPU nodes."""

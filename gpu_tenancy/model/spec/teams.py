@@ -180,7 +180,10 @@ class Team(Shares):
     priority: Name | None = None
     """Default priority class of its workloads."""
     weight: Weight = 1.0
-    """Weight of the team under fair sharing."""
+    """Weight of the team's queue under fair sharing (`fairness: even`)."""
+    usage_weight: Weight | None = None
+    """Weight of the team among those that share its queue, with `fairness.usage`: its past usage is divided by it;
+    default: 1."""
     lends: bool | None = None
     """Whether others may borrow its guarantee while it is idle; default: true if the team has no servers."""
     preemption: Preemption = Preemption()

@@ -59,7 +59,8 @@ def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
         return (Unmodelled.MULTIKUEUE,)
     topology = (Unmodelled.TOPOLOGY,) if any(flavor.levels for flavor in tree.flavors.values()) else ()
     checks = (Unmodelled.ADMISSION_CHECKS,) if provisioning_checks(tree) else ()
-    return topology + checks
+    usage = (Unmodelled.ADMISSION_FAIR_SHARING,) if tree.stack.fairness.usage else ()
+    return topology + checks + usage
 
 
 def _scene(tree: Tree, title: str, workloads: list[Workload]) -> Scene:

@@ -46,7 +46,7 @@ def with_workers(source: Source, read: Read) -> Source:
     made: Data = {
         "pools": {},
         "people": first.section("people"),
-        "fairness": first.tree.stack.fairness,
+        "fairness": first.source.sections.get("fairness") or "hierarchical",
         "priorities": first.section("priorities"),
         "cohorts": quotas.cohorts(workers),
         **source.sections,

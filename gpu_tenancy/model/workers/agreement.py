@@ -15,8 +15,8 @@ from gpu_tenancy.model.workers.reading import SECTION, Data, Worker
 _READ: Final = ("pools", "machines", "prices", "priorities", "cohorts", "fairness", "datasets")
 """Sections that a manager does not have; all but datasets are read from its workers."""
 TEAM: Final = (
-    "owner", "cost_center", "tier", "workload_secrets", "cohort", "queue", "priority", "weight", "lends", "preemption",
-    "containers", "pod_security",
+    "owner", "cost_center", "tier", "workload_secrets", "cohort", "queue", "priority", "weight", "usage_weight",
+    "lends", "preemption", "containers", "pod_security",
 )  # fmt: skip
 """Fields of a team that are the same in all clusters: Kueue copies a workload as the manager admitted it."""
 _OWN: Final = frozenset({"members", "robots", "training", "compute", "objects", "claims", "network"})

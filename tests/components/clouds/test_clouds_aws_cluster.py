@@ -336,6 +336,23 @@ def test_the_autoscaler_is_a_release_with_an_identity_that_moves_only_its_own_cl
     assert association.urn in one(registrations, RELEASE).dependencies
 
 
+def test_the_autoscaler_handles_requests_of_kueue_where_pools_are_queued() -> None:
+    def flags(made: list[Registration]) -> Any:
+        return cast("Any", one(made, RELEASE).inputs)["values"]["extraArgs"]
+
+    plain, queued = resources(stack()), resources(stack(gpu=machine_pool(capacity={"kind": "queued"})))
+    added = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
+    assert flags(queued) == flags(plain) | added
+    assert [made for made in plain if "ClusterRole" in made.type] == []
+    role, binding = (made for made in queued if "ClusterRole" in made.type)
+    granted = {(*rule["apiGroups"], *rule["resources"]): rule["verbs"] for rule in cast("Any", role.inputs)["rules"]}
+    assert granted["autoscaling.x-k8s.io", "provisioningrequests", "provisioningrequests/status"] == [
+        "get", "list", "watch", "update", "patch",
+    ]  # fmt: skip
+    account = cast("Any", one(queued, RELEASE).inputs)["values"]["rbac"]["serviceAccount"]["name"]
+    assert [subject["name"] for subject in cast("Any", binding.inputs)["subjects"]] == [account]
+
+
 def test_the_autoscalers_policy_writes_nowhere_without_the_clusters_tag() -> None:
     for statement in statements(autoscaler_policy("ml", REGION)):
         actions = [action.partition(":")[2] for action in statement["Action"]]

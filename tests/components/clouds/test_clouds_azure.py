@@ -129,7 +129,7 @@ def test_reserved_names_the_reservation_group() -> None:
     assert (pool_inputs["capacityReservationGroupID"], pool_inputs["scaleSetPriority"]) == (RESERVATION, "Regular")
 
 
-@pytest.mark.parametrize("kind", ["capacity-block", "flex-start", "queued"])
+@pytest.mark.parametrize("kind", ["capacity-block", "flex-start"])
 def test_what_azure_does_not_sell_is_refused_by_its_name(kind: str) -> None:
     words = {"kind": kind, **({"reservation": "x"} if kind == "capacity-block" else {"maxRun": "1d"})}
     (problem,) = [problem for problem in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in problem]

@@ -9,9 +9,12 @@ import yaml
 
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.gpu_operator import Values
+from gpu_tenancy.model.plan.gpus import sharing
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.supply import pool_supply
+from gpu_tenancy.model.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.fairness import Usage
 from gpu_tenancy.model.spec.multikueue import MultiKueue
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
@@ -42,6 +45,8 @@ GANG: Final = "Job.v1alpha1.batch.volcano.sh"
 _GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
 """Resources that Kueue must be able to get, list and watch to recognise a gang. Its chart does not grant this; without
 it, Kueue rejects the gang's pods."""
+_DIGITS: Final = 6
+"""Digits of the part of a GPU that a partition or time slice is."""
 _FLUID: Final = "data.fluid.io"
 _CACHES: Final = {
     "AlluxioRuntime": "alluxioruntimes",
@@ -108,11 +113,34 @@ def _configuration(stack: Stack) -> dict[str, Any]:
     }
     if stack.multikueue and stack.multikueue.workers:
         configuration["multiKueue"] = _dispatching(stack, stack.multikueue)
-    if stack.fairness == "even":
-        # This key enables fair sharing; the strategies are Kueue's default.
-        strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-        configuration["fairSharing"] = {"preemptionStrategies": strategies}
+    if stack.fairness.even:  # This key enables fair sharing.
+        configuration["fairSharing"] = {"preemptionStrategies": list(stack.fairness.preemption_strategies)}
+    if stack.fairness.usage:
+        configuration["admissionFairSharing"] = _usage(stack, stack.fairness.usage)
     return configuration
+
+
+def _usage(stack: Stack, usage: Usage) -> dict[str, Any]:
+    """AdmissionFairSharing. Every resource has a weight, because Kueue's default is 1, for a byte of memory too."""
+    return {
+        "usageHalfLifeTime": go_duration(usage.half_life),
+        "usageSamplingInterval": go_duration(usage.sampling),
+        "resourceWeights": usage_weights(stack, usage),
+    }
+
+
+def usage_weights(stack: Stack, usage: Usage) -> dict[str, float]:
+    """The weight of every resource that queues cover: of one GPU, partition or time slice, of one CPU, and of one byte.
+
+    Memory is 0 unless the stack says otherwise, because its bytes would outnumber everything else.
+    """
+    gpus: dict[str, float] = {}
+    for name in (*stack.pools, *stack.elsewhere):
+        supply, cut = pool_supply(stack, name), sharing(stack, stack.pools.get(name) or stack.elsewhere[name])
+        if supply and supply.resource and cut:
+            part = round(1 / cut.replicas, _DIGITS)
+            gpus[supply.resource] = max(part, gpus.get(supply.resource, 0))
+    return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **usage.weights}
 
 
 def _dispatching(stack: Stack, section: MultiKueue) -> dict[str, Any]:
@@ -120,7 +148,7 @@ def _dispatching(stack: Stack, section: MultiKueue) -> dict[str, Any]:
     return {
         "gcInterval": "1m0s",
         "origin": stack.environment,
-        "workerLostTimeout": f"{section.worker_lost_timeout:g}s",
+        "workerLostTimeout": go_duration(section.worker_lost_timeout),
         "dispatcherName": f"kueue.x-k8s.io/multikueue-dispatcher-{section.dispatcher}",
     }
 

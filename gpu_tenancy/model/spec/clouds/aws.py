@@ -133,6 +133,16 @@ class AwsCluster(CloudCluster):
         account = self.identity_provider.partition(":oidc-provider/")[0]
         return Person("role", f"{account}:role/{self.identity_name(team, robot)}")
 
+    def queued_rule(self) -> tuple[str, str] | None:
+        """Karpenter knows no ProvisioningRequests: https://github.com/kubernetes-sigs/karpenter/issues/742."""
+        if self.autoscaler in {"cluster-autoscaler", "installed"}:
+            return None
+        what = "Karpenter ignores" if self.autoscaler == "karpenter" else "no autoscaler handles"
+        return (
+            f"is not available: {what} requests of Kueue for nodes",
+            "set cluster.autoscaler: cluster-autoscaler, or another kind of capacity",
+        )
+
     def time_slicing_rule(self) -> tuple[str, str] | None:
         """Karpenter counts whole GPUs, not time slices, so it would add several times the nodes that are needed."""
         if self.autoscaler != "karpenter":

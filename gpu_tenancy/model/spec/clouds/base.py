@@ -193,6 +193,10 @@ class ClusterSection(Section):
         del reservation
         return None
 
+    def queued_rule(self) -> tuple[str, str] | None:
+        """Rule and fix if the node autoscaler ignores requests of Kueue for nodes; None if it handles them."""
+        return None
+
     def time_slicing_rule(self) -> tuple[str, str] | None:
         """Rule and fix if time slicing is not supported on this cluster; None if it is."""
         return None
