@@ -74,7 +74,7 @@ def _limits(path: Path, team: Team) -> Iterator[Problem]:
 
 
 def _datasets(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    mounted = {key: d for key, d in tree.stack.datasets.items() if not d.teams or name in d.teams}
+    mounted = {key: d for key, d in tree.stack.datasets.items() if d.is_of(name)}
     total, claims = sum(dataset.size for dataset in mounted.values()), len(mounted)
     about = (("datasets",),)
     if team.objects.storage is not None and total > team.objects.storage:

@@ -326,5 +326,5 @@ def _access(stack: Stack, name: str) -> Access:
         pod_security=team.pod_security,
         clients=team.network.clients,
         egress=tuple(team.network.egress),
-        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if name in spec.teams},
+        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if spec.is_of(name)},
     )
