@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
+from gpu_tenancy.model.outlook.data import DataAccess, data_of, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
@@ -154,6 +155,8 @@ class StackOutlook:
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
+        data: datasets and storage of teams.
+        data_rights: what whoever administers the buckets must do, because the stack cannot.
         adopts: objects that are taken over if they exist in the cluster already.
         workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """
@@ -173,6 +176,8 @@ class StackOutlook:
     commands: tuple[str, ...]
     adopts: tuple[str, ...]
     workers: tuple[str, ...] = ()
+    data: tuple[DataAccess, ...] = ()
+    data_rights: tuple[str, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -212,6 +217,8 @@ def outlook(stack: Stack) -> StackOutlook:
         commands=people.commands if (people := access(tree)) else (),
         adopts=tuple(stack.cluster.adopt),
         workers=tuple(worker.name for worker in worker_clusters(stack)),
+        data=tuple(data_of(tree)),
+        data_rights=rights_to_grant(stack),
     )
 
 

@@ -110,3 +110,9 @@ def sidecars(stack: Stack, team: Team) -> Amounts:
         one = sidecars_of(stack, team, workload).amounts  # Roles mount the same datasets.
         total = add(total, {resource: amount * workload.most_pods for resource, amount in one.items()})
     return total
+
+
+def egress_of_datasets(stack: Stack, team: str) -> tuple[str, ...]:
+    """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
+    schemes = {dataset.scheme for dataset in stack.datasets.values() if dataset.is_of(team)}
+    return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)
