@@ -6,6 +6,7 @@ from acceptance_builders import declared, moved, only
 from builders import Data, job, stack, team
 
 from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.volumes import OURS, bring_volumes
 from gpu_tenancy.console.offline.wire import maps_at, text_at
 from gpu_tenancy.model.plan.storage import ClaimPlan
@@ -24,6 +25,11 @@ SECTIONS: Final[Data] = stack(
 
 def phase(cluster: Cluster, name: str, namespace: str) -> str:
     return text_at(cluster.get("v1", "PersistentVolumeClaim", name, namespace) or {}, "status", "phase")
+
+
+def _released(cluster: Cluster) -> bool:
+    phases = [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=OURS)]
+    return phases == ["Released"]
 
 
 def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_accepted(
@@ -50,5 +56,10 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     made = cluster.apply(pod)
     claims = [text_at(one, "persistentVolumeClaim", "claimName") for one in maps_at(made, "spec", "volumes")]
     assert sorted(filter(None, claims)) == ["ck", "corpus"]
+    bring_volumes(cluster, [])
+    assert [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=OURS)] == ["Bound"]
+    for name, kind in (("t", "Pod"), ("ck", "PersistentVolumeClaim")):
+        cluster.delete(Reference("v1", kind, name, namespace))
+    cluster.wait_for(lambda: _released(cluster), what="the volume to be released")
     bring_volumes(cluster, [])
     assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()

@@ -14,10 +14,11 @@ OURS: Final = "gpu-tenancy.dev/embedded-volume"
 
 
 def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
-    """Creates a volume for each claim, and deletes those of an earlier stack.
+    """Creates a volume for each claim, and deletes those that no claim has any more.
 
     The platform's nodes are simulated and mount nothing, so nothing is stored at a volume's path. A volume whose claim
-    was deleted is created again, as a new claim would get a new disk.
+    was deleted is created again, as a new claim would get a new disk. A claim of an earlier stack keeps its volume
+    until it is deleted itself.
 
     Raises:
         ApiError: the API server rejects a volume.
@@ -25,7 +26,8 @@ def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
     existing = {text_at(one, "metadata", "name"): one for one in cluster.list("v1", "PersistentVolume", labels=OURS)}
     wanted = {_name(claim): claim for claim in claims}
     for name, volume in existing.items():
-        if name not in wanted or text_at(volume, "status", "phase") in {"Released", "Failed"}:
+        phase = text_at(volume, "status", "phase")
+        if phase in {"Released", "Failed"} or (name not in wanted and phase != "Bound"):
             cluster.delete(Reference("v1", "PersistentVolume", name))
     for claim in wanted.values():
         cluster.apply(volume_of(claim), force=True)

@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.spec import Stack
 
@@ -135,7 +136,7 @@ class Access:
 
     Attributes:
         clients: who may call its servers: `cluster` or `team`.
-        egress: CIDRs that its pods may reach over HTTPS.
+        egress: CIDRs that its pods may reach over HTTPS, with those of its datasets' sidecars.
         datasets: buckets of the mounted datasets, by name.
     """
 
@@ -332,6 +333,6 @@ def _access(stack: Stack, name: str) -> Access:
         owner=team.owner,
         pod_security=team.pod_security,
         clients=team.network.clients,
-        egress=tuple(team.network.egress),
+        egress=tuple(dict.fromkeys((*team.network.egress, *egress_of_datasets(stack, name)))),
         datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if spec.is_of(name)},
     )
