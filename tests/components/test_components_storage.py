@@ -22,6 +22,7 @@ KINDS: Final[dict[str, Data]] = {
     "Deployment": {"serving": {"w": server(**MOUNTED)}},
     "Job": {"training": {"w": job(**MOUNTED)}},
     "TrainJob": {"training": {"w": job(framework="pytorch", **MOUNTED)}},
+    "RayJob": {"training": {"w": job(framework="ray", command=["python"], **MOUNTED)}},
     "JobSet": {"training": {"w": job(framework="jobset", **MOUNTED)}},
     "TrainingRuntime": {"training": {"w": job(framework="mpi", command=["mpirun"], **MOUNTED)}},
 }
