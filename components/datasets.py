@@ -10,7 +10,7 @@ from gpu_tenancy.model.quantity import format_bytes
 class DatasetVolume(pulumi.ComponentResource):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
-    The bucket, access to it and the cloud's CSI driver are not managed here.
+    The bucket, access to it and the cloud's CSI driver are not managed here: the cluster's component grants the rights.
 
     Example:
         >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
@@ -53,7 +53,8 @@ class DatasetVolume(pulumi.ComponentResource):
                 "access_modes": [mode],
                 "resources": {"requests": size},
                 "storage_class_name": "",
-                "volume_name": volume.name,
+                # Of the volume itself: if it is replaced, its claim is deleted before it.
+                "volume_name": self.volume.metadata.name,
             },
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.volume]),
         )

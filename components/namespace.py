@@ -188,16 +188,9 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
     if identity := _to_nodes(network.node_endpoints, "identity"):
         policies["allow-identity"] = {"pod_selector": {}, "policy_types": ["Egress"], "egress": identity}
     if network.egress:
-        policies["allow-https"] = {
-            "pod_selector": {},
-            "policy_types": ["Egress"],
-            "egress": [
-                {
-                    "to": [{"ip_block": {"cidr": cidr}} for cidr in network.egress],
-                    "ports": [{"port": 443, "protocol": "TCP"}],
-                }
-            ],
-        }
+        policies["allow-https"] = _https_to(network.egress)
+    if network.data:
+        policies["allow-datasets"] = _https_to(network.data)
     if network.from_cluster:
         policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
     if network.kuberay:
@@ -206,6 +199,19 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         f"allow-metrics-{server}": _to_metrics(server, monitor) for server, monitor in network.monitors.items()
     }
     return policies
+
+
+def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:
+    return {
+        "pod_selector": {},
+        "policy_types": ["Egress"],
+        "egress": [
+            {
+                "to": [{"ip_block": {"cidr": cidr}} for cidr in cidrs],
+                "ports": [{"port": 443, "protocol": "TCP"}],
+            }
+        ],
+    }
 
 
 def _to_server(server: str, port: int) -> NetworkPolicySpecArgsDict:

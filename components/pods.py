@@ -67,7 +67,7 @@ def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
 
 def annotations(pod: PodPlan) -> dict[str, str]:
     """Annotations of the pod: its place in the network, devices of its fabric, and the sidecars of its datasets."""
-    return {**pod.topology, **(pod.fabric.annotations if pod.fabric else {}), **pod.datasets.annotations}
+    return {**pod.topology, **(pod.fabric.annotations if pod.fabric else {}), **pod.volumes.annotations}
 
 
 def template_metadata(pod: PodPlan, labels: Mapping[str, str]) -> ObjectMetaArgsDict:
@@ -109,23 +109,23 @@ def container(pod: PodPlan, name: str) -> ContainerArgsDict:
 
 
 _SHARED_MEMORY: Final = "shared-memory"
-_DATASET: Final = "dataset-"
-"""Prefix of the volumes of datasets; the names of datasets are too long for volumes, and could be those of others."""
+_SCRATCH: Final = "scratch"
 
 
 def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
-    """The mounts of a workload's container: /dev/shm, its datasets, and the libraries and devices of its fabric.
+    """The mounts of a workload's container: /dev/shm, its data, and the libraries and devices of its fabric.
 
     Processes on several GPUs exchange data through /dev/shm.
     """
     of_memory: list[VolumeMountArgsDict] = (
         [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
     )
-    of_datasets: list[VolumeMountArgsDict] = [
-        {"name": f"{_DATASET}{index}", "mount_path": mount.path, "read_only": mount.read_only}
-        for index, mount in enumerate(pod.datasets.mounts)
+    of_claims: list[VolumeMountArgsDict] = [
+        {"name": mount.volume, "mount_path": mount.path, "read_only": mount.read_only} for mount in pod.volumes.mounts
     ]
-    return [*of_memory, *of_datasets, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
+    scratch = pod.volumes.scratch
+    of_node: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": scratch.path}] if scratch else []
+    return [*of_memory, *of_claims, *of_node, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
 
 
 def host_mounts(paths: Iterable[HostMount]) -> list[VolumeMountArgsDict]:
@@ -134,19 +134,24 @@ def host_mounts(paths: Iterable[HostMount]) -> list[VolumeMountArgsDict]:
 
 
 def volumes(pod: PodPlan) -> list[VolumeArgsDict]:
-    """The volumes of a pod. /dev/shm counts as the container's memory."""
+    """The volumes of a pod. /dev/shm counts as the container's memory.
+
+    Scratch space is an emptyDir: on the node's local disks where these hold the ephemeral storage of pods. The pod does
+    not request it, because no quota of Kueue has ephemeral storage, and Kueue would not admit the pod.
+    """
     size = format_bytes(pod.shared_memory)
     of_memory: list[VolumeArgsDict] = (
         [{"name": _SHARED_MEMORY, "empty_dir": {"medium": "Memory", "size_limit": size}}] if pod.shared_memory else []
     )
-    of_datasets: list[VolumeArgsDict] = [
-        {
-            "name": f"{_DATASET}{index}",
-            "persistent_volume_claim": {"claim_name": mount.dataset, "read_only": mount.read_only},
-        }
-        for index, mount in enumerate(pod.datasets.mounts)
+    of_claims: list[VolumeArgsDict] = [
+        {"name": mount.volume, "persistent_volume_claim": {"claim_name": mount.claim, "read_only": mount.read_only}}
+        for mount in pod.volumes.mounts
     ]
-    return [*of_memory, *of_datasets, *(host_volumes(pod.fabric) if pod.fabric else [])]
+    scratch = pod.volumes.scratch
+    of_node: list[VolumeArgsDict] = (
+        [{"name": _SCRATCH, "empty_dir": {"size_limit": format_bytes(scratch.size)}}] if scratch else []
+    )
+    return [*of_memory, *of_claims, *of_node, *(host_volumes(pod.fabric) if pod.fabric else [])]
 
 
 def host_volumes(fabric: PodFabric) -> list[VolumeArgsDict]:

@@ -17,6 +17,7 @@ from .people import Access
 from .priorities import Priorities
 from .queues import Queues
 from .serving import ModelServer
+from .storage import StorageClasses, TeamStorage
 from .train_jobs import TrainingRuntime
 from .training import GangJob, TrainingJob
 
@@ -25,7 +26,7 @@ AT_ONCE: Final = 10
 
 
 class Team(pulumi.ComponentResource):
-    """One team: its namespace, then its datasets, servers, runtimes of TrainJobs, jobs and gangs.
+    """One team: its namespace, then its datasets and storage, servers, runtimes of TrainJobs, jobs and gangs.
 
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
@@ -37,6 +38,7 @@ class Team(pulumi.ComponentResource):
         # Names contain no dots, so a dot keeps them apart: with a hyphen, "ml" + "a-b" would equal "ml-a" + "b".
         inside = pulumi.ResourceOptions(parent=self, depends_on=[self.space.namespace, *self.space.bounds])
         self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
+        self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
         after = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.runtimes]))
@@ -82,6 +84,8 @@ class Tenancy(pulumi.ComponentResource):
         if plan.part is None or plan.part.has_shared:
             priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
             self._shared = [priorities, Guards(f"{prefix}guards", plan.guards, own)]
+            if plan.storage_classes:
+                self._shared.append(StorageClasses(f"{prefix}storage", plan.storage_classes, own))
             if plan.access:
                 self._shared.append(Access(f"{prefix}access", plan.access, own))
             if plan.manager:

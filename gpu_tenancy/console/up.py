@@ -22,6 +22,7 @@ from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.embedded.parts import API_SERVER
 from gpu_tenancy.console.embedded.platform import Carried, Platform
 from gpu_tenancy.console.embedded.programs import find_programs
+from gpu_tenancy.console.embedded.volumes import bring_volumes
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.finalizers import check_prunable
 from gpu_tenancy.console.offline.objects import KubernetesObject, waves
@@ -162,6 +163,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
                 platform.controllers.bring(cluster, wanted, platform.cache, report)
             report("creating the nodes of the pools")
             nodes = bringing.result()
+        bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = (

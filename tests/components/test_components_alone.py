@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import datasets, guards, namespace, priorities, queues, serving, tenancy, training
+from components import datasets, guards, namespace, priorities, queues, serving, storage, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -20,6 +20,7 @@ ALL = stack(
             containers={"max": {"gpu": 8}},
             gangs={"l4": {"guaranteed": 4}},
             lends=True,
+            storage={"checkpoints": {"size": "1Gi"}},
             serving={
                 "model-server": server(
                     flavor="l4", replicas={"min": 3, "max": 20}, scaleOn={"cpu": 70, "latencyP99": "100ms"}
@@ -36,6 +37,7 @@ ALL = stack(
 
 COMPONENTS = {
     "DatasetVolume": datasets,
+    "TeamStorage": storage,
     "Guards": guards,
     "TeamNamespace": namespace,
     "Priorities": priorities,
@@ -49,6 +51,7 @@ COMPONENTS = {
 IMPORTS = """
 from components.clouds import open_cluster
 from components.datasets import DatasetVolume
+from components.storage import TeamStorage
 from components.guards import Guards
 from components.namespace import TeamNamespace
 from components.priorities import Priorities
@@ -89,7 +92,8 @@ EXPECTED = {
     "ModelServer": {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"},
     "TrainingJob": {"Job"},
     "GangJob": {"Job"},
-    "Team": {"TeamNamespace", "DatasetVolume", "ModelServer", "TrainingJob", "GangJob"},
+    "TeamStorage": {"PersistentVolumeClaim"},
+    "Team": {"TeamNamespace", "DatasetVolume", "TeamStorage", "ModelServer", "TrainingJob", "GangJob"},
     "Tenancy": {"Priorities", "Queues", "Team", "Guards"},
 }
 

@@ -19,7 +19,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(teams={"a": team(teir="critical")}),
         (
             "teams.a.teir: unknown key 'teir' (did you mean 'tier'?); use one of: tier, owner, costCenter,"
-            " containers, weight, … (24 in total; list them with: tenancy schema)"
+            " containers, weight, … (25 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing key": (

@@ -47,15 +47,15 @@ def hard(sections: Data) -> dict[str, int]:
 
 
 def test_a_pod_mounts_its_datasets_read_only_unless_they_are_writable() -> None:
-    (mount,) = the_pod(mounting()).datasets.mounts
-    assert (mount.dataset, mount.path, mount.read_only) == ("corpus", "/data", True)
+    (mount,) = the_pod(mounting()).volumes.mounts
+    assert (mount.claim, mount.path, mount.read_only) == ("corpus", "/data", True)
     sections = mounting() | {"datasets": {"corpus": {"bucket": "gs://corpus", "writable": True}}}
-    (mount,) = the_pod(sections).datasets.mounts
+    (mount,) = the_pod(sections).volumes.mounts
     assert not mount.read_only
 
 
 def test_cloud_storage_fuse_gets_its_annotation_and_the_size_of_its_sidecar() -> None:
-    assert the_pod(mounting()).datasets.annotations == {
+    assert the_pod(mounting()).volumes.annotations == {
         "gke-gcsfuse/volumes": "true",
         "gke-gcsfuse/cpu-limit": "250m",
         "gke-gcsfuse/memory-limit": "256Mi",
@@ -65,13 +65,13 @@ def test_cloud_storage_fuse_gets_its_annotation_and_the_size_of_its_sidecar() ->
 def test_other_object_storage_is_mounted_by_the_node() -> None:
     for bucket in ("s3://corpus", "az://account/corpus"):
         pod = the_pod(mounting(bucket))
-        assert pod.datasets.mounts
-        assert (pod.datasets.annotations, pod.datasets.sidecar) == ({}, {})
+        assert pod.volumes.mounts
+        assert pod.volumes.annotations == {}
 
 
 def test_a_sidecar_is_not_smaller_than_the_containers_of_the_namespace() -> None:
     bounds = {"containers": {"min": {"cpu": "500m", "memory": "128Mi"}}}
-    annotations = the_pod(mounting(of_team=bounds)).datasets.annotations
+    annotations = the_pod(mounting(of_team=bounds)).volumes.annotations
     assert (annotations["gke-gcsfuse/cpu-limit"], annotations["gke-gcsfuse/memory-limit"]) == ("500m", "256Mi")
 
 

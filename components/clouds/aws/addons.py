@@ -51,13 +51,11 @@ ON_NODES: Final[Mapping[AddonName, Addon]] = {
     ),
 }
 """Add-ons that run on nodes."""
-S3_ACCOUNT: Final = "s3-csi-driver-sa"
-"""Service account of the CSI driver for S3, in kube-system."""
 S3: Final[Mapping[AddonName, Addon]] = {
     "aws-mountpoint-s3-csi-driver": Addon(values={"node": {"tolerateAllTaints": True}}),
 }
-"""The CSI driver for S3, on all nodes. Its role comes from an association that is created before it, because the add-on
-itself does not take associations in all versions: https://github.com/awslabs/mountpoint-s3-csi-driver/issues/215."""
+"""The CSI driver for S3, on all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod
+Identity: https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458."""
 
 
 class Addons(pulumi.ComponentResource):

@@ -13,16 +13,17 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
 from .access import people_entries, robot_entries
-from .addons import BEFORE_NODES, CNI, ON_NODES, S3, S3_ACCOUNT, Addons
+from .addons import BEFORE_NODES, CNI, ON_NODES, S3, Addons
 from .autoscaling import ClusterAutoscaler
 from .charts import release
 from .context import ClusterContext, NodeRole
 from .control_plane import ControlPlane
-from .identity import Grant, PodRole, Role
+from .data import data_access
+from .identity import Grant, Role
 from .karpenter import Karpenter
 from .kubeconfig import certificate, kubeconfig
 from .nodes import efa_plugin, pool_group, system_group
-from .policies import buckets_policy, managed_policy, node_trust, partition
+from .policies import managed_policy, node_trust, partition
 from .pools import NodeGroup
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
@@ -63,6 +64,7 @@ class EksCluster(pulumi.ComponentResource):
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
         people_entries(f"{name}-people", plan, section, after_cluster)
         robot_entries(f"{name}-robot", plan, section, after_cluster)
+        data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
         self.register_outputs({"name": section.name})
@@ -109,19 +111,14 @@ class EksCluster(pulumi.ComponentResource):
         return [nodes.group, *on_nodes, *self._s3(name, plane, nodes.group)]
 
     def _s3(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
-        """The CSI driver for S3 with access to the datasets' buckets; none without datasets on S3.
+        """The CSI driver for S3, without rights of its own; none without datasets on S3.
 
         Its own pods mount the buckets, in its own namespace, so the pods of teams need no network access to S3.
         """
-        buckets = self._plan.buckets
-        if not buckets:
+        if not any(identity.datasets for identity in self._plan.identities):
             return []
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
-        policies = {"buckets": buckets_policy(buckets, self._section.region)}
-        role = PodRole(f"{name}-s3-role", self._context, S3_ACCOUNT, policies, after_nodes)
-        # Its pods get their credentials when they start, so the association must exist first.
-        after_role = pulumi.ResourceOptions(parent=self, depends_on=[nodes, role])
-        return Addons(f"{name}-s3", self._context, S3, plane.version, after_role).resources
+        return Addons(f"{name}-s3", self._context, S3, plane.version, after_nodes).resources
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """The stack's node pools and their autoscaler."""

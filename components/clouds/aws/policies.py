@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from gpu_tenancy.model.plan.cluster import Bucket
+from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 AUDIENCE: Final = "sts.amazonaws.com"
@@ -121,22 +121,40 @@ def autoscaler_policy(cluster: str, region: str) -> str:
     )
 
 
-def buckets_policy(buckets: Sequence[Bucket], region: str) -> str:
-    """The policy of the CSI driver for S3: read the datasets' folders, and write to those that are writable.
+def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
+    """The policy of a team: read the folders of its datasets, and write to those that it may change.
 
+    Listing is bound to the folder too, so names of other objects stay unknown. The key of a bucket is usable only
+    through S3 of the region.
     https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
     """
     arn = f"arn:{partition(region)}:s3:::"
     statements: list[Statement] = []
-    for bucket in buckets:
-        listing: dict[str, object] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": f"{arn}{bucket.name}"}
-        if bucket.prefix:
-            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{bucket.prefix}/*"]}}
-        folder = f"{bucket.name}/{bucket.prefix}/*" if bucket.prefix else f"{bucket.name}/*"
-        writes = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if bucket.writable else []
-        reading = {"Effect": "Allow", "Action": ["s3:GetObject", *writes], "Resource": f"{arn}{folder}"}
-        statements += [listing, reading]
-    return document(statements)
+    for grant in grants:
+        bucket, prefix = grant.folder.bucket, grant.folder.prefix
+        listing: dict[str, object] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": f"{arn}{bucket}"}
+        if prefix:
+            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
+        objects = f"{arn}{bucket}/{prefix}/*" if prefix else f"{arn}{bucket}/*"
+        writes = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if grant.writes else []
+        statements += [listing, {"Effect": "Allow", "Action": ["s3:GetObject", *writes], "Resource": objects}]
+    return document([*statements, *_keys(grants, region)])
+
+
+def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
+    """Rights on the KMS keys of buckets: https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html."""
+    keys = sorted({grant.key for grant in grants if grant.key})
+    written = {grant.key for grant in grants if grant.writes}
+    suffix = next((suffix for prefix, _, suffix in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
+    return [
+        {
+            "Effect": "Allow",
+            "Action": ["kms:Decrypt", *(["kms:GenerateDataKey"] if key in written else [])],
+            "Resource": key,
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.{suffix}"}},
+        }
+        for key in keys
+    ]
 
 
 def queue_policy(queue: str) -> str:

@@ -10,12 +10,14 @@ from pulumi_azure_native.containerservice import (
     ManagedCluster,
     list_managed_cluster_user_credentials_output,
 )
+from pulumi_azure_native.containerservice.outputs import ManagedClusterOIDCIssuerProfileResponse
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
-from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 
 from ..api import Api
 from .control_plane import AksControlPlane
+from .data import data_access
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
@@ -53,7 +55,8 @@ class AksCluster(pulumi.ComponentResource):
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        self.api = self._api(f"{name}-kubernetes", cluster, self._robots(f"{name}-robot", cluster))
+        users = {**self._robots(f"{name}-robot", cluster), **self._teams(f"{name}-data", cluster)}
+        self.api = self._api(f"{name}-kubernetes", cluster, users)
         self.kubernetes = self.api.provider()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
@@ -77,6 +80,13 @@ class AksCluster(pulumi.ComponentResource):
             for robot in self._plan.robots
             if robot.identity
         }
+
+    def _teams(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
+        """The client IDs of the identities of teams, by their placeholders in the plan."""
+        # With the address, which is known only after the cluster is created.
+        issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
+        clients = data_access(name, self._plan, self._pool_cluster, issuer, self)
+        return {f"{CLIENT_ID_OF}{team}": client for team, client in clients.items()}
 
     def _pool(self, name: str, pool: NodePool) -> AgentPool:
         placement = self._placement(f"{name}-placement", pool).id if pool.compact else None
@@ -111,6 +121,11 @@ class AksCluster(pulumi.ComponentResource):
         # It contains only an address and a certificate, although its source is secret.
         kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
         return Api(name, self._section.name, kubeconfig, users=users, opts=pulumi.ResourceOptions(parent=self))
+
+
+def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> str:
+    """URL of the issuer of the cluster's tokens; empty for a cluster without one, whose teams have no identities."""
+    return next((part.issuer_url for part in parts if isinstance(part, ManagedClusterOIDCIssuerProfileResponse)), "")
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> AksCluster:

@@ -18,7 +18,7 @@ from pulumi_azure_native.managedidentity import UserAssignedIdentity
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AksCreation, AzureCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .maintenance import windows
@@ -29,6 +29,8 @@ ROLES: Final = {
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
     USER_ROLE: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
+    BLOB_ROLES[False]: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
+    BLOB_ROLES[True]: "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
 }
 """Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")

@@ -15,6 +15,7 @@ from ..api import Api
 from . import pools
 from .access import ClusterAccess, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
+from .data import data_access
 from .drivers import DriverInstaller
 from .fabric import GpuFabric
 from .robots import RobotAccount
@@ -83,6 +84,9 @@ class GkeCluster(pulumi.ComponentResource):
             self._login(f"{name}-login-{iam_member(who)}", who)
         for robot in plan.robots:
             RobotAccount(f"{name}-robot-{robot.team}.{robot.name}", cluster, robot, self._child)
+        # Its workload identity pool exists with the cluster.
+        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
+        data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)
         self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:

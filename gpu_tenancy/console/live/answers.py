@@ -18,6 +18,7 @@ class Check(Enum):
     NAMESPACE_QUOTA = "namespace quota"
     QUEUE = "queue"
     VOLCANO_QUEUE = "Volcano queue"
+    VOLUMES = "volumes"
     NODES = "nodes"
     PRIORITY = "priority"
     API_SERVER = "API server"

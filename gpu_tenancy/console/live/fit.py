@@ -21,6 +21,7 @@ from gpu_tenancy.console.live.queueing import VERDICTS, Offer, Source, judge_que
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import Kind, State
 from gpu_tenancy.console.live.snapshot import NotSimulated
+from gpu_tenancy.console.live.volumes import judge_volumes
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.console.texts import plural
@@ -29,10 +30,10 @@ from gpu_tenancy.model.quantity import add
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
-    "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
+    "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """Kinds to list in the whole cluster, if the user may."""
-OWN: Final[tuple[Kind, ...]] = ("LimitRange", "ResourceQuota", "TrainingRuntime")
+OWN: Final[tuple[Kind, ...]] = ("LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
 """Kinds to list in the team's namespace only."""
 
 
@@ -83,6 +84,7 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
         *_defaults(state, filled, [result.texts for result in defaulted]),
         _quota(state, team, filled),
         queue,
+        *judge_volumes(state, team, sets),
         *_nodes(state, filled, sets, offers),
         _priority(state, filled),
     )

@@ -783,3 +783,55 @@ def usage_notes(usage: Usage) -> Iterator[str]:
     """What the reader should know about the numbers, and which are unknown."""
     yield from (_NOTES[note] for note in usage.notes)
     yield from (missing_text(missing) for missing in usage.unreadable)
+
+
+def no_claim(name: str, team: str, known: Iterable[str]) -> str:
+    """A claim that does not exist."""
+    return f"claim {name} not found in namespace {team}; {nearest(name, known)}"
+
+
+def claim_deleted(name: str) -> str:
+    """A claim that stays only until no pod mounts it."""
+    return f"claim {name} is being deleted; new pods cannot mount it"
+
+
+def claim_lost(name: str) -> str:
+    """A claim whose volume is gone."""
+    return f"claim {name} has lost its PersistentVolume; recreate the claim"
+
+
+def claim_of_one(name: str, mode: str, pods: int) -> str:
+    """A claim of one node or pod, which several pods mount."""
+    place = "one pod" if mode == "ReadWriteOncePod" else "pods of one node"
+    return f"claim {name} is {mode}: only {place} can mount it, not {pods} pods; use a claim with ReadWriteMany"
+
+
+def claim_in_use(name: str, mode: str, pod: str, node: str) -> str:
+    """A claim of one node that is mounted already."""
+    return f"claim {name} is {mode} and mounted by pod {pod} on node {node}; end it, or run on the same node"
+
+
+def claim_unbound(name: str, storage_class: str) -> str:
+    """A claim without a volume."""
+    of = f"StorageClass {storage_class} creates one" if storage_class else "a PersistentVolume is created for it"
+    return f"claim {name} is not bound: it can be mounted once {of}; check its events"
+
+
+def claim_without_class(name: str, storage_class: str) -> str:
+    """A claim that nothing can bind."""
+    return f"claim {name} is not bound, and its StorageClass {storage_class} does not exist"
+
+
+def claim_waits(name: str, storage_class: str) -> str:
+    """A claim that is bound when a pod is scheduled."""
+    return f"claim {name} is bound when its first pod is scheduled (StorageClass {storage_class})"
+
+
+def claim_bound(name: str, modes: Sequence[str]) -> str:
+    """A claim that can be mounted."""
+    return f"claim {name} is bound ({', '.join(modes)})"
+
+
+def claim_read_only(name: str) -> str:
+    """A claim that a container mounts for writing, in vain."""
+    return f"claim {name} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount"

@@ -13,7 +13,8 @@ from gpu_tenancy.console.live.pods import called, home, label
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
-    "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "Workload",
+    "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "StorageClass",
+    "Workload",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime",
 ]  # fmt: skip
 
@@ -58,6 +59,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
     "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
     "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
     "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
     "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
     "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),

@@ -99,8 +99,16 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(review.now))))
     yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
     yield Section("access", 14, tuple(_part("Access", all_["access"])))
+    if review.now.data:
+        yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review)))
     if review.now.people:
         yield Section("people", 15, tuple(_part("People", all_["people"])))
+
+
+def _data_rights(review: Review) -> Iterator[str]:
+    if review.now.data_rights:
+        rights = [f"- {code(right)}" for right in review.now.data_rights]
+        yield from folded("<b>Rights on data</b>: whoever administers the buckets grants", rights)
 
 
 def _head(review: Review, room: int) -> str:

@@ -24,7 +24,7 @@ from gpu_tenancy.console.texts import available
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.quantity import CPU, MEMORY, format_bytes, is_extended
 
 NO_BOUND = "no limit"
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
@@ -47,6 +47,7 @@ def _all(outlook: StackOutlook) -> Iterator[Table]:
     yield _center_costs(outlook)
     yield _serving(outlook)
     yield _access(outlook)
+    yield _data(outlook)
     yield _people(outlook)
 
 
@@ -275,6 +276,23 @@ def _access(outlook: StackOutlook) -> Table:
     ]
     heads = columns("team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets")
     return Table("access", "Access", heads, tuple(rows))
+
+
+def _data(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            access.team,
+            access.name,
+            access.place,
+            access.right,
+            format_bytes(access.size) if access.size else DASH,
+            ", ".join(access.mounted_by) or DASH,
+            team=access.team,
+        )
+        for access in outlook.data
+    ]
+    heads = columns("team", "claim", "bucket or class", "right", "size#", "mounted by")
+    return Table("data", "Data", heads, tuple(rows), keys=2)
 
 
 def _people(outlook: StackOutlook) -> Table:

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 from gpu_tenancy.console.live.amounts import amount_text
 from gpu_tenancy.console.review.access_changes import access_gained, access_lost
 from gpu_tenancy.console.review.changes import Change
+from gpu_tenancy.console.review.data_changes import data_gained, data_lost, data_moved, data_removed
 from gpu_tenancy.console.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
 from gpu_tenancy.console.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook, Supply
@@ -30,7 +31,7 @@ def verdict(
     rules: Rules | None,
     real: Real | None = None,
 ) -> Verdict:
-    """Decides between OK, Review needed and Blocked; access of people comes first, then the reason that decided.
+    """Decides between OK, Review needed and Blocked; access of people and to data comes first, then what decided.
 
     Args:
         now: the stack's summary.
@@ -41,9 +42,11 @@ def verdict(
     """
     lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
     before = comparison.before if comparison else None
-    policies, guarantees, losses = _policies(rules), _guarantees(now), [*_losses(lost), *_adoptions(before, now)]
-    gained = access_gained(before, now)
-    people, rest = (*gained, *access_lost(before, now)), [*_gpus(before, now), *_costs(before, now)]
+    policies, guarantees = _policies(rules), _guarantees(now)
+    losses = [*data_moved(before, now), *_losses(lost), *_adoptions(before, now)]
+    gained = (*access_gained(before, now), *data_gained(before, now))
+    people = (*gained, *access_lost(before, now), *data_lost(before, now), *data_removed(before, now))
+    rest = [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.violated:
         return Verdict("bad", BLOCKED, (*people, *policies, guarantees, *losses, *rest))
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):

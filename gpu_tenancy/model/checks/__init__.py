@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
+from gpu_tenancy.model.checks.data import data_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.guards import guard_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
@@ -37,6 +38,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             fair_sharing_problems,
             usage_problems,
             budget_problems,
+            data_problems,
             workload_problems,
             topology_problems,
             operator_problems,

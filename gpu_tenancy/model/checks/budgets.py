@@ -16,7 +16,7 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in tree.stack.teams.items():
         yield from _queue_fits(tree, name, team)
         yield from _limits(("teams", name), team)
-        yield from _datasets(tree, name, team)
+        yield from _claims(tree, name, team)
 
 
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
@@ -73,28 +73,32 @@ def _limits(path: Path, team: Team) -> Iterator[Problem]:
             )
 
 
-def _datasets(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    mounted = {key: d for key, d in tree.stack.datasets.items() if not d.teams or name in d.teams}
-    total, claims = sum(dataset.size for dataset in mounted.values()), len(mounted)
-    about = (("datasets",),)
+def _claims(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
+    """The budget must cover the claims of datasets and of the team's own storage, and its bounds each of them."""
+    sizes: dict[Path, int] = {
+        ("datasets", key, "size"): dataset.size for key, dataset in tree.stack.datasets.items() if dataset.is_of(name)
+    }
+    sizes |= {("teams", name, "storage", key, "size"): storage.size for key, storage in team.storage.items()}
+    of = "datasets and storage" if team.storage else "datasets"
+    total, about = sum(sizes.values()), (("datasets",), ("teams", name, "storage"))
     if team.objects.storage is not None and total > team.objects.storage:
         needed = format_amount("storage", total)
-        rule = f"is less than the {needed} storage of the team's datasets"
+        rule = f"is less than the {needed} storage of the team's {of}"
         value = format_amount("storage", team.objects.storage)
         yield Problem(("teams", name, "objects", "storage"), rule, f"raise it to {needed}", value, about)
-    if team.objects.persistentvolumeclaims is not None and claims > team.objects.persistentvolumeclaims:
+    if team.objects.persistentvolumeclaims is not None and len(sizes) > team.objects.persistentvolumeclaims:
         value = str(team.objects.persistentvolumeclaims)
-        rule = f"is less than the {claims} PersistentVolumeClaims of the team's datasets"
-        fix = f"raise it to {claims} or more"
+        rule = f"is less than the {len(sizes)} PersistentVolumeClaims of the team's {of}"
+        fix = f"raise it to {len(sizes)} or more"
         yield Problem(("teams", name, "objects", "persistentvolumeclaims"), rule, fix, value, about)
-    for key, dataset in mounted.items():
-        minimum, maximum = team.claims.min or 0, team.claims.max or dataset.size
-        if not minimum <= dataset.size <= maximum:
+    for path, size in sizes.items():
+        minimum, maximum = team.claims.min or 0, team.claims.max or size
+        if not minimum <= size <= maximum:
             yield Problem(
-                ("datasets", key, "size"),
+                path,
                 f"is outside the range of claim sizes in team {name}"
                 f" ({format_amount('storage', minimum)} to {format_amount('storage', maximum)})",
                 f"change it, or change teams.{name}.claims",
-                format_amount("storage", dataset.size),
+                format_amount("storage", size),
                 about=(("teams", name, "claims"),),
             )

@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan.fabric import pod_fabric
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec import Stack
 
@@ -62,12 +63,15 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
     for name, team in tree.stack.teams.items():
         if team.objects.storage:
             yield ("teams", name, "objects", "storage")
+        for key, storage in team.storage.items():
+            if storage.storage_class is None and service_of(tree.stack, storage)[1] is None:
+                yield ("teams", name, "storage", key)
 
 
 def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:
     def of_scheme(tree: Tree) -> Iterator[Path]:
         for name, dataset in tree.stack.datasets.items():
-            if dataset.bucket.startswith(f"{scheme}://"):
+            if dataset.scheme == scheme:
                 yield ("datasets", name)
 
     return of_scheme

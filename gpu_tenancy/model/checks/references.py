@@ -25,8 +25,9 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
     for index, cohort in enumerate(stack.split.cohorts if stack.split else ()):
         yield from known_in(cohort, stack.cohorts, "cohort", ("split", "cohorts", index), ("cohorts",))
     for name, dataset in stack.datasets.items():
-        for index, team in enumerate(dataset.teams):
-            yield from known_in(team, stack.teams, "team", ("datasets", name, "teams", index), ("teams",))
+        for key in ("teams", "writers"):
+            for index, team in enumerate(getattr(dataset, key)):
+                yield from known_in(team, stack.teams, "team", ("datasets", name, key, index), ("teams",))
 
 
 def _mounted(stack: Stack, name: str) -> Iterator[Problem]:
@@ -37,20 +38,14 @@ def _mounted(stack: Stack, name: str) -> Iterator[Problem]:
             for dataset in spec.datasets:
                 place = ("teams", name, kind, workload, "datasets", dataset)
                 yield from known_in(dataset, stack.datasets, "dataset", place, ("datasets",))
-                teams = stack.datasets[dataset].teams if dataset in stack.datasets else []
-                if teams and name not in teams:
+                if dataset in stack.datasets and not stack.datasets[dataset].is_of(name):
                     rule = f"is not a dataset of team {name}"
                     yield Problem(place, rule, f"add {name} to datasets.{dataset}.teams, or remove it", dataset)
 
 
 def _same_names(stack: Stack) -> Iterator[Problem]:
     """PersistentVolumes and Volcano queues are cluster-scoped: `ml` + `a-b` and `ml-a` + `b` have the same name."""
-    volumes = [
-        (team, name)
-        for name, dataset in stack.datasets.items()
-        for team in stack.teams
-        if not dataset.teams or team in dataset.teams
-    ]
+    volumes = [(team, name) for name, dataset in stack.datasets.items() for team in stack.teams if dataset.is_of(team)]
     gangs = [(name, flavor) for name, team in stack.teams.items() for flavor in team.gangs]
     for kind, pairs in (("volume", volumes), ("queue", gangs)):
         seen: dict[str, str] = {}

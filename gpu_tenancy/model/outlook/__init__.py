@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
+from gpu_tenancy.model.outlook.data import DataAccess, data_of, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
@@ -17,6 +18,7 @@ from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.spec import Stack
 
@@ -134,7 +136,7 @@ class Access:
 
     Attributes:
         clients: who may call its servers: `cluster` or `team`.
-        egress: CIDRs that its pods may reach over HTTPS.
+        egress: CIDRs that its pods may reach over HTTPS, with those of its datasets' sidecars.
         datasets: buckets of the mounted datasets, by name.
     """
 
@@ -154,6 +156,8 @@ class StackOutlook:
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
+        data: datasets and storage of teams.
+        data_rights: what whoever administers the buckets must do, because the stack cannot.
         adopts: objects that are taken over if they exist in the cluster already.
         workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """
@@ -173,6 +177,8 @@ class StackOutlook:
     commands: tuple[str, ...]
     adopts: tuple[str, ...]
     workers: tuple[str, ...] = ()
+    data: tuple[DataAccess, ...] = ()
+    data_rights: tuple[str, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -212,6 +218,8 @@ def outlook(stack: Stack) -> StackOutlook:
         commands=people.commands if (people := access(tree)) else (),
         adopts=tuple(stack.cluster.adopt),
         workers=tuple(worker.name for worker in worker_clusters(stack)),
+        data=tuple(data_of(tree)),
+        data_rights=rights_to_grant(stack),
     )
 
 
@@ -325,6 +333,6 @@ def _access(stack: Stack, name: str) -> Access:
         owner=team.owner,
         pod_security=team.pod_security,
         clients=team.network.clients,
-        egress=tuple(team.network.egress),
-        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if name in spec.teams},
+        egress=tuple(dict.fromkeys((*team.network.egress, *egress_of_datasets(stack, name)))),
+        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if spec.is_of(name)},
     )

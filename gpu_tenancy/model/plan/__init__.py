@@ -27,6 +27,7 @@ from gpu_tenancy.model.plan.queues import (
 )
 from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan, claims, storage_classes
 from gpu_tenancy.model.plan.workloads import (
     GangPlan,
     JobPlan,
@@ -59,6 +60,7 @@ class TeamPlan:
     jobs: tuple[JobPlan, ...]
     gangs: tuple[GangPlan, ...]
     runtimes: tuple[RuntimePlan, ...] = ()
+    claims: tuple[ClaimPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Plan:
         monitoring: namespace of Prometheus.
         guards: admission policies for tenants.
         access: what people may do in the cluster; None if the stack has no people.
+        storage_classes: those that are made for claims of teams.
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
@@ -102,6 +105,7 @@ class Plan:
     guards: GuardsPlan
     infiniband: InfinibandPlan | None = None
     access: AccessPlan | None = None
+    storage_classes: tuple[StorageClassPlan, ...] = ()
     manager: WorkerAccess | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
@@ -146,6 +150,7 @@ def plan(stack: Stack) -> Plan:
         guards=guarded,
         infiniband=wired,
         access=people,
+        storage_classes=storage_classes(stack),
         manager=worker_access(stack),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
@@ -175,4 +180,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         jobs(tree, name),
         gangs(tree, name),
         runtimes(tree, name),
+        claims(tree, name),
     )

@@ -9,9 +9,11 @@ from gpu_tenancy.model.catalogue.clouds import DriverMode, rules_of
 from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
+from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
 from gpu_tenancy.model.plan.robots import RobotPlan, identities
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Capacity, Disk, Pool
@@ -105,20 +107,6 @@ class SystemNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket on S3, or a folder of it, that datasets mount.
-
-    Attributes:
-        prefix: the folder, without slashes around it; empty for the whole bucket.
-        writable: whether a dataset writes to it.
-    """
-
-    name: str
-    prefix: str
-    writable: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """A cluster and its node pools.
 
@@ -129,7 +117,8 @@ class ClusterPlan:
         pools: the pools to create; empty for an existing cluster.
         system: system nodes of a cluster to create.
         gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
-        buckets: buckets on S3 of the stack's datasets.
+        identities: those of teams to create, with their rights.
+        buckets: those to create.
         people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
         robots: those to create a cloud identity for.
     """
@@ -141,15 +130,17 @@ class ClusterPlan:
     pools: tuple[NodePool, ...]
     system: SystemNodes | None
     gpu_operator: Mapping[str, Any]
-    buckets: tuple[Bucket, ...] = ()
+    identities: tuple[TeamIdentity, ...] = ()
+    buckets: tuple[MadeBucket, ...] = ()
     people: tuple[Person, ...] = ()
     robots: tuple[RobotPlan, ...] = ()
 
     @property
     def late_users(self) -> tuple[str, ...]:
-        """Names in the plan of robots whose names in the cluster the cloud decides."""
+        """Placeholders for what the cloud decides: names of robots in the cluster, and client IDs of teams."""
         found = (robot.identity.name for robot in self.robots if robot.identity)
-        return tuple(name for name in found if self.section.is_late(name))
+        clients = (f"{CLIENT_ID_OF}{identity.name}" for identity in self.identities)
+        return tuple(name for name in (*found, *clients) if self.section.is_late(name))
 
 
 def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
@@ -169,22 +160,11 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         pools=tuple(_node_pool(stack, name) for name in stack.pools) if stack.cluster.NODES_MADE else (),
         system=_system(stack),
         gpu_operator=operator_values(stack),
-        buckets=_buckets(stack),
+        identities=team_identities(stack),
+        buckets=made_buckets(stack),
         people=people,
         robots=identities(stack),
     )
-
-
-def _buckets(stack: Stack) -> tuple[Bucket, ...]:
-    """Each folder once; it is writable if any of its datasets is."""
-    writable: dict[tuple[str, str], bool] = {}
-    for dataset in stack.datasets.values():
-        scheme, _, rest = dataset.bucket.partition("://")
-        if scheme == "s3":
-            name, _, prefix = rest.partition("/")
-            folder = name, prefix.strip("/")
-            writable[folder] = writable.get(folder, False) or dataset.writable
-    return tuple(Bucket(name, prefix, writes) for (name, prefix), writes in sorted(writable.items()))
 
 
 def _node_pool(stack: Stack, name: str) -> NodePool:

@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 
+from gpu_tenancy.model.plan.buckets import Folder, folder
+from gpu_tenancy.model.plan.identities import granted_here, identity_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
-from gpu_tenancy.model.spec.workloads import Dataset
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
+from gpu_tenancy.model.spec.data import Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +33,70 @@ class VolumePlan:
 def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
     """A volume for each dataset that a team may mount."""
     return tuple(
-        _volume(name, dataset, team)
-        for name, dataset in tree.stack.datasets.items()
-        if not dataset.teams or team in dataset.teams
+        _volume(tree.stack, name, dataset, team) for name, dataset in tree.stack.datasets.items() if dataset.is_of(team)
     )
 
 
-def _volume(name: str, dataset: Dataset, team: str) -> VolumePlan:
-    scheme, _, rest = dataset.bucket.partition("://")
-    first, _, prefix = rest.partition("/")
-    if scheme == "az":
-        container, _, prefix = prefix.partition("/")
-        attributes = {"containerName": container, "protocol": "fuse2", "storageAccount": first}
-    else:
-        attributes = {"bucketName": first} if scheme == "s3" else {}
+def _volume(stack: Stack, name: str, dataset: Dataset, team: str) -> VolumePlan:
+    place, writes = folder(dataset), dataset.writes(team)
+    attributes = _attributes(place)
+    if granted_here(stack, dataset):
+        attributes |= _identity(stack, team, dataset, place)
     return VolumePlan(
         dataset=name,
         team=team,
-        driver=DRIVERS[scheme].name,
+        driver=DRIVERS[place.scheme].name,
         # Handles are unique in the cluster; on GKE, the handle is the bucket.
-        handle=first if scheme == "gs" else f"{team}-{name}",
-        attributes=attributes,
-        mount_options=_options(scheme, prefix, writable=dataset.writable),
-        writable=dataset.writable,
+        handle=place.bucket if place.scheme == "gs" else f"{team}-{name}",
+        attributes=dict(sorted(attributes.items())),
+        mount_options=_options(place, writable=writes),
+        writable=writes,
         size=dataset.size,
     )
 
 
-def _options(scheme: str, prefix: str, *, writable: bool) -> tuple[str, ...]:
+def _attributes(place: Folder) -> dict[str, str]:
+    match place.scheme:
+        case "s3":
+            return {"bucketName": place.bucket}
+        case "gs":
+            return {}
+        case "az":
+            return {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account}
+
+
+def _identity(stack: Stack, team: str, dataset: Dataset, place: Folder) -> dict[str, str]:
+    """Attributes by which a driver reads with the identity of the pod, and not with one for the whole cluster.
+
+    https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md#pod-level-credentials,
+    https://github.com/kubernetes-sigs/blob-csi-driver/blob/master/docs/workload-identity-static-pv-mount.md
+    """
+    identity = identity_of(stack, team)
+    if identity is None:
+        return {}
+    match place.scheme:
+        case "s3":
+            return {"authenticationSource": "pod"}
+        case "gs":
+            # The driver's own check lists the whole bucket, which the identity may not; the mount checks its folder:
+            # https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/pull/268
+            return {"skipCSIBucketAccessCheck": "true"} if place.prefix else {}
+        case "az":
+            account = (dataset.account or "").split("/")
+            group = {"resourceGroup": account[4], "subscriptionID": account[2]} if dataset.account else {}
+            own = {"clientID": f"{CLIENT_ID_OF}{identity.name}", "mountWithWorkloadIdentityToken": "true"}
+            return {**group, **own}
+
+
+def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
     mode = {
         "s3": ("allow-delete", "allow-other") if writable else ("allow-other", "read-only"),
         "gs": ("implicit-dirs",) if writable else ("implicit-dirs", "ro"),
         "az": ("-o allow_other",) if writable else ("-o allow_other", "-o ro"),
-    }[scheme]
-    folder = {
-        "s3": f"prefix {prefix.rstrip('/')}/",
-        "gs": f"only-dir={prefix}",
-        "az": f"--subdirectory={prefix}",
-    }[scheme]
-    return (*mode, folder) if prefix else mode
+    }[place.scheme]
+    option = {
+        "s3": f"prefix {place.prefix}/",
+        "gs": f"only-dir={place.prefix}",
+        "az": f"--subdirectory={place.prefix}",
+    }[place.scheme]
+    return (*mode, option) if place.prefix else mode

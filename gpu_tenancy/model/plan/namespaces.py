@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
-from gpu_tenancy.model.plan.sidecars import sidecars
+from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.usage import usage_weight
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.spec.cluster import service_of
@@ -103,6 +103,7 @@ class NetworkRules:
         ports: servers' ports by server.
         from_cluster: whether all namespaces may call the servers, or only the team's own pods.
         egress: CIDRs that the team's pods may reach over HTTPS.
+        data: CIDRs that the sidecars of the team's datasets must reach over HTTPS.
         monitors: how Prometheus scrapes servers, by server; without servers that are not scraped.
         node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
         kuberay: namespace of KubeRay, which calls the dashboards of Ray's heads; None without.
@@ -114,6 +115,7 @@ class NetworkRules:
     monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     kuberay: str | None = None
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
             node_endpoints=_node_endpoints(tree),
             kuberay=charts()["kuberay-operator"].namespace if tree.kuberay else None,
+            data=egress_of_datasets(tree.stack, name),
         ),
         queue=tree.queue_of(name),
         usage_weight=usage_weight(tree, name),

@@ -37,13 +37,16 @@ class Driver:
         sidecar: what it adds to pods; None if it mounts without one.
         from_pods: what the pod's own network must reach, because the sidecar reads the bucket; empty if a daemon of the
             node does. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
-            `catalogue/clouds.yaml`); the team's `network.egress` must include the others.
+            `catalogue/clouds.yaml`) and `egress`; if the network resolves the names to other addresses, the team's
+            `network.egress` must include those.
+        egress: CIDRs of what is reached, over HTTPS.
     """
 
     name: str
     source: str
     sidecar: Sidecar | None = None
     from_pods: tuple[str, ...] = field(default=())
+    egress: tuple[str, ...] = field(default=())
 
 
 DRIVERS: Final = {
@@ -62,6 +65,9 @@ DRIVERS: Final = {
             "GKE metadata server, at 169.254.169.254",
             "storage.googleapis.com and sts.googleapis.com on port 443 (https://cloud.google.com/vpc/docs/private-google-access)",
         ),
+        # restricted.googleapis.com and private.googleapis.com, read 2026-11-23:
+        # https://cloud.google.com/vpc/docs/configure-private-google-access#network-config
+        ("199.36.153.4/30", "199.36.153.8/30"),
     ),
     "az": Driver("blob.csi.azure.com", "https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision"),
 }
@@ -69,37 +75,21 @@ DRIVERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
-    """A dataset in a container: the claim with its name, at a path."""
-
-    dataset: str
-    path: str
-    read_only: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Mounts:
-    """Datasets of a pod.
+class Sidecars:
+    """The sidecars of a pod.
 
     Attributes:
-        mounts: what the container mounts.
-        annotations: of the pod, for sidecars.
-        sidecar: CPU and memory of the sidecars, which count towards the namespace's quota, but not the queue's.
+        annotations: of the pod.
+        amounts: CPU and memory, which count towards the namespace's quota, but not the queue's.
     """
 
-    mounts: tuple[Mount, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    sidecar: Amounts = field(default_factory=dict[str, int])
+    amounts: Amounts = field(default_factory=dict[str, int])
 
 
-NO_MOUNTS: Final = Mounts()
-
-
-def mounts_of(stack: Stack, team: Team, workload: Workload) -> Mounts:
-    """The datasets that a workload mounts; datasets that do not exist are reported by `model.checks`."""
-    known = {name: path for name, path in workload.datasets.items() if name in stack.datasets}
-    mounts = tuple(Mount(name, path, not stack.datasets[name].writable) for name, path in known.items())
-    schemes = {stack.datasets[name].bucket.partition("://")[0] for name in known}
+def sidecars_of(stack: Stack, team: Team, workload: Workload) -> Sidecars:
+    """The sidecars of each pod of a workload; datasets that do not exist are reported by `model.checks`."""
+    schemes = {stack.datasets[name].scheme for name in workload.datasets if name in stack.datasets}
     annotations: dict[str, str] = {}
     amounts: Amounts = {}
     for sidecar in (DRIVERS[scheme].sidecar for scheme in sorted(schemes)):
@@ -110,13 +100,19 @@ def mounts_of(stack: Stack, team: Team, workload: Workload) -> Mounts:
         annotations |= sidecar.annotations
         annotations |= {sidecar.limits[resource]: format_amount(resource, amount) for resource, amount in own.items()}
         amounts = add(amounts, own)
-    return Mounts(mounts, annotations, amounts)
+    return Sidecars(annotations, amounts)
 
 
 def sidecars(stack: Stack, team: Team) -> Amounts:
     """CPU and memory of all sidecars of a team's workloads, at their maximum number of pods."""
     total: Amounts = {}
     for workload in (*team.serving.values(), *team.training.values()):
-        one = mounts_of(stack, team, workload).sidecar  # Roles mount the same datasets.
+        one = sidecars_of(stack, team, workload).amounts  # Roles mount the same datasets.
         total = add(total, {resource: amount * workload.most_pods for resource, amount in one.items()})
     return total
+
+
+def egress_of_datasets(stack: Stack, team: str) -> tuple[str, ...]:
+    """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
+    schemes = {dataset.scheme for dataset in stack.datasets.values() if dataset.is_of(team)}
+    return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)

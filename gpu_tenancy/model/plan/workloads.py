@@ -6,10 +6,10 @@ from typing import Final
 
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
+from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.quantity import Amounts, is_extended
@@ -36,7 +36,7 @@ class PodPlan:
         tolerated: taints of those nodes.
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
         fabric: what the network between GPUs needs; None without.
-        datasets: the datasets that the container mounts.
+        volumes: what the container mounts of the team, and its scratch space.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
     """
 
@@ -50,7 +50,7 @@ class PodPlan:
     priority: str | None
     shared_memory: int = 0
     fabric: PodFabric | None = None
-    datasets: Mounts = NO_MOUNTS
+    volumes: Mounts = NO_MOUNTS
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -294,7 +294,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         priority=workload.priority or tree.stack.teams[team].priority,
         shared_memory=shared_memory(workload, size),
         fabric=pod_fabric(tree.stack, size.flavor.name, workload),
-        datasets=mounts_of(tree.stack, tree.stack.teams[team], workload),
+        volumes=mounts_of(tree.stack, team, workload),
         topology=topology_request(size.flavor.levels, workload),
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from gpu_tenancy.model.spec.base import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
+from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.fairness import Fairness
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
@@ -16,7 +17,6 @@ from gpu_tenancy.model.spec.pools import Pool
 from gpu_tenancy.model.spec.split import Split
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Cohort, PriorityEntry
-from gpu_tenancy.model.spec.workloads import DatasetEntry
 
 NAMESPACE = "gpu-tenancy"
 """Namespace of the Pulumi config keys: the project's name."""

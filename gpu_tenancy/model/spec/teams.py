@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
+from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.people import Members, Robot
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
@@ -198,6 +199,8 @@ class Team(Shares):
     """Defaults and bounds of one container (LimitRange)."""
     claims: Claims = Claims()
     """Bounds of one PersistentVolumeClaim (LimitRange)."""
+    storage: dict[Name, Storage] = {}
+    """PersistentVolumeClaims of the team by name, which its workloads mount with `volumes`."""
     network: Network = Network()
     """Traffic allowed by the default-deny NetworkPolicy."""
     pod_security: Literal["privileged", "baseline", "restricted"] = "baseline"

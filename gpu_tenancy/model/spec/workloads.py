@@ -1,15 +1,13 @@
 """Workloads of teams: servers, jobs and gangs."""
 
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.topology import TogetherEntry
-
-MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
-"""An absolute path in a container."""
 
 
 class Workload(Section):
@@ -41,6 +39,10 @@ class Workload(Section):
     datasets: dict[Name, MountPath] = {}
     """Datasets of the team to mount in the container, by name, with the path, such as `{corpus: /data/corpus}`. On GKE,
     each pod then has a sidecar, whose CPU and memory the team's budget includes."""
+    volumes: dict[Name, MountPath] = {}
+    """Storage of the team to mount in the container, by name, with the path, such as `{checkpoints: /checkpoints}`."""
+    scratch: ScratchEntry | None = None
+    """Temporary space of each pod on its node, such as `500Gi` under /scratch, or `{size, path}`."""
     priority: Name | None = None
     """Priority class; default: the team's."""
 
@@ -48,6 +50,9 @@ class Workload(Section):
     def _one_path_each(self) -> Self:
         if len(set(self.datasets.values())) < len(self.datasets):
             raise refuse("mounts two datasets at the same path", "set different paths under datasets")
+        paths = [*self.datasets.values(), *self.volumes.values(), *([self.scratch.path] if self.scratch else [])]
+        if twice := next((path for path in paths if paths.count(path) > 1), None):
+            raise refuse(f"mounts two volumes at {twice}", "set different paths under datasets, volumes and scratch")
         return self
 
 
@@ -335,19 +340,3 @@ class Training(Workload):
 
 def _with(role: Role, defaults: dict[str, Any]) -> Role:
     return role.model_copy(update=defaults)
-
-
-class Dataset(Section):
-    """Files in object storage, mounted with the cloud's CSI driver."""
-
-    bucket: str = Field(pattern=r"^((s3|gs)://[a-z0-9][-a-z0-9._]*|az://[a-z0-9]+/[a-z0-9][-a-z0-9]*)(/[-\w.=+/]*)?$")
-    """URL of the bucket: `s3://bucket[/prefix]`, `gs://bucket[/prefix]` or `az://account/container[/prefix]`."""
-    teams: list[Name] = []
-    """Teams that get a PersistentVolumeClaim with the dataset's name; default: all."""
-    writable: bool = False
-    """Whether teams can write; default: read-only."""
-    size: Annotated[Bytes, Field(gt=0)] = 2**30
-    """Size of the claim, counted in the team's storage budget; object storage itself has no size."""
-
-
-DatasetEntry: TypeAlias = Annotated[Dataset, Shorthand(str, ("bucket",))]

@@ -31,6 +31,9 @@ class GkeDescription:
         "gcp:kms/keyRing:KeyRing": "Cloud KMS's messages are in no development dependency",
         "gcp:kms/cryptoKey:CryptoKey": "Cloud KMS's messages are in no development dependency",
         "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": "a grant: the provider's own read-modify-write of a policy",
+        "gcp:storage/managedFolderIamMember:ManagedFolderIamMember": (
+            "a grant: the provider's own read-modify-write of a policy"
+        ),
         "gcp:projects/iAMMember:IAMMember": "a grant: the provider's own read-modify-write of a policy",
         "gcp:projects/serviceIdentity:ServiceIdentity": "Service Usage's messages are in no development dependency",
         "gcp:serviceaccount/account:Account": "IAM's messages are in no development dependency",

@@ -43,8 +43,40 @@ USER_ROLE: Final = "Azure Kubernetes Service Cluster User Role"
 https://learn.microsoft.com/azure/aks/control-kubeconfig-access."""
 
 
+BLOB_ROLES: Final = {False: "Storage Blob Data Reader", True: "Storage Blob Data Contributor"}
+"""Built-in roles on blobs, by whether they write:
+https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage."""
+CLIENT_ID_OF: Final = "client-id-of-"
+"""Start of a placeholder in a plan for the client ID of a team's identity, which is known once it is created."""
 OBJECT_ID_OF: Final = "object-id-of-"
 """Start of the name of a robot's user in a plan: its object ID, which a cluster knows, is known once it is created."""
+
+
+_BLOBS: Final = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+_WRITING: Final = ("write", "add/action", "delete", "move/action")
+"""Data actions of the role of writers, besides reading."""
+
+
+def blob_condition(prefix: str, *, writes: bool) -> str:
+    """The condition of a role assignment that restricts it to a folder: to read and list, and to write if it writes.
+
+    A listing must name the folder, with or without the slash, as blobfuse2 does when it mounts.
+    https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples
+
+    Args:
+        prefix: the folder, without slashes around it.
+        writes: whether the role writes.
+    """
+    listing = f"ActionMatches{{'{_BLOBS}/read'}} AND SubOperationMatches{{'Blob.List'}}"
+    single = [f"ActionMatches{{'{_BLOBS}/read'}} AND NOT SubOperationMatches{{'Blob.List'}}"]
+    single += [f"ActionMatches{{'{_BLOBS}/{action}'}}" for action in _WRITING] if writes else []
+    others = " AND ".join(f"!({action})" for action in single)
+    return (
+        f"((!({listing})) OR (@Request[{_BLOBS}:prefix] StringEquals '{prefix}'"
+        f" OR @Request[{_BLOBS}:prefix] StringStartsWith '{prefix}/'))"
+        f" AND (({others}) OR (@Resource[{_BLOBS}:path] StringEquals '{prefix}'"
+        f" OR @Resource[{_BLOBS}:path] StringStartsWith '{prefix}/'))"
+    )
 
 
 class AksMaintenance(Maintenance):
@@ -144,6 +176,18 @@ class AzureCluster(CloudCluster):
         group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
         return f"{group}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
 
+    def container_id(self, account: str, container: str, account_id: str | None) -> str:
+        """Resource ID of a container.
+
+        Args:
+            account: name of the storage account.
+            container: of the account.
+            account_id: resource ID of the account; None for one in the cluster's resource group.
+        """
+        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+        whole = account_id or f"{group}/providers/Microsoft.Storage/storageAccounts/{account}"
+        return f"{whole}/blobServices/default/containers/{container}"
+
     def login(self, who: Person) -> Login | None:
         """Role assignments have object IDs, so the stack cannot assign the role to a user whom it knows by name."""
         if who.kind == "serviceaccount":
@@ -168,8 +212,8 @@ class AzureCluster(CloudCluster):
         return Person("user", f"{OBJECT_ID_OF}{self.identity_name(team, robot)}")
 
     def is_late(self, user: str) -> bool:
-        """Entra decides object IDs."""
-        return user.startswith(OBJECT_ID_OF)
+        """Entra decides object IDs and client IDs."""
+        return user.startswith((OBJECT_ID_OF, CLIENT_ID_OF))
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""

@@ -1,5 +1,6 @@
 """Common keys of the cluster sections."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -257,6 +258,14 @@ class CloudCluster(ClusterSection):
     def identity_name(self, team: str, robot: str) -> str:
         """Name of a robot's identity in the cloud; its parts have no underscores, which therefore keep them apart."""
         return f"{self.name}_{team}_{robot}"
+
+    def team_identity_name(self, team: str) -> str:
+        """Name of a team's identity in the cloud; a name that is too long ends in a digest of the whole."""
+        whole = f"{self.name}_{team}"
+        if len(whole) <= self._LONGEST_IDENTITY:
+            return whole
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+        return f"{whole[: self._LONGEST_IDENTITY - len(digest) - 1]}_{digest}"
 
     def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
         """An identity needs the CI system's issuer, a name that fits, and the subject of one repository."""

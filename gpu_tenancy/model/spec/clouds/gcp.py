@@ -156,6 +156,10 @@ class GkeCreation(Creation):
         return self
 
 
+OBJECT_ROLES: Final = {False: "roles/storage.objectViewer", True: "roles/storage.objectUser"}
+"""Roles on objects, by whether they write: https://cloud.google.com/storage/docs/access-control/iam-roles."""
+
+
 class GcpCluster(CloudCluster):
     """A GKE Standard cluster in an existing network."""
 
@@ -232,6 +236,15 @@ class GcpCluster(CloudCluster):
         if self.identity_provider is None:
             return None
         return Person("user", f"{self.identity_name(team, robot)}@{self.project}.iam.gserviceaccount.com")
+
+    def principal(self, project_number: str, namespace: str, account: str) -> str:
+        """A ServiceAccount of the cluster, as a member of an IAM policy.
+
+        Every cluster of the project has the same pool, so a namespace with the same name in another one is the same
+        principal: https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity#identity_sameness.
+        """
+        pool = f"projects/{project_number}/locations/global/workloadIdentityPools/{self.project}.svc.id.goog"
+        return f"principal://iam.googleapis.com/{pool}/subject/ns/{namespace}/sa/{account}"
 
     def federated(self, subject: str) -> str:
         """A subject of the CI system's tokens, as a member of an IAM policy.

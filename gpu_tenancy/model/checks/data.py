@@ -1,0 +1,147 @@
+"""Checks of data: buckets that can be created, classes of storage that the cloud has, volumes that pods can mount."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
+from gpu_tenancy.model.checks.references import known_in
+from gpu_tenancy.model.checks.workloads import workloads
+from gpu_tenancy.model.plan.buckets import folder
+from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.identities import granted_here, made_buckets
+from gpu_tenancy.model.plan.pods import flavor_of
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.model.quantity import format_bytes
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.data import CLOUD_OF, Storage
+from gpu_tenancy.model.spec.teams import Team
+
+_GIB: Final = 2**30
+_S3_DRIVER: Final = "aws-mountpoint-s3-csi-driver"
+
+
+def data_problems(tree: Tree) -> Iterator[Problem]:
+    """Datasets, storage and scratch space that cannot be what the stack says."""
+    yield from _buckets(tree.stack)
+    yield from _driver(tree.stack)
+    for name, team in tree.stack.teams.items():
+        for key, storage in team.storage.items():
+            path = ("teams", name, "storage", key)
+            yield from _class(tree.stack, storage, path)
+            if key in tree.stack.datasets and tree.stack.datasets[key].is_of(name):
+                rule = f"is also the name of a dataset of team {name}, whose claim has this name"
+                yield Problem(path, rule, "rename one of them", key, about=(("datasets", key),))
+        yield from _mounted(name, team)
+        yield from _scratch(tree, name, team)
+
+
+def _buckets(stack: Stack) -> Iterator[Problem]:
+    """Buckets to create: in the cloud of a cluster that is created here."""
+    for name, dataset in stack.datasets.items():
+        if dataset.create and not granted_here(stack, dataset):
+            cloud = CLOUD_OF[dataset.scheme]
+            where = f"cluster.cloud {cloud} with cluster.create"
+            yield Problem(
+                ("datasets", name, "create"),
+                f"needs {where}, whose provider creates the bucket",
+                f"remove create, and create {folder(dataset).whole} where its cloud is managed",
+                "true",
+                about=(("cluster",),),
+            )
+    existing = {folder(one).whole: name for name, one in stack.datasets.items() if not one.create}
+    for made in made_buckets(stack):
+        if name := existing.get(str(made.bucket)):
+            rule = f"is in {made.bucket}, which another dataset creates"
+            yield Problem(("datasets", name), rule, "set create: true for all datasets of the bucket", name)
+
+
+def _driver(stack: Stack) -> Iterator[Problem]:
+    """Only version 2 of the CSI driver for S3 mounts with the role of the pod."""
+    cluster = stack.cluster
+    version = cluster.create.addons.get(_S3_DRIVER) if isinstance(cluster, AwsCluster) and cluster.create else None
+    of_s3 = next((name for name, dataset in stack.datasets.items() if dataset.scheme == "s3"), None)
+    if version and version.startswith("v1.") and of_s3:
+        yield Problem(
+            ("cluster", "create", "addons", _S3_DRIVER),
+            "does not mount with the identity of a pod, which version 2 does",
+            "set version v2 or later, or remove it for the default",
+            version,
+            about=(("datasets", of_s3),),
+        )
+
+
+def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
+    if storage.storage_class is not None:
+        return
+    if stack.cluster.creation is None:
+        yield from _of_others(storage, path)
+        return
+    rows = storage_services().get(stack.cluster.cloud, {})
+    if storage.kind is not None:
+        yield from known_in(storage.kind, rows, "class of storage", (*path, "class"), ())
+    name, service = service_of(stack, storage)
+    if service:
+        yield from _service(storage, name, service, rows, path)
+
+
+def _of_others(storage: Storage, path: Path) -> Iterator[Problem]:
+    """In a cluster that exists, classes are its owner's; its default class is a disk."""
+    fix = "set storageClass to a StorageClass of the cluster, and remove class"
+    if storage.kind is not None:
+        rule = "is made only in a cluster that is created here (cluster.create)"
+        yield Problem((*path, "class"), rule, fix, storage.kind)
+    elif storage.mode == "shared":
+        rule = "needs a StorageClass with ReadWriteMany, which the default class of a cluster usually is not"
+        yield Problem((*path, "mode"), rule, "set storageClass to one of the cluster", "shared")
+
+
+def _service(
+    storage: Storage, name: str, service: StorageService, rows: Mapping[str, StorageService], path: Path
+) -> Iterator[Problem]:
+    place = (*path, "class") if storage.kind else path
+    if storage.mode not in service.modes:
+        others = [key for key, row in rows.items() if storage.mode in row.modes]
+        rule = f"has no volumes with mode: {storage.mode}"
+        yield Problem(place, rule, f"set class to one of: {', '.join(others)}; or change mode", name)
+    elif service.needs:
+        rule = f"needs {service.needs}, which are not made here"
+        yield Problem(place, rule, "set storageClass to a StorageClass that you create for it", name)
+    if service.min is not None and storage.size < service.min:
+        rule = f"is less than {format_bytes(service.min)}, the minimum of {service.title}"
+        yield Problem((*path, "size"), rule, "raise it, or set another class", format_bytes(storage.size))
+
+
+def _mounted(name: str, team: Team) -> Iterator[Problem]:
+    """Volumes that workloads mount: storage of the team; a disk by one pod in all."""
+    pods: dict[str, int] = {}
+    for path, workload in workloads(name, team):
+        for volume in workload.volumes:
+            place = (*path, "volumes", volume)
+            yield from known_in(volume, team.storage, "storage", place, ("teams", name, "storage"))
+            if volume in team.storage and team.storage[volume].mode == "one-node":
+                pods[volume] = pods.get(volume, 0) + workload.most_pods
+    for volume, number in pods.items():
+        if number > 1:
+            rule = f"is for one pod, but up to {number} pods of workloads mount it, which can be on several nodes"
+            fix = "set mode: shared, or storage of its own for each pod"
+            yield Problem(("teams", name, "storage", volume, "mode"), rule, fix, "one-node")
+
+
+def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
+    """Scratch space larger than any disk of the nodes: the pod would be evicted when it writes."""
+    for path, workload in workloads(name, team):
+        flavor = flavor_of(tree, name, workload)
+        if workload.scratch is None or flavor is None:
+            continue
+        disks = [
+            max(machine.local_disk if (machine := machine_of(tree.stack, pool)) else 0, pool.disk.size)
+            for pool in (tree.stack.pools[node.name] for node in flavor.pools if node.name in tree.stack.pools)
+        ]
+        if disks and workload.scratch.size > max(disks) and tree.stack.cluster.NODES_MADE:
+            largest = format_bytes(max(disks) // _GIB * _GIB)
+            rule = f"is more than the {largest} of the largest disk of nodes of {flavor.name}"
+            fix = f"lower it, or raise pools.{flavor.pools[0].name}.disk.size"
+            yield Problem((*path, "scratch"), rule, fix, format_bytes(workload.scratch.size))

@@ -1,0 +1,117 @@
+"""Data of teams: datasets with their rights, storage, and the rights that somebody must grant outside of the stack."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gpu_tenancy.model.plan.buckets import Folder
+from gpu_tenancy.model.plan.identities import DataGrant, data_grants, granted_here
+from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import DRIVERS
+from gpu_tenancy.model.plan.storage import claims
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
+from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
+from gpu_tenancy.model.spec.teams import Team
+
+READ: Final = "read"
+WRITE: Final = "read and write"
+_DEFAULT_CLASS: Final = "default StorageClass"
+
+
+@dataclass(frozen=True, slots=True)
+class DataAccess:
+    """A dataset or storage of a team.
+
+    Attributes:
+        team: its namespace.
+        kind: what the claim is.
+        name: of the claim.
+        place: URL of the folder, or the class of the storage.
+        right: `read`, or `read and write`.
+        size: of the storage in bytes; 0 for datasets, which have no size.
+        mounted_by: workloads of the stack that mount it, such as `job nightly`.
+    """
+
+    team: str
+    kind: Literal["dataset", "storage"]
+    name: str
+    place: str
+    right: str
+    size: int = 0
+    mounted_by: tuple[str, ...] = ()
+
+
+def data_of(tree: Tree) -> Iterator[DataAccess]:
+    """The data of all teams: first datasets, then storage."""
+    for name, team in tree.stack.teams.items():
+        for key, dataset in tree.stack.datasets.items():
+            if dataset.is_of(name):
+                right = WRITE if dataset.writes(name) else READ
+                yield DataAccess(name, "dataset", key, dataset.bucket.rstrip("/"), right, 0, _mounts(team, key))
+        for claim in claims(tree, name):
+            place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
+            mounted = _mounts(team, claim.name, storage=True)
+            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted)
+
+
+def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:
+    return tuple(
+        f"{kind} {workload}"
+        for kind, workloads in (("server", team.serving), ("job", team.training))
+        for workload, spec in workloads.items()
+        if name in (spec.volumes if storage else spec.datasets)
+    )
+
+
+def rights_to_grant(stack: Stack) -> tuple[str, ...]:
+    """What whoever administers a bucket must do, because the stack cannot: one sentence or command each."""
+    return tuple(dict.fromkeys(_rights_to_grant(stack)))
+
+
+def _rights_to_grant(stack: Stack) -> Iterator[str]:
+    for team in stack.teams:
+        for grant in data_grants(stack, team):
+            dataset, place = stack.datasets[grant.dataset], grant.folder
+            if granted_here(stack, dataset):
+                if place.scheme == "gs" and place.prefix and not dataset.create:
+                    yield f"gcloud storage managed-folders create {place}/"
+            else:
+                yield from _grant(stack, team, grant)
+
+
+def _grant(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:
+    place = grant.folder
+    if place.scheme == "gs":
+        yield from _google(stack, team, grant)
+        return
+    driver = f"the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
+    if place.scheme == "s3":
+        yield f"Grant {driver}: {_s3_actions(place, writes=grant.writes)}"
+    else:
+        folder = f", under the path {place.prefix}/ only" if place.prefix else ""
+        yield f"Grant {driver}: role {BLOB_ROLES[grant.writes]} on the container {place.whole}{folder}"
+
+
+def _s3_actions(place: Folder, *, writes: bool) -> str:
+    arn = f"arn:aws:s3:::{place.bucket}"
+    where = f" for the prefix {place.prefix}/*" if place.prefix else ""
+    objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
+    actions = ["s3:GetObject", *(["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if writes else [])]
+    return f"s3:ListBucket on {arn}{where}, and {', '.join(actions)} on {objects}"
+
+
+def _google(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:
+    """Cloud Storage FUSE reads with the identity of the pod, in every cluster."""
+    place, role = grant.folder, OBJECT_ROLES[grant.writes]
+    if not isinstance(stack.cluster, GcpCluster):
+        accounts = " and ".join(f"{team}/{account}" for account in ACCOUNTS_OF_PODS)
+        where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
+        yield f"Grant the ServiceAccounts {accounts} of the cluster: role {role} on {where}"
+        return
+    number = f"$(gcloud projects describe {stack.cluster.project} --format='value(projectNumber)')"
+    for account in ACCOUNTS_OF_PODS:
+        member = stack.cluster.principal(number, team, account)
+        kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
+        yield f'gcloud storage {kind} add-iam-policy-binding {url} --role={role} --member="{member}"'

@@ -1,0 +1,59 @@
+"""What the pods of a workload mount: datasets and storage of the team, and scratch space on the node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.model.plan.sidecars import sidecars_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.data import Scratch
+from gpu_tenancy.model.spec.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A claim of the team in a container, at a path.
+
+    Attributes:
+        volume: its name in the pod: names of claims are too long for volumes, and could be those of others.
+    """
+
+    volume: str
+    claim: str
+    path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """Volumes of a pod.
+
+    Attributes:
+        mounts: claims that the container mounts: first those of datasets, then those of the team's storage.
+        scratch: temporary space on the node; None without.
+        annotations: of the pod, for the sidecars of datasets.
+    """
+
+    mounts: tuple[Mount, ...] = ()
+    scratch: Scratch | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+NO_MOUNTS: Final = Mounts()
+
+
+def mounts_of(stack: Stack, team: str, workload: Workload) -> Mounts:
+    """What a workload mounts; names that do not exist are reported by `model.checks`."""
+    owner = stack.teams[team]
+    datasets = [
+        Mount(f"dataset-{index}", name, path, not stack.datasets[name].writes(team))
+        for index, (name, path) in enumerate(workload.datasets.items())
+        if name in stack.datasets
+    ]
+    storage = [
+        Mount(f"storage-{index}", name, path, read_only=False)
+        for index, (name, path) in enumerate(workload.volumes.items())
+        if name in owner.storage
+    ]
+    annotations = sidecars_of(stack, owner, workload).annotations
+    return Mounts((*datasets, *storage), workload.scratch, annotations)

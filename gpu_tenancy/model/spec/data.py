@@ -1,0 +1,130 @@
+"""Data of teams: datasets on object storage, storage of their own, and scratch space of pods."""
+
+from typing import Annotated, Final, Literal, Self, TypeAlias
+
+from pydantic import Field, StringConstraints, model_validator
+
+from gpu_tenancy.model.spec.base import Bytes, Name, Section, Shorthand, refuse
+from gpu_tenancy.model.spec.clouds.aws import KeyArn
+
+MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]
+"""An absolute path in a container."""
+
+Scheme: TypeAlias = Literal["s3", "gs", "az"]
+CLOUD_OF: Final[dict[Scheme, str]] = {"s3": "aws", "gs": "gcp", "az": "azure"}
+"""The cloud of a bucket by the scheme of its URL."""
+
+AccountId: TypeAlias = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}$"
+    ),
+]
+
+
+class Dataset(Section):
+    """Files in object storage, mounted with the cloud's CSI driver.
+
+    In a cluster that is created here, each team's pods get an identity of the cloud with rights on the team's datasets
+    alone. In other clusters, the report lists the rights that somebody must grant.
+    """
+
+    bucket: str = Field(pattern=r"^((s3|gs)://[a-z0-9][-a-z0-9._]*|az://[a-z0-9]+/[a-z0-9][-a-z0-9]*)(/[-\w.=+/]*)?$")
+    """URL of the bucket: `s3://bucket[/prefix]`, `gs://bucket[/prefix]` or `az://account/container[/prefix]`."""
+    teams: list[Name] = []
+    """Teams that get a PersistentVolumeClaim with the dataset's name; default: all."""
+    writable: bool = False
+    """Whether all of its teams can write; default: read-only."""
+    writers: list[Name] = []
+    """Teams that can write, in place of `writable`; the others read."""
+    size: Annotated[Bytes, Field(gt=0)] = 2**30
+    """Size of the claim, counted in the team's storage budget; object storage itself has no size."""
+    create: bool = False
+    """Whether the bucket is created here: private, encrypted and versioned, and kept when the stack is destroyed. On
+    Azure, the storage account too. Default: it exists already."""
+    account: AccountId | None = None
+    """Resource ID of the storage account of an `az://` bucket; default: in the cluster's resource group."""
+    key: KeyArn | None = None
+    """ARN of the KMS key that encrypts an `s3://` bucket, which its teams then may use; default: S3's own key."""
+
+    @property
+    def scheme(self) -> Scheme:
+        """Scheme of the bucket's URL."""
+        scheme = self.bucket.partition("://")[0]
+        return "s3" if scheme == "s3" else "gs" if scheme == "gs" else "az"
+
+    def is_of(self, team: str) -> bool:
+        """Whether a team has a claim of it."""
+        return not self.teams or team in self.teams
+
+    def writes(self, team: str) -> bool:
+        """Whether a team can write."""
+        return self.is_of(team) and (self.writable or team in self.writers)
+
+    @model_validator(mode="after")
+    def _one_way_to_write(self) -> Self:
+        if self.writable and self.writers:
+            raise refuse("sets writable and writers", "remove writable if only some teams write, or remove writers")
+        for team in self.writers:
+            if not self.is_of(team):
+                raise refuse(f"lists {team} under writers, but not under teams", f"add {team} under teams")
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_cloud(self) -> Self:
+        if self.account is not None:
+            if self.scheme != "az":
+                raise refuse(f"sets account for a bucket on {self.scheme}://", "remove account")
+            if self.account.rpartition("/")[2] != self.bucket.split("/")[2]:
+                raise refuse(f"has account {self.account.rpartition('/')[2]}, which is not that of bucket", "change it")
+        if self.key is not None and self.scheme != "s3":
+            raise refuse(
+                f"sets key for a bucket on {self.scheme}://, which decrypts without a right of the reader", "remove key"
+            )
+        return self
+
+
+DatasetEntry: TypeAlias = Annotated[Dataset, Shorthand(str, ("bucket",))]
+
+StorageMode: TypeAlias = Literal["one-node", "shared"]
+
+
+class Storage(Section):
+    """A PersistentVolumeClaim of a team, for checkpoints and results."""
+
+    size: Annotated[Bytes, Field(gt=0)]
+    """Size of the claim, counted in the team's storage budget."""
+    mode: StorageMode = "one-node"
+    """`one-node`: a disk, for one pod at a time (ReadWriteOnce). `shared`: a file system for pods on any number of
+    nodes (ReadWriteMany)."""
+    kind: str | None = Field(default=None, alias="class")
+    """Service of the cloud, such as `gp3`, of a cluster that is created here; default: the first of its mode in the
+    table of docs/data.md."""
+    storage_class: Name | None = None
+    """Existing StorageClass of the cluster, in place of one that is made here; default for clusters that exist already:
+    the cluster's default class."""
+    keep: bool = True
+    """Whether the volume with its data stays when the claim or the team is removed. For an existing StorageClass, its
+    `reclaimPolicy` decides."""
+
+    @model_validator(mode="after")
+    def _one_class(self) -> Self:
+        if self.kind is not None and self.storage_class is not None:
+            raise refuse("sets class and storageClass", "remove one of them")
+        if not self.keep and self.storage_class is not None:
+            raise refuse(
+                f"sets keep, which the reclaimPolicy of {self.storage_class} decides", "remove keep, or storageClass"
+            )
+        return self
+
+
+class Scratch(Section):
+    """Temporary space of a pod on its node: on local NVMe disks where the node's pods have them, else the boot disk."""
+
+    size: Annotated[Bytes, Field(gt=0)]
+    """Size, such as 500Gi; the pod is evicted if it writes more."""
+    path: MountPath = "/scratch"
+    """Where the container has it."""
+
+
+ScratchEntry: TypeAlias = Annotated[Scratch, Shorthand(str, ("size",))]

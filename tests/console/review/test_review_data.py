@@ -1,0 +1,92 @@
+"""A review lists the data of teams, and its verdict says what teams gain, lose and must end."""
+
+from typing import Any
+
+from builders import Data, job
+from review_pages import outlook_of, reviewed, small
+
+from gpu_tenancy.console.review.comment import comment
+from gpu_tenancy.console.review.figures import DASH
+from gpu_tenancy.console.review.figures_tables import tables
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook.data import rights_to_grant
+from gpu_tenancy.model.source import Source
+
+
+def with_data(bucket: str = "s3://ml-corpus/v3", **dataset: Any) -> Data:
+    """The smallest stack, with a dataset that a job mounts."""
+    sections = small()
+    cluster = {**sections.get("cluster", {"cloud": "existing"})}
+    cluster["provides"] = [*cluster.get("provides", []), "s3Volumes", "gcsVolumes", "blobVolumes"]
+    return {**sections, "cluster": cluster, "datasets": {"corpus": {"bucket": bucket, "teams": ["vision"], **dataset}}}
+
+
+def without_datasets() -> Data:
+    return {**with_data(), "datasets": {}}
+
+
+def mounted(sections: Data) -> Data:
+    sections["teams"]["vision"]["training"] = {"train": job(datasets={"corpus": "/data"})}
+    return sections
+
+
+def test_a_team_that_gains_a_dataset_is_in_the_verdict_and_needs_review() -> None:
+    review = reviewed(outlook_of(with_data()), before=outlook_of(without_datasets()))
+    assert review.verdict.title == "Review needed"
+    assert review.verdict.sentences[0] == "Team vision gains read of corpus (s3://ml-corpus/v3)"
+
+
+def test_a_reader_that_may_write_gains_writing() -> None:
+    verdict = reviewed(outlook_of(with_data(writable=True)), before=outlook_of(with_data())).verdict
+    assert verdict.sentences[0] == "Team vision gains write of corpus (s3://ml-corpus/v3)"
+
+
+def test_a_dataset_that_is_removed_keeps_its_data_and_needs_no_review() -> None:
+    verdict = reviewed(outlook_of(without_datasets()), before=outlook_of(with_data())).verdict
+    assert verdict.title == "OK"
+    assert verdict.sentences[:2] == (
+        "Team vision loses read of corpus (s3://ml-corpus/v3)",
+        "Dataset corpus is removed; its data stays in s3://ml-corpus/v3",
+    )
+
+
+def test_a_dataset_under_another_name_is_the_same_right() -> None:
+    renamed = with_data()
+    renamed["datasets"] = {"text": renamed["datasets"]["corpus"]}
+    verdict = reviewed(outlook_of(renamed), before=outlook_of(with_data())).verdict
+    assert not [sentence for sentence in verdict.sentences if "gains" in sentence or "loses" in sentence]
+
+
+def test_a_dataset_that_moves_names_what_mounts_it_and_the_order() -> None:
+    before, now = (mounted(with_data(f"s3://ml-corpus/{version}")) for version in ("v3", "v4"))
+    verdict = reviewed(outlook_of(now), before=outlook_of(before)).verdict
+    assert verdict.title == "Review needed"
+    (moved,) = (sentence for sentence in verdict.sentences if "moves" in sentence)
+    assert moved == (
+        "Dataset corpus moves from s3://ml-corpus/v3 to s3://ml-corpus/v4: first end the pods of vision/job train, then"
+        " the claims of vision are replaced; or add the new place as another dataset, and remove this one later"
+    )
+
+
+def test_the_table_has_a_row_for_each_claim_and_the_comment_says_who_must_grant_what() -> None:
+    review = reviewed(outlook_of(mounted(with_data())))
+    (row,) = tables(review)["data"].rows
+    assert [cell.text for cell in row.cells] == [
+        "vision",
+        "corpus",
+        "s3://ml-corpus/v3",
+        "read",
+        DASH,
+        "job train",
+    ]
+    assert "Rights on data" in comment(review)
+
+
+def test_rights_on_google_folders_name_the_principals() -> None:
+    rights = rights_to_grant(load(Source(with_data("gs://ml-corpus/v3"))))
+    assert rights == (
+        (
+            "Grant the ServiceAccounts vision/default and vision/workload of the cluster: role"
+            " roles/storage.objectViewer on the managed folder gs://ml-corpus/v3/"
+        ),
+    )

@@ -1,0 +1,211 @@
+"""Storage of teams and scratch space: classes by cloud, budgets, who mounts what, and what is refused."""
+
+from typing import Any
+
+import pytest
+from builders import Data, errors, job, planned, server, stack, team
+
+from gpu_tenancy.model.catalogue.storage import storage_services
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.source import Source
+
+GIB = 2**30
+CREATED: Data = {
+    "cloud": "aws",
+    "name": "ml",
+    "region": "eu-central-1",
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+    "create": {
+        "version": "1.35",
+        "admins": ["arn:aws:iam::111122223333:role/deploy"],
+        "system": {"machine": "m7i.4xlarge"},
+    },
+}
+
+
+def with_storage(cluster: Data | None = None, workloads: Data | None = None, **storage: Data) -> Data:
+    """A stack whose team has storage."""
+    owner = team(gpus={"h100": {"guaranteed": 8}}, storage=storage, **(workloads or {}))
+    return stack(teams={"a": owner}, **({"cluster": cluster} if cluster else {}))
+
+
+def of_job(**fields: Any) -> Data:
+    return {"training": {"train": job(flavor="h100", **fields)}}
+
+
+def test_a_claim_in_a_created_cluster_has_a_class_that_keeps_its_volume() -> None:
+    made = planned(with_storage(CREATED, ck={"size": "100Gi"}))
+    (claim,) = made.teams[0].claims
+    assert (claim.storage_class, claim.access_mode, claim.size) == ("gpu-tenancy-gp3", "ReadWriteOnce", 100 * GIB)
+    (storage_class,) = made.storage_classes
+    assert (storage_class.name, storage_class.keep) == ("gpu-tenancy-gp3", True)
+    assert storage_class.service.parameters == {"type": "gp3", "encrypted": "true"}
+
+
+def test_a_class_that_deletes_is_another_one_and_each_is_made_once() -> None:
+    made = planned(with_storage(CREATED, a={"size": "1Gi"}, b={"size": "1Gi", "keep": False}, c={"size": "2Gi"}))
+    assert [(one.name, one.keep) for one in made.storage_classes] == [
+        ("gpu-tenancy-gp3", True),
+        ("gpu-tenancy-gp3-deleted", False),
+    ]
+
+
+def test_a_cluster_that_exists_uses_its_default_class_or_one_by_name() -> None:
+    made = planned(with_storage(ck={"size": "1Gi"}, fs={"size": "1Ti", "mode": "shared", "storageClass": "efs"}))
+    assert made.storage_classes == ()
+    assert {one.name: (one.storage_class, one.access_mode) for one in made.teams[0].claims} == {
+        "ck": (None, "ReadWriteOnce"),
+        "fs": ("efs", "ReadWriteMany"),
+    }
+
+
+def test_a_workload_mounts_storage_and_scratch_space_beside_its_datasets() -> None:
+    sections = with_storage(
+        CREATED,
+        of_job(volumes={"ck": "/ck"}, datasets={"corpus": "/data"}, scratch={"size": "1Ti", "path": "/fast"}),
+        ck={"size": "1Gi"},
+    )
+    (planned_job,) = planned({**sections, "datasets": {"corpus": "s3://b/v3"}}).teams[0].jobs
+    volumes = planned_job.pod.volumes
+    assert [(mount.claim, mount.path, mount.read_only) for mount in volumes.mounts] == [
+        ("corpus", "/data", True),
+        ("ck", "/ck", False),
+    ]
+    assert volumes.scratch is not None
+    assert (volumes.scratch.size, volumes.scratch.path) == (2**40, "/fast")
+
+
+def test_only_teams_that_may_write_mount_a_dataset_for_writing() -> None:
+    teams = {name: team(gpus={"h100": {"guaranteed": 1}}, **of_job(datasets={"out": "/out"})) for name in "ab"}
+    made = planned(stack(teams=teams, datasets={"out": {"bucket": "s3://out", "writers": ["a"]}}))
+    assert [one.jobs[0].pod.volumes.mounts[0].read_only for one in made.teams] == [False, True]
+    assert [one.volumes[0].writable for one in made.teams] == [True, False]
+
+
+OLD = {"aws-mountpoint-s3-csi-driver": "v1.15.0-eksbuild.1"}
+REFUSED = {
+    "a class of another cloud": (
+        with_storage(CREATED, ck={"size": "1Gi", "class": "pd-balanced"}),
+        "teams.a.storage.ck.class: unknown class of storage 'pd-balanced'; use one of: efs, fsx-lustre, gp3",
+    ),
+    "less than the minimum": (
+        with_storage(CREATED, ck={"size": "512Mi"}),
+        "teams.a.storage.ck.size: 512Mi is less than 1Gi, the minimum of EBS gp3; raise it, or set another class",
+    ),
+    "a class that cannot be shared": (
+        with_storage(CREATED, ck={"size": "1Gi", "class": "gp3", "mode": "shared"}),
+        (
+            "teams.a.storage.ck.class: gp3 has no volumes with mode: shared; set class to one of: efs, fsx-lustre; or"
+            " change mode"
+        ),
+    ),
+    "a class that needs more than a StorageClass": (
+        with_storage(CREATED, ck={"size": "1Gi", "mode": "shared"}),
+        (
+            "teams.a.storage.ck: efs needs an EFS file system in the cluster's network and the add-on"
+            " aws-efs-csi-driver, which are not made here; set storageClass to a StorageClass that you create for it"
+        ),
+    ),
+    "shared storage of an existing cluster's default class": (
+        with_storage(ck={"size": "1Gi", "mode": "shared"}),
+        (
+            "teams.a.storage.ck.mode: shared needs a StorageClass with ReadWriteMany, which the default class of a"
+            " cluster usually is not; set storageClass to one of the cluster"
+        ),
+    ),
+    "a class in an existing cluster": (
+        with_storage(ck={"size": "1Gi", "class": "gp3"}),
+        (
+            "teams.a.storage.ck.class: gp3 is made only in a cluster that is created here (cluster.create); set"
+            " storageClass to a StorageClass of the cluster, and remove class"
+        ),
+    ),
+    "a disk that several pods mount": (
+        with_storage(CREATED, of_job(workers=4, volumes={"ck": "/ck"}), ck={"size": "1Gi"}),
+        (
+            "teams.a.storage.ck.mode: one-node is for one pod, but up to 4 pods of workloads mount it, which can be on"
+            " several nodes; set mode: shared, or storage of its own for each pod"
+        ),
+    ),
+    "a disk that two workloads mount": (
+        with_storage(
+            CREATED,
+            {**of_job(volumes={"ck": "/ck"}), "serving": {"api": server(flavor="h100", volumes={"ck": "/ck"})}},
+            ck={"size": "1Gi"},
+        ),
+        (
+            "teams.a.storage.ck.mode: one-node is for one pod, but up to 2 pods of workloads mount it, which can be on"
+            " several nodes; set mode: shared, or storage of its own for each pod"
+        ),
+    ),
+    "storage that does not exist": (
+        with_storage(CREATED, of_job(volumes={"kc": "/ck"}), ck={"size": "1Gi"}),
+        "teams.a.training.train.volumes.kc: unknown storage 'kc'; use ck",
+    ),
+    "the name of a dataset": (
+        {**with_storage(CREATED, ck={"size": "1Gi"}), "datasets": {"ck": "s3://b"}},
+        "teams.a.storage.ck: ck is also the name of a dataset of team a, whose claim has this name; rename one of them",
+    ),
+    "more scratch space than any disk has": (
+        with_storage(CREATED, of_job(scratch="99Ti")),
+        (
+            "teams.a.training.train.scratch: 99Ti is more than the 28312Gi of the largest disk of nodes of h100;"
+            " lower it, or raise pools.h100.disk.size"
+        ),
+    ),
+    "an old driver for S3": (
+        {**with_storage({**CREATED, "create": {**CREATED["create"], "addons": OLD}}), "datasets": {"d": "s3://b"}},
+        (
+            "cluster.create.addons.aws-mountpoint-s3-csi-driver: v1.15.0-eksbuild.1 does not mount with the identity"
+            " of a pod, which version 2 does; set version v2 or later, or remove it for the default"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_mounted_or_made_is_refused(case: str) -> None:
+    sections, message = REFUSED[case]
+    assert errors(sections) == [message]
+
+
+def test_storage_counts_in_the_budget_of_its_team() -> None:
+    sections = with_storage(CREATED, ck={"size": "100Gi"})
+    owner = sections["teams"]["a"]
+    owner["objects"] = {"storage": "50Gi", "persistentvolumeclaims": 0}
+    owner["claims"] = {"max": "10Gi"}
+    assert [problem.partition(" ")[0] for problem in errors(sections)] == [
+        "teams.a.objects.persistentvolumeclaims:",
+        "teams.a.objects.storage:",
+        "teams.a.storage.ck.size:",
+    ]
+
+
+def test_two_volumes_at_one_path_are_refused() -> None:
+    (problem,) = errors(with_storage(CREATED, of_job(volumes={"ck": "/scratch"}, scratch="1Gi"), ck={"size": "1Gi"}))
+    assert "mounts two volumes at /scratch; set different paths under datasets, volumes and scratch" in problem
+
+
+def test_each_service_is_made_here_or_says_what_it_needs() -> None:
+    for services in storage_services().values():
+        assert {mode for service in services.values() for mode in service.modes} == {"one-node", "shared"}
+        for service in services.values():
+            assert bool(service.parameters) != bool(service.needs)
+
+
+def test_a_report_lists_data_and_who_must_grant_what() -> None:
+    sections = with_storage(None, of_job(volumes={"ck": "/ck"}, datasets={"corpus": "/d"}), ck={"size": "1Gi"})
+    made = outlook(load(Source({**sections, "datasets": {"corpus": "s3://ml-corpus/v3"}})))
+    assert [(one.kind, one.name, one.place, one.right, one.mounted_by) for one in made.data] == [
+        ("dataset", "corpus", "s3://ml-corpus/v3", "read", ("job train",)),
+        ("storage", "ck", "default StorageClass", "read and write", ("job train",)),
+    ]
+    assert made.data_rights == (
+        (
+            "Grant the identity of the CSI driver s3.csi.aws.com in the cluster: s3:ListBucket on"
+            " arn:aws:s3:::ml-corpus for the prefix v3/*, and s3:GetObject on arn:aws:s3:::ml-corpus/v3/*"
+        ),
+    )
+    created = outlook(load(Source({**sections, "cluster": CREATED, "datasets": {"corpus": "s3://ml-corpus/v3"}})))
+    assert created.data_rights == ()
