@@ -58,8 +58,9 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     assert sorted(filter(None, claims)) == ["ck", "corpus"]
     bring_volumes(cluster, [])
     assert [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=OURS)] == ["Bound"]
-    for name, kind in (("t", "Pod"), ("ck", "PersistentVolumeClaim")):
+    for kind, name in (("Pod", "t"), ("PersistentVolumeClaim", "ck"), ("PersistentVolumeClaim", "corpus")):
         cluster.delete(Reference("v1", kind, name, namespace))
+    cluster.delete(Reference("v1", "PersistentVolume", f"{namespace}-corpus"))
     cluster.wait_for(lambda: _released(cluster), what="the volume to be released")
     bring_volumes(cluster, [])
     assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()
