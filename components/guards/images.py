@@ -8,8 +8,8 @@ from gpu_tenancy.model.plan.images import own_images, prefix_expression
 from .expressions import CONTAINERS, first_of_each, literal
 
 _NAMED: Final = (
-    f"({CONTAINERS} + p.?ephemeralContainers.orValue([])).filter(c, c.?image.orValue('') != '').map(c, c.image)"
-    " + p.?volumes.orValue([]).filter(v, v.?image.?reference.hasValue()).map(v, v.image.reference)"
+    f"({CONTAINERS} + p.?ephemeralContainers.orValue([])).filter(c, c.?image.orValue('') != '').map(c, string(c.image))"
+    " + p.?volumes.orValue([]).filter(v, v.?image.?reference.hasValue()).map(v, string(v.image.reference))"
 )
 """Images of the pod `p`, as it names them; images of TrainJobs are evaluated in the JobSets that Trainer creates."""
 _COMPLETED: Final = (
