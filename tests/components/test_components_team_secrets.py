@@ -47,14 +47,14 @@ def with_workloads(**workloads: Data) -> Data:
         imagePullSecrets=["hub"],
         **workloads,
     )
-    return stack(teams={"vision": of_team}, operators={"trainer": "installed", "volcano": "installed"})
+    return stack(teams={"vision": of_team})
 
 
 @pytest.fixture(scope="module")
 def kinds() -> Program:
     """One workload of each kind that uses all."""
     frameworks: dict[str, Data] = {name: job(framework=name, **USES) for name in KINDS}
-    for name in ("mpi", "deepspeed"):
+    for name in ("mpi", "deepspeed", "ray"):
         frameworks[name]["command"] = ["mpirun"]
     gang = job(scheduler="volcano", workers=2, flavor="a100", **USES)
     return tenancy(with_workloads(serving={"api": server(**USES)}, training={**frameworks, "gang": gang}))
@@ -62,7 +62,7 @@ def kinds() -> Program:
 
 def workloads(kinds: Program) -> Mapping[str, list[Any]]:
     """The pod specs of each workload, those of a TrainJob from its runtime."""
-    names = {"Deployment", "Job", "JobSet", "TrainingRuntime"}
+    names = {"Deployment", "Job", "JobSet", "LeaderWorkerSet", "RayJob", "TrainingRuntime"}
     found = {f"{one.kind}/{one.name}": one for one in kinds.objects if one.kind in names}
     return {name: pod_specs(one) for name, one in found.items() if pod_specs(one)}
 
@@ -70,6 +70,7 @@ def workloads(kinds: Program) -> Mapping[str, list[Any]]:
 def test_each_kind_of_pod_refers_to_secrets_and_has_no_value(kinds: Program) -> None:
     found = workloads(kinds)
     assert {"Deployment/api", "Job/job", "Job/gang", "JobSet/jobset", "TrainingRuntime/job-mpi"} <= found.keys()
+    assert {"RayJob/ray", "LeaderWorkerSet/leader-worker"} <= found.keys()
     for specs in found.values():
         for spec in specs:
             (container,) = spec["containers"]

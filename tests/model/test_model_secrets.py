@@ -138,7 +138,9 @@ def test_two_mounts_have_two_paths() -> None:
     here = sections({**USES, "datasets": {"corpus": "/etc/keys"}})
     found = errors({**here, "datasets": {"corpus": "s3://corpus"}})
     (error,) = found
-    assert error.endswith("mounts a dataset and files at /etc/keys; set different paths under datasets and files")
+    assert error.endswith(
+        "mounts two volumes at /etc/keys; set different paths under datasets, volumes, scratch and files"
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,11 @@ class Workload(Section):
     def _one_path_each(self) -> Self:
         if len(set(self.datasets.values())) < len(self.datasets):
             raise refuse("mounts two datasets at the same path", "set different paths under datasets")
-        paths = [*self.datasets.values(), *self.volumes.values(), *([self.scratch.path] if self.scratch else [])]
+        scratch = [self.scratch.path] if self.scratch else []
+        paths = [*self.datasets.values(), *self.volumes.values(), *scratch, *self.files]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
-            raise refuse(f"mounts two volumes at {twice}", "set different paths under datasets, volumes and scratch")
-        if twice := sorted(set(self.datasets.values()) & self.files.keys()):
-            raise refuse(f"mounts a dataset and files at {twice[0]}", "set different paths under datasets and files")
+            fix = "set different paths under datasets, volumes, scratch and files"
+            raise refuse(f"mounts two volumes at {twice}", fix)
         return self
 
 
