@@ -158,7 +158,8 @@ def _config_names(teams: Any) -> Iterator[str]:
     for team in _mappings(teams):
         for secret in _mappings(team.get("secrets")):
             config = secret.get("config")
-            yield from (name for name in (config.values() if isinstance(config, dict) else ()) if isinstance(name, str))
+            names = cast("Data", config).values() if isinstance(config, dict) else ()
+            yield from (name for name in names if isinstance(name, str))
 
 
 def _mappings(around: Any) -> Iterator[Data]:

@@ -31,7 +31,8 @@ IMAGES: dict[str, bool] = {
 def test_the_model_and_the_policy_pack_decide_the_same(image: str) -> None:
     reference = Reference.of(image)
     assert reference
-    assert is_allowed(image, ALLOWED) is Registries(registries=ALLOWED).approved(reference) is IMAGES[image]
+    settings = Registries.model_validate({"registries": ALLOWED})
+    assert is_allowed(image, ALLOWED) is settings.approved(reference) is IMAGES[image]
 
 
 def sections(**images: list[str]) -> Data:

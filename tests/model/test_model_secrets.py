@@ -124,7 +124,7 @@ def test_a_team_without_declared_secrets_can_use_any() -> None:
 
 
 def test_a_variable_is_set_once() -> None:
-    twice = {"env": {}, "envFrom": [{"secret": "s3"}, {"secret": "s3"}]}
+    twice: Data = {"env": {}, "envFrom": [{"secret": "s3"}, {"secret": "s3"}]}
     assert problems(twice) == ["teams.vision.serving.api.envFrom: names s3 twice; remove one of them"]
     sources = {**SOURCES, "other": {"config": {"ID": "a"}}}
     both = {"envFrom": [{"secret": "s3"}, {"secret": "other"}]}

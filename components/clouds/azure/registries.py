@@ -9,7 +9,7 @@ from typing import Final
 import pulumi
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import ManagedCluster
-from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityResponse
+from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 
 from .control_plane import role_definition
 from .pools import PoolCluster
@@ -41,6 +41,6 @@ def registry_rights(
     )
 
 
-def kubelet_of(profile: Mapping[str, UserAssignedIdentityResponse] | None) -> str:
+def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:
     """The object ID of the identity of a cluster's nodes; empty if it has none."""
     return (profile or {})[_KUBELET].object_id or "" if profile and _KUBELET in profile else ""
