@@ -5,14 +5,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulumi
-from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
+from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_secret
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, only
 from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.plan.secrets import config_names
 from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
+from gpu_tenancy.model.spec.base import UNREAD
+from gpu_tenancy.model.spec.secrets import CONFIG as SECRETS
+from gpu_tenancy.model.spec.secrets import set_command
 
 from .provider.inputs import Inputs, Late, without_secrets
 
@@ -52,7 +56,10 @@ def configured_stack(project: Path) -> Configured:
         if unplaced := list(_unplaced(source, environment)):
             raise StackError(unplaced)  # noqa: TRY301 - all that is wrong in a stack ends below
         inputs = without_secrets(source)
-        return Configured(_loaded(source, inputs), inputs.late, part)
+        stack = _loaded(source, inputs)
+        if missing := list(_missing(source, stack)):
+            raise StackError(missing)  # noqa: TRY301 - as above
+        return Configured(stack, inputs.late, part)
     except StackError as error:
         raise pulumi.RunError(str(error)) from error
 
@@ -68,6 +75,17 @@ def _unplaced(source: Source, environment: str) -> Iterator[Problem]:
                 f"has a secret that is not in {file}",
                 f"set it with `pulumi config set --secret --path` in {file}",
             )
+
+
+def _missing(source: Source, stack: Stack) -> Iterator[Problem]:
+    """One problem for each value of a Secret that the config does not have, or has in clear text."""
+    for name, path in config_names(stack).items():
+        key, file, line = f"{SECRETS}:{name}", source.file, source.line(path)
+        value, fix = get_config(key), f"run `{set_command(name)}`"
+        if not value:
+            yield Problem(path, "is not in the Pulumi config", fix, name, file=file, line=line)
+        elif value != UNREAD and not is_config_secret(key):
+            yield Problem(path, "is in clear text in the Pulumi config", fix, name, file=file, line=line)
 
 
 def _loaded(source: Source, inputs: Inputs) -> Stack:

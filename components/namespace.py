@@ -58,7 +58,7 @@ class TeamNamespace(pulumi.ComponentResource):
             *(self._quota(f"{name}-{quota.name}", team.name, quota) for quota in team.quotas),
             self._limits(f"{name}-containers", team),
             *self._network(name, team),
-            self._service_account(f"{name}-workload", team.name, ACCOUNT),
+            self._service_account(f"{name}-workload", team.name, ACCOUNT, team.pull_secrets),
             self._queue(f"{name}-queue", team),
         ]
         for robot in team.robots:
@@ -99,15 +99,19 @@ class TeamNamespace(pulumi.ComponentResource):
             for policy, spec in _policies(team.network).items()
         ]
 
-    def _service_account(self, name: str, namespace: str, account: str) -> ServiceAccount:
+    def _service_account(
+        self, name: str, namespace: str, account: str, pull_secrets: Iterable[str] = ()
+    ) -> ServiceAccount:
         """The ServiceAccount of the team's workloads or of a robot.
 
-        Pods get no token of it: workloads do not call the API server, and robots run elsewhere.
+        Pods get no token of it: workloads do not call the API server, and robots run elsewhere. They pull images with
+        its `pull_secrets`.
         """
         return ServiceAccount(
             name,
             metadata={"name": account, "namespace": namespace},
             automount_service_account_token=False,
+            image_pull_secrets=[{"name": secret} for secret in pull_secrets] or None,
             opts=self._inside,
         )
 

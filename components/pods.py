@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import pulumi
 from pulumi_kubernetes.core.v1 import (
     CapabilitiesArgsDict,
     ContainerArgsDict,
@@ -24,6 +25,8 @@ from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
+
+from .references import file_mounts, file_volumes, pull_secrets, variable_sources, variables
 
 
 def tolerations(taints: tuple[NodeTaint, ...]) -> list[TolerationArgsDict]:
@@ -58,7 +61,12 @@ def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
 
 def environment(pod: PodPlan) -> list[EnvVarArgsDict]:
     """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
-    return _variables({**(pod.fabric.env if pod.fabric else {}), **pod.env})
+    referring = variables(pod.references)
+    texts = {**(pod.fabric.env if pod.fabric else {}), **pod.env}
+    return sorted(
+        [*_variables({name: text for name, text in texts.items() if name not in referring}), *referring.values()],
+        key=lambda variable: str(variable["name"]),
+    )
 
 
 def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
@@ -70,10 +78,12 @@ def annotations(pod: PodPlan) -> dict[str, str]:
     return {**pod.topology, **(pod.fabric.annotations if pod.fabric else {}), **pod.volumes.annotations}
 
 
-def template_metadata(pod: PodPlan, labels: Mapping[str, str]) -> ObjectMetaArgsDict:
-    """Metadata of a pod template."""
+def template_metadata(
+    pod: PodPlan, labels: Mapping[str, str], more: Mapping[str, pulumi.Input[str]] | None = None
+) -> ObjectMetaArgsDict:
+    """Metadata of a pod template, with `more` annotations."""
     metadata: ObjectMetaArgsDict = {"labels": dict(labels)}
-    if of_pod := annotations(pod):
+    if of_pod := {**annotations(pod), **(more or {})}:
         metadata["annotations"] = of_pod
     return metadata
 
@@ -101,8 +111,10 @@ def container(pod: PodPlan, name: str) -> ContainerArgsDict:
         args["command"] = list(pod.command)
     if pod.args:
         args["args"] = list(pod.args)
-    if variables := environment(pod):
-        args["env"] = variables
+    if of_container := environment(pod):
+        args["env"] = of_container
+    if sources := variable_sources(pod.references):
+        args["env_from"] = sources
     if of_pod := mounts(pod):
         args["volume_mounts"] = of_pod
     return args
@@ -113,7 +125,7 @@ _SCRATCH: Final = "scratch"
 
 
 def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
-    """The mounts of a workload's container: /dev/shm, its data, and the libraries and devices of its fabric.
+    """The mounts of a workload's container: /dev/shm, its data and files, and the libraries and devices of its fabric.
 
     Processes on several GPUs exchange data through /dev/shm.
     """
@@ -125,7 +137,8 @@ def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
     ]
     scratch = pod.volumes.scratch
     of_node: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": scratch.path}] if scratch else []
-    return [*of_memory, *of_claims, *of_node, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
+    of_files = file_mounts(pod.references)
+    return [*of_memory, *of_claims, *of_node, *of_files, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
 
 
 def host_mounts(paths: Iterable[HostMount]) -> list[VolumeMountArgsDict]:
@@ -151,7 +164,8 @@ def volumes(pod: PodPlan) -> list[VolumeArgsDict]:
     of_node: list[VolumeArgsDict] = (
         [{"name": _SCRATCH, "empty_dir": {"size_limit": format_bytes(scratch.size)}}] if scratch else []
     )
-    return [*of_memory, *of_claims, *of_node, *(host_volumes(pod.fabric) if pod.fabric else [])]
+    of_files = file_volumes(pod.references)
+    return [*of_memory, *of_claims, *of_node, *of_files, *(host_volumes(pod.fabric) if pod.fabric else [])]
 
 
 def host_volumes(fabric: PodFabric) -> list[VolumeArgsDict]:
@@ -201,4 +215,6 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         spec["volumes"] = of_pod
     if of_fabric := sidecars(pod.fabric):
         spec["init_containers"] = of_fabric
+    if pulling := pull_secrets(pod.references):
+        spec["image_pull_secrets"] = pulling
     return spec

@@ -27,6 +27,7 @@ from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, 
 from .conventions import DO_NOT_AWAIT, NAME, queued
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
 from .pods import container, pod_spec, template_metadata
+from .secrets import checksums
 
 _PERIOD = 10
 
@@ -93,7 +94,10 @@ class ModelServer(pulumi.ComponentResource):
                 # If the quota has no capacity for a surge, a rollout replaces one pod at a time.
                 "rolling_update": {"max_surge": server.surge, "max_unavailable": 0 if server.surge else 1},
             },
-            "template": {"metadata": template_metadata(server.pod, labels), "spec": self._pod(server)},
+            "template": {
+                "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
+                "spec": self._pod(server),
+            },
         }
         if server.replicas is not None:
             spec["replicas"] = server.replicas

@@ -8,6 +8,7 @@ import pulumi
 from pulumi.runtime.settings import get_monitor
 
 from gpu_tenancy.model.plan import Plan, TeamPlan
+from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
 from .datasets import DatasetVolume
 from .guards import Guards
@@ -16,6 +17,7 @@ from .namespace import TeamNamespace
 from .people import Access
 from .priorities import Priorities
 from .queues import Queues
+from .secrets import NamespaceSecrets
 from .serving import ModelServer
 from .storage import StorageClasses, TeamStorage
 from .train_jobs import TrainingRuntime
@@ -26,7 +28,7 @@ AT_ONCE: Final = 10
 
 
 class Team(pulumi.ComponentResource):
-    """One team: its namespace, then its datasets and storage, servers, runtimes of TrainJobs, jobs and gangs.
+    """One team: its namespace, then its Secrets, datasets and storage, servers, runtimes of TrainJobs, jobs and gangs.
 
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
@@ -37,6 +39,9 @@ class Team(pulumi.ComponentResource):
         self.space = TeamNamespace(f"{name}-space", team.namespace, pulumi.ResourceOptions(parent=self))
         # Names contain no dots, so a dot keeps them apart: with a hyphen, "ml" + "a-b" would equal "ml-a" + "b".
         inside = pulumi.ResourceOptions(parent=self, depends_on=[self.space.namespace, *self.space.bounds])
+        if team.secrets != NO_SECRETS:
+            secrets = NamespaceSecrets(f"{name}-secrets", team.namespace.name, team.secrets, inside)
+            inside = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*secrets.made]))
         self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
         self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.core.v1 import PodSpecArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
@@ -30,6 +30,7 @@ from .pods import (
     tolerations,
     volumes,
 )
+from .references import pull_secrets, variable_sources
 from .wire import wire
 
 _TRAINER: Final = TRAIN_JOB[0]
@@ -89,11 +90,14 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
 
     https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes
     """
+    node: ContainerArgsDict = {"name": NODE, "security_context": rights()}
+    if job and (sources := variable_sources(job.pod.references)):
+        node["env_from"] = sources  # A TrainJob cannot set it.
     pod: PodSpecArgsDict = {
         "automount_service_account_token": False,
         "service_account_name": ACCOUNT,
         "security_context": POD_SECURITY,
-        "containers": [{"name": NODE, "security_context": rights()}],
+        "containers": [node],
     }
     if priority:
         pod["priority_class_name"] = priority
@@ -141,7 +145,7 @@ def _trainer(job: JobPlan) -> dict[str, Any]:
         "resourcesPerNode": resources(job.pod),
         "command": list(job.pod.command),
         "args": list(job.pod.args),
-        "env": environment(job.pod),
+        "env": wire(environment(job.pod)),
     }
     return {key: value for key, value in trainer.items() if value}
 
@@ -160,6 +164,8 @@ def _patch(job: JobPlan) -> dict[str, Any]:
     if of_pod := volumes(pod):
         place["volumes"] = wire(of_pod)
         node["volumeMounts"] = wire(mounts(pod))
+    if pulling := pull_secrets(pod.references):
+        place["imagePullSecrets"] = wire(pulling)
     template: dict[str, Any] = {"spec": place}
     if of_pods := annotations(pod):
         template["metadata"] = {"annotations": of_pods}

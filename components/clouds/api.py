@@ -64,6 +64,7 @@ class Api:
             context=self.context,
             cluster_identifier=self.identifier,
             enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
+            enable_secret_mutable=True,  # else pods that start meanwhile would not find a changed Secret
             upsert_existing_objects=adopts,
             enable_patch_force=adopts,
             opts=self.opts,

@@ -32,6 +32,7 @@ from .expressions import (
     queues,
     requests_gpus,
 )
+from .images import image_variables
 from .kinds import JUDGED, KINDS, Kind
 from .policies import ALL, Resources, Rule, exempt, requested_by, resources_of
 
@@ -108,6 +109,8 @@ def pod_rules(guards: GuardsPlan) -> Iterator[Rule]:
     yield _amount(guards)
     if any(bounds.ratios for bounds in guards.teams.values()):
         yield _ratio(guards)
+    if guards.registries:
+        yield _images(guards)
 
 
 def _rule(
@@ -550,6 +553,12 @@ def _ratio(guards: GuardsPlan) -> Rule:
         },
         faults=("loose",),
     )
+
+
+def _images(guards: GuardsPlan) -> Rule:
+    """Images must come from an allowed registry, also those of containers that are added to a running pod."""
+    rule = _rule(guards, "images", image_variables(guards.registries), faults=("foreign",))
+    return replace(rule, resources=(*rule.resources, Resources("", ("pods/ephemeralcontainers",))))
 
 
 def gpu_requests(guards: GuardsPlan) -> Rule:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Any, Final, TypeAlias, cast
 
 import pulumi
@@ -181,21 +182,29 @@ def without_secrets(source: Source) -> Inputs:
 
 def filling(late: Mapping[str, Late]) -> pulumi.ResourceTransformation:
     """Puts late values into the properties of resources, in the process that registers them."""
+    # Most texts are skipped by one search, whatever the number of placeholders.
+    common = commonprefix(list(late))  # noqa: RUF071 - of characters, not of parts of paths
 
     def fill(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
-        return pulumi.ResourceTransformationResult(filled(args.props, late), args.opts)
+        return pulumi.ResourceTransformationResult(filled(args.props, late, common), args.opts)
 
     return fill
 
 
-def filled(value: Any, late: Mapping[str, Late]) -> Any:
-    """A copy of a resource's properties with the late values in place of their placeholders."""
+def filled(value: Any, late: Mapping[str, Late], common: str = "") -> Any:
+    """A copy of a resource's properties with the late values in place of their placeholders.
+
+    Args:
+        value: the properties, or a part of them.
+        late: values by placeholder.
+        common: start of all placeholders.
+    """
     if isinstance(value, str):
-        return _filled_text(value, late)
+        return _filled_text(value, late) if common in value else value
     if isinstance(value, Mapping):
-        return {key: filled(part, late) for key, part in cast("Mapping[str, Any]", value).items()}
+        return {key: filled(part, late, common) for key, part in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [filled(part, late) for part in cast("Sequence[Any]", value)]
+        return [filled(part, late, common) for part in cast("Sequence[Any]", value)]
     return value
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, Final, cast
@@ -11,6 +11,7 @@ from gpu_tenancy.model.bounds import read_json
 from gpu_tenancy.model.problems import Path, Problem, StackError
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import UNREAD
+from gpu_tenancy.model.spec.secrets import CONFIG
 from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
 
 SHARED_SECTIONS: Final = ("people",)
@@ -141,11 +142,29 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
 
 
 def to_config(source: Source) -> dict[str, str]:
-    """The reverse of `read_config`: the config that the engine would give to the program for this source."""
-    return {
+    """The reverse of `read_config`: the config that the engine would give to the program for this source.
+
+    Values of Secrets, which only the engine decrypts, are `UNREAD`.
+    """
+    sections = {
         f"{NAMESPACE}:{key}": value if isinstance(value, str) else json.dumps(value)
         for key, value in source.sections.items()
     }
+    return {**sections, **{f"{CONFIG}:{name}": UNREAD for name in sorted(_config_names(source.sections.get("teams")))}}
+
+
+def _config_names(teams: Any) -> Iterator[str]:
+    """The values of Secrets that teams have from the Pulumi config, as far as the sections are valid."""
+    for team in _mappings(teams):
+        for secret in _mappings(team.get("secrets")):
+            config = secret.get("config")
+            names = cast("Data", config).values() if isinstance(config, dict) else ()
+            yield from (name for name in names if isinstance(name, str))
+
+
+def _mappings(around: Any) -> Iterator[Data]:
+    values = cast("Data", around).values() if isinstance(around, dict) else ()
+    return (cast("Data", value) for value in values if isinstance(value, dict))
 
 
 def _config_of(content: Any) -> Data | None:

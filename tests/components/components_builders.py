@@ -119,5 +119,11 @@ def pod_specs(one: KubernetesObject) -> list[Any]:
         jobs = spec["replicatedJobs"] if one.kind == "JobSet" else spec["template"]["spec"]["replicatedJobs"]
         specs = [job["template"]["spec"]["template"]["spec"] for job in jobs]
         return [found for found in specs if "nodeSelector" in found]  # Of pytorch and jax, the TrainJob has the rest.
+    if one.kind == "RayJob":
+        ray = spec["rayClusterSpec"]
+        return [group["template"]["spec"] for group in (ray["headGroupSpec"], *ray["workerGroupSpecs"])]
+    if one.kind == "LeaderWorkerSet":
+        templates = spec["leaderWorkerTemplate"]
+        return [templates[key]["spec"] for key in ("leaderTemplate", "workerTemplate") if key in templates]
     templates = [task["template"] for task in spec["tasks"]] if "tasks" in spec else [spec.get("template")]
     return [template["spec"] for template in templates if template]

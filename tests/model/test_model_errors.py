@@ -19,7 +19,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(teams={"a": team(teir="critical")}),
         (
             "teams.a.teir: unknown key 'teir' (did you mean 'tier'?); use one of: tier, owner, costCenter,"
-            " containers, weight, … (25 in total; list them with: tenancy schema)"
+            " containers, weight, … (27 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing key": (
@@ -30,7 +30,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
         stack(team={}),
         (
             "team: unknown key 'team' (did you mean 'teams'?); use one of: teams, cluster, operators,"
-            " priorities, environment, … (16 in total; list them with: tenancy schema)"
+            " priorities, environment, … (17 in total; list them with: tenancy schema)"
         ),
     ),
     "a missing section": ({"teams": {}}, "pools: required key is missing; add it: Node pools by name"),

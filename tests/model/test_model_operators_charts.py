@@ -131,6 +131,7 @@ def _everything() -> Iterator[ReleasePlan]:
         "trainer",
         "kuberay",
         "lws",
+        "externalSecrets",
         "fluid",
     ]
     dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}

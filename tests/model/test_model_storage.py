@@ -184,7 +184,7 @@ def test_storage_counts_in_the_budget_of_its_team() -> None:
 
 def test_two_volumes_at_one_path_are_refused() -> None:
     (problem,) = errors(with_storage(CREATED, of_job(volumes={"ck": "/scratch"}, scratch="1Gi"), ck={"size": "1Gi"}))
-    assert "mounts two volumes at /scratch; set different paths under datasets, volumes and scratch" in problem
+    assert "mounts two volumes at /scratch; set different paths under datasets, volumes, scratch and files" in problem
 
 
 def test_each_service_is_made_here_or_says_what_it_needs() -> None:

@@ -25,6 +25,7 @@ from .kubeconfig import certificate, kubeconfig
 from .nodes import efa_plugin, pool_group, system_group
 from .policies import managed_policy, node_trust, partition
 from .pools import NodeGroup
+from .secrets import SecretReaders
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 """Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
@@ -38,8 +39,8 @@ class EksCluster(pulumi.ComponentResource):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
     Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes, access entries
-    of people and robots, roles of robots and, if the stack sets one, an autoscaler: its add-ons and the EFA device
-    plugin are managed by its owner.
+    of people and robots, roles of robots and of readers of secrets and, if the stack sets one, an autoscaler: its
+    add-ons and the EFA device plugin are managed by its owner.
     The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
     role.
     """
@@ -59,7 +60,8 @@ class EksCluster(pulumi.ComponentResource):
             cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
         identifier = f"{section.region}/{section.name}"
-        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within)
+        readers = SecretReaders(f"{name}-secrets", plan, section, cluster, within).arns if plan.readers else {}
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=readers)
         self.kubernetes = self.api.provider()
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
         people_entries(f"{name}-people", plan, section, after_cluster)

@@ -15,13 +15,13 @@ class Grant:
     """The policies of a role.
 
     Attributes:
-        trust: the trust policy: who can assume the role.
+        trust: the trust policy: who can assume the role; late if it names an issuer that the cloud decides.
         managed: ARNs of AWS managed policies.
         inline: inline policy documents by name, with at most 10,240 characters in total:
             https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
     """
 
-    trust: str
+    trust: pulumi.Input[str]
     managed: Sequence[str] = ()
     inline: Mapping[str, str] = field(default_factory=dict[str, str])
 

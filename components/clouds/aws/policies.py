@@ -1,7 +1,7 @@
 """IAM policy documents as JSON.
 
-All names are known in advance, so no policy contains an Output. Account ids are `*` in ARNs, because IAM evaluates them
-in the role's own account.
+All names are known in advance, except the issuer of a cluster's tokens, so only the trust in it is an Output. Account
+ids are `*` in ARNs, because IAM evaluates them in the role's own account.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.identities import DataGrant
+from gpu_tenancy.model.plan.secrets import Store
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 AUDIENCE: Final = "sts.amazonaws.com"
@@ -73,6 +74,44 @@ def robot_policy(section: AwsCluster) -> str:
     """The policy of a robot: read the address and the CA of the cluster. Kubernetes RBAC gives its other rights."""
     arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
     return document([{"Effect": "Allow", "Action": ["eks:DescribeCluster"], "Resource": arn}])
+
+
+def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
+    """The trust policy for one ServiceAccount of a cluster, for STS.
+
+    Args:
+        provider: ARN of the IAM OIDC provider of the cluster.
+        issuer: URL of its tokens' issuer.
+        namespace: of the account.
+        account: its name.
+    """
+    host = issuer.removeprefix("https://")
+    claims = {f"{host}:aud": AUDIENCE, f"{host}:sub": f"system:serviceaccount:{namespace}:{account}"}
+    return document(
+        [
+            {
+                "Effect": "Allow",
+                "Principal": {"Federated": provider},
+                "Action": ["sts:AssumeRoleWithWebIdentity"],
+                "Condition": {"StringEquals": claims},
+            }
+        ]
+    )
+
+
+def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) -> str:
+    """The policy of a team's reader: read the named secrets, and no others.
+
+    Secrets Manager adds six characters to the names of ARNs:
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples.html
+    """
+    names = [
+        f"arn:{partition(region)}:secretsmanager:{store.place}:*:secret:{name}-??????"
+        for store, named in secrets
+        for name in named
+    ]
+    actions = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
+    return document([{"Effect": "Allow", "Action": actions, "Resource": names}])
 
 
 def node_trust(region: str) -> str:

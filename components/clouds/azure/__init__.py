@@ -21,7 +21,9 @@ from .data import data_access
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
+from .registries import registry_rights
 from .robots import RobotIdentity
+from .secrets import SecretReaderIdentity
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -55,9 +57,18 @@ class AksCluster(pulumi.ComponentResource):
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
         self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        users = {**self._robots(f"{name}-robot", cluster), **self._teams(f"{name}-data", cluster)}
-        self.api = self._api(f"{name}-kubernetes", cluster, users)
+        # With the address, which is known only after the cluster is created.
+        issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
+        late = {
+            **self._robots(f"{name}-robot", cluster),
+            **self._teams(f"{name}-data", issuer),
+            **self._readers(f"{name}-secrets", issuer),
+        }
+        self.api = self._api(f"{name}-kubernetes", cluster, late)
         self.kubernetes = self.api.provider()
+        for registry in plan.registries if section.create else ():
+            within = pulumi.ResourceOptions(parent=self)
+            registry_rights(f"{name}-pull-{registry.rpartition('/')[2]}", self._pool_cluster, registry, cluster, within)
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.nodes = [*self.nodes, MemoryLock(f"{name}-memory-lock", wired, within)]
@@ -81,12 +92,18 @@ class AksCluster(pulumi.ComponentResource):
             if robot.identity
         }
 
-    def _teams(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
+    def _teams(self, name: str, issuer: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
         """The client IDs of the identities of teams, by their placeholders in the plan."""
-        # With the address, which is known only after the cluster is created.
-        issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
         clients = data_access(name, self._plan, self._pool_cluster, issuer, self)
         return {f"{CLIENT_ID_OF}{team}": client for team, client in clients.items()}
+
+    def _readers(self, name: str, issuer: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
+        """The client IDs and tenants of the identities that read secrets, by their names in the plan."""
+        within, names = pulumi.ResourceOptions(parent=self), dict[str, pulumi.Output[str]]()
+        for reader in self._plan.readers:
+            one = SecretReaderIdentity(f"{name}-{reader.team}", self._pool_cluster, reader, issuer, within)
+            names |= one.names
+        return names
 
     def _pool(self, name: str, pool: NodePool) -> AgentPool:
         placement = self._placement(f"{name}-placement", pool).id if pool.compact else None

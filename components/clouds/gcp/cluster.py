@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pulumi
-from pulumi_gcp import compute, container, projects, serviceaccount
+from pulumi_gcp import artifactregistry, compute, container, projects, serviceaccount
 from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
@@ -19,10 +19,12 @@ from .data import data_access
 from .drivers import DriverInstaller
 from .fabric import GpuFabric
 from .robots import RobotAccount
+from .secrets import SecretRights
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Name of the system node pool."""
-NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader")
+READER: Final = "roles/artifactregistry.reader"
+NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", READER)
 """Roles of nodes, for logs, metrics and images of the project:
 https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts."""
 
@@ -87,6 +89,10 @@ class GkeCluster(pulumi.ComponentResource):
         # Its workload identity pool exists with the cluster.
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
         data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)
+        for registry in plan.registries:
+            self._reads(f"{name}-reads", registry)
+        for reader in plan.readers:
+            SecretRights(f"{name}-secrets-{reader.team}", cluster, reader, after_cluster)
         self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
@@ -110,6 +116,22 @@ class GkeCluster(pulumi.ComponentResource):
             for role in NODE_ROLES
         ]
         return account.email
+
+    def _reads(self, name: str, registry: str) -> None:
+        """The right of the nodes to pull from a repository of another project, also as a pull-through cache.
+
+        https://cloud.google.com/artifact-registry/docs/integrate-gke
+        """
+        _, project, _, location, _, repository = registry.split("/")
+        artifactregistry.RepositoryIamMember(
+            f"{name}-{project}-{location}-{repository}",
+            project=project,
+            location=location,
+            repository=repository,
+            role=READER,
+            member=pulumi.Output.concat("serviceAccount:", self._account),
+            opts=self._child,
+        )
 
     def _cluster(self, name: str, cluster: GcpCluster) -> container.Cluster:
         if cluster.create is None:

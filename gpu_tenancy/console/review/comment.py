@@ -103,6 +103,8 @@ def _sections(review: Review) -> Iterator[Section]:
         yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review)))
     if review.now.people:
         yield Section("people", 15, tuple(_part("People", all_["people"])))
+    yield Section("secrets", 16, tuple(_part("Secrets", all_["secrets"])))
+    yield Section("images", 17, tuple(_pulls(review)))
 
 
 def _data_rights(review: Review) -> Iterator[str]:
@@ -294,6 +296,11 @@ def _part(title: str, shown_: Table) -> Iterator[str]:
     if shown_.rows or shown_.gone:
         gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
         yield from folded(f"<b>{title}</b>", (*figures(shown_), *gone))
+
+
+def _pulls(review: Review) -> Iterator[str]:
+    if review.now.pulls:
+        yield from folded("<b>Images</b>", [f"- {text(line)}" for line in review.now.pulls])
 
 
 def _costs(review: Review, shown_: Table, title: str) -> Iterator[str]:

@@ -49,6 +49,7 @@ def _all(outlook: StackOutlook) -> Iterator[Table]:
     yield _access(outlook)
     yield _data(outlook)
     yield _people(outlook)
+    yield _secrets(outlook)
 
 
 def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
@@ -301,3 +302,21 @@ def _people(outlook: StackOutlook) -> Table:
         for members in outlook.people
     ]
     return Table("people", "People", columns("team", "role", "people"), tuple(rows), keys=2)
+
+
+def _secrets(outlook: StackOutlook) -> Table:
+    """The Secrets of teams: never their values."""
+    rows = [
+        row(
+            secret.team,
+            secret.name,
+            secret.source,
+            ", ".join(secret.users) or "none",
+            "servers restart" if secret.restarts else "pods keep the old value until they restart",
+            secret.right or "none needed",
+            team=secret.team,
+        )
+        for secret in outlook.secrets
+    ]
+    heads = columns("team", "Secret", "source", "users", "when a value changes", "right in the cloud")
+    return Table("secrets", "Secrets", heads, tuple(rows), keys=2)

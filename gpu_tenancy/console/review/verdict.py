@@ -8,6 +8,7 @@ from gpu_tenancy.console.review.access_changes import access_gained, access_lost
 from gpu_tenancy.console.review.changes import Change
 from gpu_tenancy.console.review.data_changes import data_gained, data_lost, data_moved, data_removed
 from gpu_tenancy.console.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
+from gpu_tenancy.console.review.secret_changes import secret_reasons
 from gpu_tenancy.console.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
@@ -31,7 +32,7 @@ def verdict(
     rules: Rules | None,
     real: Real | None = None,
 ) -> Verdict:
-    """Decides between OK, Review needed and Blocked; access of people and to data comes first, then what decided.
+    """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
 
     Args:
         now: the stack's summary.
@@ -44,7 +45,7 @@ def verdict(
     before = comparison.before if comparison else None
     policies, guarantees = _policies(rules), _guarantees(now)
     losses = [*data_moved(before, now), *_losses(lost), *_adoptions(before, now)]
-    gained = (*access_gained(before, now), *data_gained(before, now))
+    gained = (*access_gained(before, now), *data_gained(before, now), *secret_reasons(before, now))
     people = (*gained, *access_lost(before, now), *data_lost(before, now), *data_removed(before, now))
     rest = [*_gpus(before, now), *_costs(before, now)]
     if rules and rules.violated:

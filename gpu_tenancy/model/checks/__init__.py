@@ -6,6 +6,7 @@ from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.data import data_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.guards import guard_problems
+from gpu_tenancy.model.checks.images import image_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import operator_problems
@@ -15,6 +16,7 @@ from gpu_tenancy.model.checks.pools import pool_problems
 from gpu_tenancy.model.checks.promises import promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
+from gpu_tenancy.model.checks.secrets import secret_problems
 from gpu_tenancy.model.checks.topology import topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
@@ -40,6 +42,8 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             budget_problems,
             data_problems,
             workload_problems,
+            secret_problems,
+            image_problems,
             topology_problems,
             operator_problems,
             provider_problems,

@@ -47,6 +47,10 @@ def _job(path: Path, job: Training) -> Iterator[Problem]:
         fix = "set framework: jobset, or move the job to the stack of a worker"
         yield Problem((*path, "framework"), rule, fix, job.framework, about=_ROLE)
         return
+    if job.env_from:
+        rule = "is not possible: a TrainJob that MultiKueue dispatches has Trainer's runtime of the worker"
+        fix = "use env, set framework: jobset, or move the job to the stack of a worker"
+        yield Problem((*path, "envFrom"), rule, fix, about=_ROLE)
     for key in ("retries", "keep"):
         if key in job.model_fields_set:
             rule = "has no effect: a TrainJob that MultiKueue dispatches has Trainer's runtime of the worker"

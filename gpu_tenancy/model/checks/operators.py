@@ -16,6 +16,7 @@ from gpu_tenancy.model.plan.operators.needs import (
     NVIDIA,
     OF_JOBS,
     certified,
+    copies_secrets,
     gpu_pools,
     has_gangs,
     infiniband_pools,
@@ -109,6 +110,14 @@ def _of_jobs(operator: str) -> Callable[[Stack], tuple[Path, str] | None]:
     return lacking
 
 
+def _external_secrets(stack: Stack) -> tuple[Path, str] | None:
+    if not copies_secrets(stack):
+        return None
+    named = ((team, name) for team, spec in stack.teams.items() for name, one in spec.secrets.items() if one.from_)
+    team, name = next(named)
+    return ("teams", team, "secrets", name), f"it copies secret {name} of team {team}"
+
+
 def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
     """A pool that this program creates with a driver mode without a device plugin."""
     if not stack.cluster.NODES_MADE or installed_by(stack, "dra_driver") != "off":
@@ -157,6 +166,7 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "volcano": _volcano,
     **{operator: _of_jobs(operator) for operator in OF_JOBS},
     "cert_manager": _cert_manager,
+    "external_secrets": _external_secrets,
     "gpu_operator": _gpu_operator,
     "amd_gpu_operator": _vendor(AMD),
     "intel_device_plugin": _vendor(INTEL),

@@ -13,10 +13,12 @@ from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size, pods_of
+from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
@@ -159,6 +161,8 @@ class StackOutlook:
         data: datasets and storage of teams.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         adopts: objects that are taken over if they exist in the cluster already.
+        secrets: Secrets that teams declare or use, with their sources and users.
+        pulls: what lets the nodes pull images of the allowed registries.
         workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """
 
@@ -179,6 +183,8 @@ class StackOutlook:
     workers: tuple[str, ...] = ()
     data: tuple[DataAccess, ...] = ()
     data_rights: tuple[str, ...] = ()
+    secrets: tuple[SecretRow, ...] = ()
+    pulls: tuple[str, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -216,6 +222,8 @@ def outlook(stack: Stack) -> StackOutlook:
         access=tuple(_access(stack, name) for name in stack.teams),
         people=tuple(memberships(tree)),
         commands=people.commands if (people := access(tree)) else (),
+        secrets=tuple(secret_rows(stack)),
+        pulls=pull_rights(stack),
         adopts=tuple(stack.cluster.adopt),
         workers=tuple(worker.name for worker in worker_clusters(stack)),
         data=tuple(data_of(tree)),

@@ -26,6 +26,7 @@ from gpu_tenancy.model.plan.queues import (
     resource_flavors,
 )
 from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
+from gpu_tenancy.model.plan.secrets import NO_SECRETS, TeamSecrets, team_secrets
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan, claims, storage_classes
 from gpu_tenancy.model.plan.workloads import (
@@ -61,6 +62,7 @@ class TeamPlan:
     gangs: tuple[GangPlan, ...]
     runtimes: tuple[RuntimePlan, ...] = ()
     claims: tuple[ClaimPlan, ...] = ()
+    secrets: TeamSecrets = NO_SECRETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,4 +183,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         gangs(tree, name),
         runtimes(tree, name),
         claims(tree, name),
+        team_secrets(tree.stack, name),
     )

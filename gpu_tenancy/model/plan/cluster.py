@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
 from gpu_tenancy.model.plan.robots import RobotPlan, identities
+from gpu_tenancy.model.plan.secrets import SecretReader, readers
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
@@ -121,6 +122,8 @@ class ClusterPlan:
         buckets: those to create.
         people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
         robots: those to create a cloud identity for.
+        readers: those to create a cloud identity for that reads a team's secrets.
+        registries: registries of images that the nodes get the right to read.
     """
 
     environment: str
@@ -134,13 +137,16 @@ class ClusterPlan:
     buckets: tuple[MadeBucket, ...] = ()
     people: tuple[Person, ...] = ()
     robots: tuple[RobotPlan, ...] = ()
+    readers: tuple[SecretReader, ...] = ()
+    registries: tuple[str, ...] = ()
 
     @property
     def late_users(self) -> tuple[str, ...]:
-        """Placeholders for what the cloud decides: names of robots in the cluster, and client IDs of teams."""
+        """Placeholders for what the cloud decides: names of robots in the cluster, and identities of teams."""
         found = (robot.identity.name for robot in self.robots if robot.identity)
         clients = (f"{CLIENT_ID_OF}{identity.name}" for identity in self.identities)
-        return tuple(name for name in (*found, *clients) if self.section.is_late(name))
+        of_readers = (name for reader in self.readers for name in reader.annotations.values())
+        return (*(name for name in (*found, *clients) if self.section.is_late(name)), *of_readers)
 
 
 def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
@@ -164,6 +170,8 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         buckets=made_buckets(stack),
         people=people,
         robots=identities(stack),
+        readers=readers(stack),
+        registries=tuple(dict.fromkeys(stack.images.registries)),
     )
 
 

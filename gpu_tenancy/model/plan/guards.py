@@ -106,6 +106,7 @@ class GuardsPlan:
         taints: keys of the taints of GPU nodes.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
+        registries: registries of images, each with the start of a path; empty for any.
         members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
     """
@@ -126,6 +127,7 @@ class GuardsPlan:
     max_per_node: Mapping[str, int]
     members: bool
     teams: Mapping[str, Bounds]
+    registries: tuple[str, ...] = ()
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -156,6 +158,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         max_per_node=dict(sorted(maximum.items())),
         members=any(namespace.bindings for namespace in namespaces),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
+        registries=tuple(stack.images.allowed),
     )
 
 

@@ -129,6 +129,7 @@ class NamespacePlan:
         bindings: who may do what in the namespace.
         robots: names of the ServiceAccounts of the team's robots.
         manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
+        pull_secrets: Secrets with which pods of the team's workloads pull their images.
     """
 
     name: str
@@ -142,6 +143,7 @@ class NamespacePlan:
     bindings: tuple[TeamBinding, ...] = ()
     robots: tuple[str, ...] = ()
     manager: WorkerAccess | None = None
+    pull_secrets: tuple[str, ...] = ()
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -174,6 +176,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         bindings=bindings(tree, name),
         robots=tuple(team.robots),
         manager=worker_access(tree.stack),
+        pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
     )
 
 

@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor,
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
 from gpu_tenancy.model.plan.queues import gang_queue_name
+from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, references
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
@@ -37,6 +38,7 @@ class PodPlan:
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
         fabric: what the network between GPUs needs; None without.
         volumes: what the container mounts of the team, and its scratch space.
+        references: what it uses of Secrets and ConfigMaps.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
     """
 
@@ -51,6 +53,7 @@ class PodPlan:
     shared_memory: int = 0
     fabric: PodFabric | None = None
     volumes: Mounts = NO_MOUNTS
+    references: References = NO_REFERENCES
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -287,7 +290,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         image=workload.image,
         command=tuple(workload.command),
         args=tuple(workload.args),
-        env=dict(workload.env),
+        env=literals(workload.env),
         amounts=size.amounts,
         node_labels=dict(size.flavor.node_labels),
         tolerated=size.flavor.taints,
@@ -295,6 +298,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         shared_memory=shared_memory(workload, size),
         fabric=pod_fabric(tree.stack, size.flavor.name, workload),
         volumes=mounts_of(tree.stack, team, workload),
+        references=references(tree.stack.teams[team], workload),
         topology=topology_request(size.flavor.levels, workload),
     )
 

@@ -9,6 +9,7 @@ from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.fairness import Fairness
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
+from gpu_tenancy.model.spec.images import Images
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
 from gpu_tenancy.model.spec.multikueue import MultiKueue
 from gpu_tenancy.model.spec.operators import Operators
@@ -57,6 +58,8 @@ class Stack(Section):
     """Operators that the tenancy depends on, and who installs them."""
     guards: GuardsEntry = Guards()
     """Admission policies for objects that tenants create in their namespaces."""
+    images: Images = Images()
+    """Registries of the teams' images."""
     multikueue: MultiKueue | None = None
     """Worker clusters in which the workloads of this stack run, or the manager whose workloads this one runs."""
     split: Split | None = None

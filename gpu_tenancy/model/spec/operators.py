@@ -108,6 +108,8 @@ class Operators(Section):
     heads, to which it submits jobs."""
     lws: OperatorEntry = Operator()
     """LeaderWorkerSet; needed for jobs with `framework: leader-worker`."""
+    external_secrets: OperatorEntry = Operator()
+    """External Secrets; needed if a team has secrets from a cloud's secret manager (`from`)."""
     fluid: OperatorEntry = Operator()
     """Fluid, which caches datasets; default: `off`. Masters and workers of a cache in a team's namespace, and its
     one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota limits them. FUSE pods are queued

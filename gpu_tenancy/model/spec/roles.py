@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Section
+from gpu_tenancy.model.spec.secrets import Variables
 
 Framework: TypeAlias = Literal["job", "pytorch", "jax", "mpi", "deepspeed", "jobset", "ray", "leader-worker"]
 
@@ -114,8 +115,8 @@ class Role(Section):
     what runs before `ray start`; default: nothing."""
     args: list[str] = []
     """Arguments of the command; default: the job's, unless the role sets `command`. Of ray: none."""
-    env: dict[str, str] = {}
-    """Environment variables, in addition to the job's."""
+    env: Variables = {}
+    """Environment variables, in addition to the job's: texts, or references as in the job's."""
     flavor: Name | None = None
     """Flavor to run on."""
     gpus: Count | None = None

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.people import Members, Robot
+from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
 
@@ -174,6 +175,11 @@ class Team(Shares):
     """Robots of the team by the name of their ServiceAccount, such as `ci`."""
     workload_secrets: list[Name] = []
     """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
+    secrets: dict[Name, Secret] = {}
+    """Secrets of the namespace by name, with the source of their values: created by hand (`{existing: true}`), from a
+    cloud's secret manager (`from`), or from the Pulumi config (`config`). If set, workloads can use no others."""
+    image_pull_secrets: list[Name] = []
+    """Secrets with credentials of registries, with which all pods of the team pull their images."""
     cohort: Name | None = None
     """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None

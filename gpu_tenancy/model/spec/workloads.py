@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
+from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
 from gpu_tenancy.model.spec.topology import TogetherEntry
 
 
@@ -19,8 +20,14 @@ class Workload(Section):
     """Command; default: the image's entrypoint."""
     args: list[str] = []
     """Arguments of the command."""
-    env: dict[str, str] = {}
-    """Environment variables."""
+    env: Variables = {}
+    """Environment variables: texts, or references such as `{secret: wandb, key: TOKEN}`."""
+    env_from: list[EnvSource] = []
+    """Secrets and ConfigMaps of which each key becomes a variable, such as `[{secret: wandb}]`; `env` wins."""
+    files: dict[MountPath, FileSource] = {}
+    """Secrets and ConfigMaps to mount read-only, by directory, such as `{/etc/keys: {secret: signing}}`."""
+    image_pull_secrets: list[Name] = []
+    """Secrets with credentials of registries, in addition to the team's."""
     flavor: Name | None = None
     """Flavor to run on; required if the team has several GPU flavors."""
     gpus: Count = 1
@@ -50,9 +57,11 @@ class Workload(Section):
     def _one_path_each(self) -> Self:
         if len(set(self.datasets.values())) < len(self.datasets):
             raise refuse("mounts two datasets at the same path", "set different paths under datasets")
-        paths = [*self.datasets.values(), *self.volumes.values(), *([self.scratch.path] if self.scratch else [])]
+        scratch = [self.scratch.path] if self.scratch else []
+        paths = [*self.datasets.values(), *self.volumes.values(), *scratch, *self.files]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
-            raise refuse(f"mounts two volumes at {twice}", "set different paths under datasets, volumes and scratch")
+            fix = "set different paths under datasets, volumes, scratch and files"
+            raise refuse(f"mounts two volumes at {twice}", fix)
         return self
 
 

@@ -15,8 +15,8 @@ from gpu_tenancy.model.workers.reading import SECTION, Data, Worker
 _READ: Final = ("pools", "machines", "prices", "priorities", "cohorts", "fairness", "datasets")
 """Sections that a manager does not have; all but datasets are read from its workers."""
 TEAM: Final = (
-    "owner", "cost_center", "tier", "workload_secrets", "cohort", "queue", "priority", "weight", "usage_weight",
-    "lends", "preemption", "containers", "pod_security",
+    "owner", "cost_center", "tier", "workload_secrets", "secrets", "image_pull_secrets", "cohort", "queue", "priority",
+    "weight", "usage_weight", "lends", "preemption", "containers", "pod_security",
 )  # fmt: skip
 """Fields of a team that are the same in all clusters: Kueue copies a workload as the manager admitted it."""
 _OWN: Final = frozenset({"members", "robots", "training", "compute", "objects", "claims", "network"})
@@ -89,9 +89,14 @@ def differences(first: Worker, other: Worker) -> Iterator[Problem]:
 
 def _team_differences(first: Worker, other: Worker, team: str) -> Iterator[Problem]:
     for field in TEAM:
-        one, two = (getattr(worker.tree.stack.teams[team], field) for worker in (first, other))
+        one, two = (_compared(getattr(worker.tree.stack.teams[team], field), field) for worker in (first, other))
         if one != two:
             yield _differs(first, other, f"teams.{team}.{Team.model_fields[field].alias}", one, two)
+
+
+def _compared(value: object, field: str) -> object:
+    """What must be the same of a field: of Secrets the names, which pods refer to."""
+    return ", ".join(sorted(cast("Mapping[str, object]", value))) or "none" if field == "secrets" else value
 
 
 def _differs(first: Worker, other: Worker, what: str, one: object, two: object) -> Problem:

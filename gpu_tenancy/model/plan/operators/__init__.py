@@ -20,6 +20,7 @@ from gpu_tenancy.model.plan.operators.metrics import adapter_values, keda_values
 from gpu_tenancy.model.plan.operators.needs import installed_by, there
 from gpu_tenancy.model.plan.operators.network import network_values
 from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
+from gpu_tenancy.model.plan.operators.secrets import external_secrets_values
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.operators import Operator
 
@@ -88,6 +89,9 @@ _PARTS: Final[Mapping[str, tuple[_Part, ...]]] = {
     "trainer": (_Part("kubeflow-trainer", trainer_values, ("trainer.kubeflow.org", "jobset.x-k8s.io")),),
     "kuberay": (_Part("kuberay-operator", kuberay_values, ("ray.io",)),),
     "lws": (_Part("lws", lws_values, ("leaderworkerset.x-k8s.io",)),),
+    "external_secrets": (
+        _Part("external-secrets", external_secrets_values, ("external-secrets.io", "generators.external-secrets.io")),
+    ),
     "fluid": (_Part("fluid", lambda _: {}, ("data.fluid.io",)),),
 }
 """Each operator's charts by its field in `Operators`, in the order of installation. The stack's own values apply to

@@ -64,6 +64,12 @@ def needs_for_jobs(stack: Stack, operator: str) -> bool:
     return framework_used(stack, *frameworks)
 
 
+def copies_secrets(stack: Stack) -> bool:
+    """Whether a team has a secret from a cloud's secret manager; a MultiKueue manager copies none."""
+    secrets = (secret for team in stack.teams.values() for secret in team.secrets.values())
+    return not stack.dispatches and any(secret.from_ for secret in secrets)
+
+
 def needed(stack: Stack, name: str) -> bool:
     """Whether a stack needs an operator, if it does not set who installs it."""
     vendors = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}
@@ -79,6 +85,7 @@ def needed(stack: Stack, name: str) -> bool:
         "prometheus": lambda: True,
         "volcano": lambda: has_gangs(stack),
         **{operator: partial(needs_for_jobs, stack, operator) for operator in OF_JOBS},
+        "external_secrets": lambda: copies_secrets(stack),
     }
     return name in needs and needs[name]()
 

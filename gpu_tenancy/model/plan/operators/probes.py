@@ -6,7 +6,7 @@ without which its controller fails. Other operators have no probe: KubeRay's cha
 KEDA, Prometheus and the GPU operators of NVIDIA and AMD have `failurePolicy: Ignore`, or validate no object of this
 project. cert-manager's webhooks fail closed, but its chart checks them in a hook that the release waits for
 (https://github.com/cert-manager/cert-manager/blob/v1.21.1/pkg/util/cmapichecker/cmapichecker.go). Intel's webhooks
-fail closed too and have no probe yet.
+fail closed too and have no probe yet. External Secrets' webhook validates stores; its probe has the provider `fake`.
 """
 
 from collections.abc import Mapping
@@ -65,6 +65,16 @@ PROBES: Final[Mapping[str, Probe]] = {
                     "workerTemplate": {"spec": {"containers": [{"name": "gate", "image": "gate"}]}}
                 }
             },
+        },
+    ),
+    "external-secrets": Probe(
+        "external-secrets.io",
+        "secretstores",
+        {
+            "apiVersion": "external-secrets.io/v1",
+            "kind": "SecretStore",
+            "metadata": _NAME,
+            "spec": {"provider": {"fake": {"data": [{"key": "gate", "value": "gate"}]}}},
         },
     ),
 }

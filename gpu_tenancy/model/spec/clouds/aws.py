@@ -1,11 +1,12 @@
 """EKS: https://docs.aws.amazon.com/eks/latest/userguide/."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader
 from gpu_tenancy.model.spec.people import Person
 
 RoleArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
@@ -125,6 +126,21 @@ class AwsCluster(CloudCluster):
     def issuer(self) -> str | None:
         """Issuer of the tokens of robots: the name of the OIDC provider."""
         return self.identity_provider.partition("/")[2] if self.identity_provider else None
+
+    def reader_annotations(self, team: str) -> dict[str, str]:
+        """The IAM role that the ServiceAccount assumes, whose ARN has the number of the account.
+
+        https://docs.aws.amazon.com/eks/latest/userguide/associate-service-account-role.html
+        """
+        return {"eks.amazonaws.com/role-arn": late_reader(team)}
+
+    def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
+        """Nodes read ECR by the policy of their role, which includes pull-through caches."""
+        del registries
+        policy = "AmazonEC2ContainerRegistryPullOnly"
+        given = f"attach {policy} to {self.node_role}" if self.node_role else "made here"
+        yield f"Nodes read ECR of their account, also pull-through caches: {given}"
+        yield "Repositories of another account must allow the role of the nodes in their policies"
 
     def robot_identity(self, team: str, robot: str) -> Person | None:
         """The IAM role of a robot, in the account of the OIDC provider."""

@@ -1,12 +1,13 @@
 """AKS: https://learn.microsoft.com/azure/aks/."""
 
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_network
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import Cidr, Name, refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance, late_reader
 from gpu_tenancy.model.spec.people import Person
 
 Uuid: TypeAlias = Annotated[
@@ -204,6 +205,21 @@ class AzureCluster(CloudCluster):
     def issuer(self) -> str | None:
         """Issuer of the tokens of robots."""
         return self.identity_provider.removeprefix("https://") if self.identity_provider else None
+
+    def reader_annotations(self, team: str) -> dict[str, str]:
+        """The managed identity as which the ServiceAccount logs in, by its client ID and tenant.
+
+        https://azure.github.io/azure-workload-identity/docs/topics/service-account-labels-and-annotations.html
+        """
+        late = late_reader(team)
+        return {"azure.workload.identity/client-id": late, "azure.workload.identity/tenant-id": f"{late}.tenant"}
+
+    def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
+        """Nodes pull from registries by a role of the cluster's kubelet identity."""
+        place = f"--resource-group {self.resource_group} --name {self.name}"
+        for registry in registries:
+            given = "made here" if self.create else f"run `az aks update {place} --attach-acr {registry}`"
+            yield f"Nodes pull from {registry.rpartition('/')[2]}: {given}"
 
     def robot_identity(self, team: str, robot: str) -> Person | None:
         """The managed identity of a robot, which a cluster knows as a user with its object ID."""

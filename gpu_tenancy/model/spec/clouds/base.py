@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
@@ -154,6 +154,11 @@ class Login:
     command: str
 
 
+def late_reader(team: str) -> str:
+    """The identity that reads a team's secrets, in place of its name, which only the cloud decides."""
+    return f"secret-reader.of.{team}.invalid"
+
+
 class ClusterSection(Section):
     """Interface of all sections under `cluster`."""
 
@@ -217,6 +222,28 @@ class ClusterSection(Section):
         del team, robot
         return None
 
+    def reader_annotations(self, team: str) -> dict[str, str]:
+        """Annotations of the ServiceAccount as which External Secrets reads a team's secrets: its cloud identity.
+
+        Empty for a cluster whose identities are not created here, and for a cloud that needs none.
+        """
+        del team
+        return {}
+
+    @property
+    def reader_cluster(self) -> dict[str, str]:
+        """What a SecretStore says about the cluster; empty where External Secrets finds it out."""
+        return {}
+
+    def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
+        """What lets the nodes pull images, and what somebody else must give: sentences for reports.
+
+        Args:
+            registries: those of the stack that the nodes get the right to read.
+        """
+        del registries
+        yield "Nodes must have the right to pull from private registries, from the owner of the cluster"
+
     def is_late(self, user: str) -> bool:
         """Whether a user has another name in the cluster, which the cloud decides when it creates the identity."""
         del user
@@ -266,6 +293,10 @@ class CloudCluster(ClusterSection):
             return whole
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
         return f"{whole[: self._LONGEST_IDENTITY - len(digest) - 1]}_{digest}"
+
+    def reader_name(self, team: str) -> str:
+        """Name of the identity in the cloud that reads a team's secrets."""
+        return self.team_identity_name(f"{team}__secrets")
 
     def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
         """An identity needs the CI system's issuer, a name that fits, and the subject of one repository."""

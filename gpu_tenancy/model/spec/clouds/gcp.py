@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -227,6 +227,25 @@ class GcpCluster(CloudCluster):
         """
         whole = f"{self.location}/{self.name}/{team}/{robot}"
         return f"robot-{robot[:15]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+    @property
+    def reader_cluster(self) -> dict[str, str]:
+        """The cluster whose ServiceAccounts are members of IAM policies, as External Secrets names it."""
+        return {"clusterName": self.name, "clusterLocation": self.location, "clusterProjectID": self.project}
+
+    def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
+        """Nodes read Artifact Registry by a role of their service account in the project of each repository."""
+        role, given = "roles/artifactregistry.reader", self.node_service_account
+        own = f"give {given} the role {role}" if given else "made here"
+        yield f"Nodes read Artifact Registry of project {self.project}: {own}"
+        yield from (f"Nodes read {registry}: made here" for registry in registries)
+
+    def account_member(self, namespace: str, account: str) -> str:
+        """A ServiceAccount of the cluster as a member of an IAM policy.
+
+        https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity
+        """
+        return f"serviceAccount:{self.project}.svc.id.goog[{namespace}/{account}]"
 
     def robot_identity(self, team: str, robot: str) -> Person | None:
         """The service account of a robot, which a cluster knows as a user.

@@ -1,0 +1,190 @@
+"""Secrets of a team: from the Pulumi config, or copied from a cloud's secret manager by External Secrets."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pulumi
+from pulumi.runtime.config import get_config
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import Secret, ServiceAccount
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+
+from gpu_tenancy.model.plan.secrets import (
+    READER,
+    ConfigSecret,
+    CopiedSecret,
+    References,
+    SecretReader,
+    Store,
+    TeamSecrets,
+)
+from gpu_tenancy.model.spec.secrets import CONFIG, set_command
+
+_API: Final = "external-secrets.io/v1"
+"""https://external-secrets.io/latest/api/externalsecret/"""
+CHECKSUM: Final = "gpu-tenancy.dev/secrets"
+"""Annotation of the pods of servers: it changes with the values of their Secrets, so that the pods restart."""
+_CHECKSUM_DIGITS: Final = 4
+"""Hexadecimal digits of the checksum: a change is missed once in 65,536 times, and whoever may read pods but not
+Secrets learns only 16 bits of a value."""
+
+
+class NamespaceSecrets(pulumi.ComponentResource):
+    """The Secrets of a team's namespace that this program makes, or has External Secrets make.
+
+    Values of the Pulumi config are secret outputs: encrypted in the state, `[secret]` in previews. A copied Secret
+    belongs to its ExternalSecret, and is deleted with it; the team's own ServiceAccount reads it in the cloud. Not
+    managed here: Secrets that are created by hand, the secrets in the cloud, and External Secrets itself.
+
+    Attributes:
+        made: everything that workloads need before their first pod.
+
+    Example:
+        >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
+    """
+
+    def __init__(
+        self, name: str, namespace: str, secrets: TeamSecrets, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:NamespaceSecrets", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.made: list[pulumi.Resource] = [
+            _of_config(f"{name}-{secret.name}", namespace, secret, own) for secret in secrets.of_config
+        ]
+        if secrets.reader:
+            account = _account(f"{name}-reader", secrets.reader, own)
+            after = pulumi.ResourceOptions(parent=self, depends_on=[account])
+            stores = {
+                store: _store(f"{name}-{store.name}", namespace, store, secrets.reader, after)
+                for store in secrets.stores
+            }
+            for secret in secrets.copied:
+                inside = pulumi.ResourceOptions(parent=self, depends_on=[stores[secret.store]])
+                self.made.append(_copy(f"{name}-{secret.name}", namespace, secret, inside))
+        self.register_outputs({})
+
+
+def _of_config(name: str, namespace: str, secret: ConfigSecret, opts: pulumi.ResourceOptions) -> Secret:
+    return Secret(
+        name,
+        metadata={"name": secret.name, "namespace": namespace},
+        type=secret.type,
+        # Not stringData, which the API server never removes keys from under server-side apply.
+        data={key: config_value(value).apply(encoded) for key, value in secret.values.items()},
+        opts=opts,
+    )
+
+
+def config_value(name: str) -> pulumi.Output[str]:
+    """A value of the Pulumi config, as a secret; a placeholder where nothing decrypts it, as in an offline preview.
+
+    Raises:
+        pulumi.RunError: the config does not have it. The program of this project reports all such values at once.
+    """
+    value = get_config(f"{CONFIG}:{name}")
+    if not value:
+        raise pulumi.RunError(f"{CONFIG}:{name}: is not in the Pulumi config; run `{set_command(name)}`")
+    return pulumi.Output.secret(value)
+
+
+def encoded(value: str) -> str:
+    """A value as `data` of a Secret has it."""
+    return base64.b64encode(value.encode()).decode()
+
+
+def checksums(references: References) -> dict[str, pulumi.Output[str]]:
+    """The annotation of pods that use Secrets with values of the Pulumi config; empty for other pods.
+
+    It is secret too. Only servers have it: a changed value must not restart a job, which reads it when it starts.
+    """
+    if not references.from_config:
+        return {}
+    names = sorted({value for _, values in references.from_config for value in values})
+    return {CHECKSUM: pulumi.Output.all(*map(config_value, names)).apply(checksum)}
+
+
+def checksum(values: list[str]) -> str:
+    """A short checksum of values, of which nobody can find them."""
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(hashlib.sha256(value.encode()).digest())
+    return digest.hexdigest()[:_CHECKSUM_DIGITS]
+
+
+def _account(name: str, reader: SecretReader, opts: pulumi.ResourceOptions) -> ServiceAccount:
+    """The ServiceAccount as which External Secrets logs in to the cloud, by tokens that it requests."""
+    metadata: ObjectMetaArgsDict = {"name": READER, "namespace": reader.team}
+    if reader.annotations:
+        metadata["annotations"] = dict(reader.annotations)
+    return ServiceAccount(
+        name,
+        metadata=metadata,
+        automount_service_account_token=False,
+        opts=opts,
+    )
+
+
+def _store(
+    name: str, namespace: str, store: Store, reader: SecretReader, opts: pulumi.ResourceOptions
+) -> CustomResource:
+    return CustomResource(
+        name,
+        api_version=_API,
+        kind="SecretStore",
+        metadata={"name": store.name, "namespace": namespace},
+        spec={"provider": _provider(store, reader)},
+        opts=opts,
+    )
+
+
+def _provider(store: Store, reader: SecretReader) -> Mapping[str, Any]:
+    """Where and as whom External Secrets reads.
+
+    https://external-secrets.io/latest/provider/aws-access/,
+    https://external-secrets.io/latest/provider/google-secrets-manager/,
+    https://external-secrets.io/latest/provider/azure-key-vault/
+    """
+    account = {"name": READER}
+    if store.manager == "aws":
+        auth: dict[str, Any] = {"jwt": {"serviceAccountRef": account}}
+        return {"aws": {"service": "SecretsManager", "region": store.place, "auth": auth}}
+    if store.manager == "gcp":
+        auth = {"workloadIdentity": {"serviceAccountRef": account, **reader.cluster}}
+        return {"gcpsm": {"projectID": store.place, "auth": auth}}
+    vault = f"https://{store.place}.vault.azure.net"
+    return {"azurekv": {"authType": "WorkloadIdentity", "vaultUrl": vault, "serviceAccountRef": account}}
+
+
+def _copy(name: str, namespace: str, secret: CopiedSecret, opts: pulumi.ResourceOptions) -> CustomResource:
+    remote = {"key": secret.remote}
+    source: dict[str, Any] = (
+        {
+            "data": [
+                {"secretKey": key, "remoteRef": {**remote, "property": field} if field else remote}
+                for key, field in secret.keys
+            ]
+        }
+        if secret.keys
+        else {"dataFrom": [{"extract": remote}]}
+    )
+    return CustomResource(
+        name,
+        api_version=_API,
+        kind="ExternalSecret",
+        metadata={"name": secret.name, "namespace": namespace},
+        spec={
+            "refreshInterval": f"{secret.refresh}s",
+            "secretStoreRef": {"kind": "SecretStore", "name": secret.store.name},
+            # Pods that run keep the last value if the secret in the cloud is deleted.
+            "target": {
+                "name": secret.name,
+                "creationPolicy": "Owner",
+                "deletionPolicy": "Retain",
+                "template": {"type": secret.type},
+            },
+            **source,
+        },
+        opts=opts,
+    )

@@ -1,0 +1,338 @@
+"""Secrets of teams, and what each workload uses of them: never their values."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.base import CloudCluster
+from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Secret, Variable
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
+
+READER: Final = "secret-reader"
+"""ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
+
+Kind: TypeAlias = Literal["secret", "configMap"]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableReference:
+    """An environment variable with the value of a key, or of a field of the pod.
+
+    Attributes:
+        name: of the variable.
+        kind: what it refers to.
+        of: name of the Secret or ConfigMap, or path of the field.
+        key: empty for a field.
+    """
+
+    name: str
+    kind: Literal["secret", "configMap", "field"]
+    of: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSource:
+    """A Secret or ConfigMap of which each key becomes a variable; `prefix` starts their names."""
+
+    kind: Kind
+    name: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MountedFiles:
+    """A Secret or ConfigMap in a directory, with paths by key; without paths, all keys are files."""
+
+    directory: str
+    kind: Kind
+    name: str
+    items: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What a pod uses of Secrets and ConfigMaps.
+
+    Attributes:
+        variables: of the container, by name.
+        sources: of the container's other variables.
+        files: what the container mounts, read-only.
+        pull: Secrets with which the pod pulls its image; empty for those of its ServiceAccount.
+        from_config: Secrets among them that this program makes from the Pulumi config, with the config's names.
+    """
+
+    variables: tuple[VariableReference, ...] = ()
+    sources: tuple[VariableSource, ...] = ()
+    files: tuple[MountedFiles, ...] = ()
+    pull: tuple[str, ...] = ()
+    from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+NO_REFERENCES: Final = References()
+
+
+def references(team: Team, workload: Workload) -> References:
+    """What the pods of a workload use of Secrets and ConfigMaps."""
+    names = secrets_of(workload)
+    pull = (*team.image_pull_secrets, *workload.image_pull_secrets) if workload.image_pull_secrets else ()
+    return References(
+        variables=tuple(_variables(workload.env)),
+        sources=tuple(VariableSource(*_object(source), source.prefix) for source in workload.env_from),
+        files=tuple(
+            MountedFiles(directory, *_object(source), tuple(sorted(source.items.items())))
+            for directory, source in sorted(workload.files.items())
+        ),
+        pull=tuple(dict.fromkeys(pull)),
+        from_config=tuple(
+            (name, tuple(sorted(secret.config.values())))
+            for name, secret in sorted(team.secrets.items())
+            if secret.config and name in names
+        ),
+    )
+
+
+def literals(env: Mapping[str, Variable]) -> dict[str, str]:
+    """The variables that are texts."""
+    return {name: variable.value for name, variable in env.items() if variable.value is not None}
+
+
+def _variables(env: Mapping[str, Variable]) -> Iterator[VariableReference]:
+    for name, variable in sorted(env.items()):
+        if variable.secret:
+            yield VariableReference(name, "secret", variable.secret, variable.key or "")
+        elif variable.config_map:
+            yield VariableReference(name, "configMap", variable.config_map, variable.key or "")
+        elif variable.field:
+            yield VariableReference(name, "field", variable.field)
+
+
+def _object(source: EnvSource | FileSource) -> tuple[Kind, str]:
+    return ("secret", source.secret) if source.secret else ("configMap", source.config_map or "")
+
+
+def secrets_of(workload: Workload) -> set[str]:
+    """Names of the Secrets that the container of a workload reads."""
+    used = [variable.secret for variable in workload.env.values()]
+    used += [source.secret for source in (*workload.env_from, *workload.files.values())]
+    return {name for name in used if name}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSecret:
+    """A Secret with values of the Pulumi config; `values` has the config's names by key."""
+
+    name: str
+    type: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A secret manager in one place, as a SecretStore of a team.
+
+    Attributes:
+        manager: the cloud.
+        place: region on AWS, project on GCP, vault on Azure.
+        group: resource group of the vault on Azure; else empty.
+    """
+
+    manager: Literal["aws", "gcp", "azure"]
+    place: str
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the SecretStore."""
+        return f"{self.manager}-{self.place.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSecret:
+    """A Secret that External Secrets copies from a secret manager.
+
+    Attributes:
+        name: of the Secret, and of its ExternalSecret.
+        store: where it is.
+        remote: its name there.
+        keys: field of its value by key; the whole value has the field "". Empty for all fields.
+        refresh: seconds between two readings.
+        type: of the Secret.
+    """
+
+    name: str
+    store: Store
+    remote: str
+    keys: tuple[tuple[str, str], ...]
+    refresh: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReader:
+    """The cloud identity of a team that may read exactly its own secrets.
+
+    Attributes:
+        team: its namespace; its ServiceAccount there is `READER`.
+        secrets: what it may read, by store, sorted.
+        annotations: of its ServiceAccount: its identity in the cloud. Names that only the cloud decides are late.
+        cluster: what Google Cloud needs to know the cluster whose account it is.
+    """
+
+    team: str
+    secrets: tuple[tuple[Store, tuple[str, ...]], ...]
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    cluster: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSecrets:
+    """The Secrets of a team's namespace that this program makes or has made.
+
+    Attributes:
+        of_config: with values of the Pulumi config.
+        copied: by External Secrets.
+        reader: the identity that reads them; None without copies.
+    """
+
+    of_config: tuple[ConfigSecret, ...] = ()
+    copied: tuple[CopiedSecret, ...] = ()
+    reader: SecretReader | None = None
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Where the copies come from, each once."""
+        return tuple(dict.fromkeys(secret.store for secret in self.copied))
+
+
+NO_SECRETS: Final = TeamSecrets()
+
+
+def team_secrets(stack: Stack, name: str) -> TeamSecrets:
+    """The Secrets of a team; none for a MultiKueue manager, which runs no pods."""
+    if stack.dispatches:
+        return NO_SECRETS
+    secrets = stack.teams[name].secrets
+    copied = tuple(_copied(key, secret) for key, secret in sorted(secrets.items()) if secret.from_)
+    return TeamSecrets(
+        of_config=tuple(
+            ConfigSecret(key, secret.type, dict(sorted(secret.config.items())))
+            for key, secret in sorted(secrets.items())
+            if secret.config
+        ),
+        copied=copied,
+        reader=_reader(stack, name, copied) if copied else None,
+    )
+
+
+def _reader(stack: Stack, team: str, copied: Iterable[CopiedSecret]) -> SecretReader:
+    cluster = stack.cluster
+    return SecretReader(team, _by_store(copied), cluster.reader_annotations(team), cluster.reader_cluster)
+
+
+def readers(stack: Stack) -> tuple[SecretReader, ...]:
+    """The identities of all teams that read secrets in a cloud."""
+    return tuple(reader for name in stack.teams if (reader := team_secrets(stack, name).reader))
+
+
+def config_names(stack: Stack) -> dict[str, tuple[str, ...]]:
+    """The values of the Pulumi config that a stack needs, each with the first place of the stack that names it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for team, spec in stack.teams.items() if not stack.dispatches else ():
+        for name, secret in spec.secrets.items():
+            for key, value in secret.config.items():
+                found.setdefault(value, ("teams", team, "secrets", name, "config", key))
+    return found
+
+
+def _by_store(copied: Iterable[CopiedSecret]) -> tuple[tuple[Store, tuple[str, ...]], ...]:
+    stores: dict[Store, set[str]] = {}
+    for secret in copied:
+        stores.setdefault(secret.store, set()).add(secret.remote)
+    return tuple((store, tuple(sorted(names))) for store, names in stores.items())
+
+
+def _copied(name: str, secret: Secret) -> CopiedSecret:
+    store, remote = store_of(secret.from_ or "")
+    keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
+    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
+
+
+def store_of(url: str) -> tuple[Store, str]:
+    """The store of a secret's URL, and the secret's name there."""
+    manager, _, rest = url.partition("://")
+    place, _, remote = rest.partition("/")
+    if manager == "azure":
+        vault, _, name = remote.partition("/")
+        return Store("azure", vault, place), name
+    return Store("aws" if manager == "aws" else "gcp", place), remote
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    """A Secret of a team, as reports list it: never its values.
+
+    Attributes:
+        source: where its values come from; "not declared" if a workload uses it and the team declares none.
+        users: workloads that read it, and `image pulls` for registries.
+        restarts: whether pods of servers restart when the value changes.
+        right: the right to read it in the cloud, and who gives it; empty for other sources.
+    """
+
+    team: str
+    name: str
+    source: str
+    users: tuple[str, ...] = field(default=())
+    restarts: bool = False
+    right: str = ""
+
+
+def _right(stack: Stack, team: str, secret: Secret | None) -> str:
+    """The right of the team's identity to read a secret: made here, or what the owner of the cluster must do."""
+    if secret is None or secret.from_ is None:
+        return ""
+    account = f"ServiceAccount {team}/{READER}"
+    if isinstance(stack.cluster, CloudCluster):
+        return f"{account}, whose right is made here"
+    store, remote = store_of(secret.from_)
+    asked = {
+        "aws": f"an IAM role with secretsmanager:GetSecretValue on {remote}, in annotation eks.amazonaws.com/role-arn",
+        "gcp": f"roles/secretmanager.secretAccessor on {remote}",
+        "azure": f"Key Vault Secrets User on {remote}, in annotation azure.workload.identity/client-id",
+    }
+    return f"{account} needs {asked[store.manager]}, from the owner of the cluster"
+
+
+def secret_rows(stack: Stack) -> Iterator[SecretRow]:
+    """All Secrets that teams declare or use."""
+    for name, team in stack.teams.items():
+        users = _users(team)
+        for secret in sorted({*users, *team.secrets}):
+            declared = team.secrets.get(secret)
+            yield SecretRow(
+                name,
+                secret,
+                declared.source if declared else "not declared",
+                tuple(users.get(secret, ())),
+                bool(declared and declared.config),
+                _right(stack, name, declared),
+            )
+
+
+def _users(team: Team) -> dict[str, list[str]]:
+    users: dict[str, list[str]] = {}
+    for secret in team.image_pull_secrets:
+        users.setdefault(secret, []).append("image pulls of all pods")
+    for name, workload in {**team.serving, **team.training}.items():
+        for secret in sorted({used for part in parts_of(workload) for used in secrets_of(part)}):
+            users.setdefault(secret, []).append(name)
+        for secret in workload.image_pull_secrets:
+            users.setdefault(secret, []).append(f"image pulls of {name}")
+    return users
+
+
+def parts_of(workload: Server | Training) -> tuple[Workload, ...]:
+    """The roles of a job, or the server itself."""
+    return (workload,) if isinstance(workload, Server) else tuple(workload.parts.values())

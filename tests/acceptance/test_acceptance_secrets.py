@@ -1,0 +1,160 @@
+"""Secrets and images before a real API server: objects by their definitions, pods as they are made, and the guard."""
+
+import base64
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import pytest
+from acceptance_builders import declared, flat, in_waves, remove, sections_of
+from acceptance_guards import Door, Person, job, job_set, pod, pod_of
+from builders import Data, server, stack, team
+from builders import job as job_of
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+
+TEAM: Final = "secrets-team"
+ALLOWED: Final = ["registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library", "localhost:5000/x"]
+TAKEN: Final = (
+    "registry.example.com/ml:1",
+    "registry.example.com/ml/train:1",
+    f"eu-docker.pkg.dev/ml-prod/x@sha256:{'0' * 64}",
+    "python:3.12",
+    "docker.io/python:3.12",
+    "index.docker.io/library/python:3.12",
+    "localhost:5000/x/y:1",
+)
+REFUSED: Final = (
+    "registry.example.com/mlx/train:1",
+    "registry.example.com:5000/ml/train:1",
+    "evil.com/registry.example.com/ml/train:1",
+    "eu-docker.pkg.dev/ml-prod-test/x:1",
+    "org/python:3.12",
+    "localhost:5000/xy:1",
+)
+
+
+def sections() -> Data:
+    uses: Data = {
+        "env": {"TOKEN": {"secret": "wandb", "key": "TOKEN"}, "POD": {"field": "metadata.name"}, "LEVEL": "info"},
+        "envFrom": [{"secret": "s3", "prefix": "S3_"}],
+        "files": {"/etc/keys": {"secret": "signing", "items": {"a": "b/c"}}},
+    }
+    kinds = ("job", "pytorch", "jax", "mpi", "jobset")
+    training: Data = {name: job_of(framework=name, gpus=0, **uses) for name in kinds}
+    training["mpi"]["command"] = ["mpirun"]
+    training["gang"] = job_of(scheduler="volcano", flavor="a100", **uses)
+    of_team = team(
+        gpus={"h100": {"guaranteed": 8}},
+        quota={"cpu": {"cpu": {"guaranteed": 16}}},
+        gangs={"a100": {"guaranteed": 1}},
+        serving={"api": server(**uses)},
+        training=training,
+        imagePullSecrets=["hub"],
+        secrets={
+            "wandb": {"config": {"TOKEN": "wandb"}},
+            "s3": {"from": "aws://eu-central-1/ml/s3", "keys": {"ID": "id"}},
+            "gcp": {"from": "gcp://example-ml/all"},
+            "azure": {"from": "azure://keys/ml-vault/one", "key": "ONE"},
+            "hub": {"existing": True},
+            "signing": {"existing": True},
+        },
+    )
+    return stack(teams={TEAM: of_team})
+
+
+@pytest.fixture(scope="module")
+def applied(cluster: Cluster) -> Iterator[Cluster]:
+    """Each object of the stack is accepted, with strict validation of its fields."""
+    waves = in_waves(declared(sections()))
+    for manifest in flat(waves):
+        cluster.apply(manifest, force=True)
+    yield cluster
+    remove(cluster, flat(waves))
+
+
+def found(cluster: Cluster, api: str, kind: str, name: str) -> Any:
+    return cast("Any", cluster.get(api, kind, name, TEAM))
+
+
+def test_copies_and_stores_are_accepted_by_the_definitions_of_external_secrets(applied: Cluster) -> None:
+    for store in ("aws-eu-central-1", "gcp-example-ml", "azure-ml-vault"):
+        assert found(applied, "external-secrets.io/v1", "SecretStore", store)
+    copy = found(applied, "external-secrets.io/v1", "ExternalSecret", "s3")
+    # The defaults of the definition are there, and what we set is unchanged.
+    assert copy["spec"]["target"]["creationPolicy"] == "Owner"
+    assert (
+        copy["spec"]["data"][0]["remoteRef"] | {"key": "ml/s3", "property": "id"}
+        == copy["spec"]["data"][0]["remoteRef"]
+    )
+
+
+def test_a_secret_of_the_config_has_a_placeholder_where_nothing_decrypts_it(applied: Cluster) -> None:
+    data = found(applied, "v1", "Secret", "wandb")["data"]
+    assert base64.b64decode(data["TOKEN"]).decode() == "unread-secret"
+
+
+def test_pods_of_a_server_refer_to_secrets_and_pull_with_those_of_the_account(applied: Cluster) -> None:
+    def pods() -> Any:
+        listed = applied.list("v1", "Pod", namespace=TEAM)
+        return [
+            one for one in cast("list[Any]", listed) if one["metadata"]["labels"]["app.kubernetes.io/name"] == "api"
+        ]
+
+    (one, *_) = applied.wait_for(pods, what="pods of the server")
+    (container,) = one["spec"]["containers"]
+    variables = {variable["name"]: variable for variable in container["env"]}
+    assert variables["TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "wandb", "key": "TOKEN"}
+    assert variables["POD"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert container["envFrom"] == [{"prefix": "S3_", "secretRef": {"name": "s3"}}]
+    assert one["spec"]["imagePullSecrets"] == [{"name": "hub"}]
+
+
+@pytest.fixture(scope="module")
+def person(cluster: Cluster, door: Door) -> Iterator[Person]:
+    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+    home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "images-team", "labels": label}}
+    cluster.apply(home)
+    with door.let_in("carol", "edit", "images-team") as carol:
+        cluster.wait_for(lambda: carol.said(job("images-team", None, using("python:3"))) is None, what="her rights")
+        yield carol
+    cluster.delete(Reference.of(home), wait=0)
+
+
+def using(image: str) -> Any:
+    spec = pod_of(0)
+    spec["containers"][0]["image"] = image
+    return spec
+
+
+@contextmanager
+def in_force(cluster: Cluster, person: Person) -> Generator[None]:
+    judged = {**sections_of("local"), "guards": "deny", "images": {"allowed": ALLOWED}}
+    guards = [dict(one.manifest) for one in declared(judged) if one.name == "gpu-tenancy-images"]
+    assert len(guards) == 2
+    for manifest in guards:
+        cluster.apply(manifest, force=True)
+    try:
+        cluster.wait_for(lambda: person.said(job("images-team", None, using("quay.io/a:1"))), what="the policy")
+        yield
+    finally:
+        for manifest in reversed(guards):
+            cluster.delete(Reference.of(manifest))
+
+
+def test_the_guard_admits_images_of_allowed_registries_only(cluster: Cluster, person: Person) -> None:
+    with in_force(cluster, person):
+        for image in TAKEN:
+            assert person.said(job("images-team", None, using(image))) is None, image
+        for image in REFUSED:
+            words = person.said(job("images-team", None, using(image)))
+            assert words, image
+            assert f"uses image {image}, whose registry is not allowed; use one of registry.example.com/ml" in words
+        # Everywhere that a pod has an image, in each kind.
+        beside = using("python:3")
+        beside["initContainers"] = [{"name": "i", "image": "quay.io/a:1"}]
+        volume = {**using("python:3"), "volumes": [{"name": "v", "image": {"reference": "quay.io/a:1"}}]}
+        for spec in (beside, volume):
+            assert "uses image quay.io/a:1" in (person.said(pod("images-team", None, spec)) or "")
+        assert "uses image quay.io/a:1" in (person.said(job_set("images-team", None, using("quay.io/a:1"))) or "")
