@@ -91,11 +91,17 @@ def test_versions_are_those_of_the_releases_and_of_the_definitions() -> None:
             assert version.removeprefix("v") == charts()[name].version.removeprefix("v"), name
 
 
-def test_each_program_is_a_tool_of_its_module_graph() -> None:
+def test_each_program_is_a_tool_of_its_module_graph_or_is_in_its_folder() -> None:
     for row in read_rows().values():
-        tools = (source_folder(row.source) / "go.mod").read_text()
+        source = source_folder(row.source)
+        modules = (source / "go.mod").read_text()
         for one in row.programs.values():
-            assert re.search(rf"^\s+{re.escape(one.package)}$", tools, re.MULTILINE), one.package
+            if one.package.startswith("./"):
+                assert (source / one.package / "main.go").is_file()
+                controllers = rf"^\s+{re.escape(row.module)}/\S+ {re.escape(row.version)}$"
+                assert re.search(controllers, modules, re.MULTILINE), "the version of the chart"
+            else:
+                assert re.search(rf"^\s+{re.escape(one.package)}$", modules, re.MULTILINE), one.package
 
 
 def test_a_deployment_becomes_arguments_files_and_certificates() -> None:
