@@ -68,7 +68,7 @@ def _ray(spec: str) -> str:
     priority = f"{spec}.?headGroupSpec.?template.?spec.?priorityClassName.orValue('')"
     return (
         f"{_optional(f'{spec}.headGroupSpec')}.map(h, h.template) + {workers}"
-        f" + {autoscaler}.map(a, dyn({{'spec': {{'containers': [a], 'priorityClassName': {priority}}}}}))"
+        f" + {autoscaler}.map(a, dyn({{'spec': {{'containers': dyn([a]), 'priorityClassName': dyn({priority})}}}}))"
     )
 
 

@@ -371,7 +371,7 @@ def _release(guards: GuardsPlan) -> Rule:
                 " object.spec.?manualSelector.orValue(false) ? ['sets spec.manualSelector, by which the Job can lose"
                 " its pods; remove it'] : []"
             ),
-            "outliving": (f"variables.asks && object != null ? {_OUTLIVING} : []"),
+            "outliving": (f"variables.asks && object != null ? ({_OUTLIVING}) : []"),
             "owners": (f"{is_kind('/Pod')} && variables.asks ? {owners}.map(o, o.kind + ' ' + o.name) : []"),
             "released": (
                 "size(variables.owners) > 0 && (object.metadata.?ownerReferences.orValue([]) !="
