@@ -339,6 +339,16 @@ _OUTLIVING: Final = (
 cluster, and a RayService's second cluster. https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator."""
 
 
+_WORKER_GROUPS: Final = (
+    f"{is_kind('ray.io/RayCluster')} ? object.spec.?workerGroupSpecs.orValue([])"
+    f" : {is_kind(_RAY_JOB)} ? object.spec.?rayClusterSpec.?workerGroupSpecs.orValue([])"
+    f" : {is_kind('ray.io/RayService')} ? object.spec.?rayClusterConfig.?workerGroupSpecs.orValue([]) : []"
+)
+"""The worker groups of a kind of KubeRay, of which it runs `minReplicas` if `replicas` is less
+(`GetWorkerGroupDesiredReplicas` in
+https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/util.go)."""
+
+
 def _release(guards: GuardsPlan) -> Rule:
     """A pod with GPUs must not be separated from the object that Kueue counts it by: Kueue would free the quota.
 
@@ -372,6 +382,11 @@ def _release(guards: GuardsPlan) -> Rule:
                 " its pods; remove it'] : []"
             ),
             "outliving": (f"variables.asks && object != null ? ({_OUTLIVING}) : []"),
+            "miscounted": (
+                f"variables.asks && object != null ? ({_WORKER_GROUPS}).filter(w, w.?replicas.orValue(0) <"
+                " w.?minReplicas.orValue(0)).map(w, 'sets minReplicas of worker group ' + w.groupName + ' above its"
+                " replicas, and Kueue counts replicas only; set replicas to minReplicas') : []"
+            ),
             "owners": (f"{is_kind('/Pod')} && variables.asks ? {owners}.map(o, o.kind + ' ' + o.name) : []"),
             "released": (
                 "size(variables.owners) > 0 && (object.metadata.?ownerReferences.orValue([]) !="
@@ -382,7 +397,7 @@ def _release(guards: GuardsPlan) -> Rule:
                 " : []"
             ),
         },
-        faults=("orphaning", "finalized", "selecting", "outliving", "released"),
+        faults=("orphaning", "finalized", "selecting", "outliving", "miscounted", "released"),
     )
 
 

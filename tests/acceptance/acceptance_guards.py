@@ -297,7 +297,8 @@ def _template(queue: str | None, spec: Any | None) -> Any:
 
 def ray_cluster(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
     """A RayCluster whose head has no GPUs, and whose workers have."""
-    groups = [{"groupName": "w", "replicas": 2, "template": _template(inside, spec)}]
+    number = {"replicas": 2, "minReplicas": 2, "maxReplicas": 2}
+    groups = [{"groupName": "w", **number, "template": _template(inside, spec)}]
     found = _object("ray.io/v1", "RayCluster", "r", namespace, labels=labels(queue))
     return {**found, "spec": {"headGroupSpec": {"template": _template(None, pod_of(0))}, "workerGroupSpecs": groups}}
 
@@ -330,11 +331,7 @@ def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
 
 FOREIGN = {
     "ciliumnetworkpolicies.cilium.io": ("CiliumNetworkPolicy", "v2"),
-    "leaderworkersets.leaderworkerset.x-k8s.io": ("LeaderWorkerSet", "v1"),
     "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
-    "rayclusters.ray.io": ("RayCluster", "v1"),
-    "rayjobs.ray.io": ("RayJob", "v1"),
-    "rayservices.ray.io": ("RayService", "v1"),
 }
 """Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""
 

@@ -77,7 +77,7 @@ AROUND: Final[dict[str, Any]] = {
     "ray.io/v1/RayCluster": {
         "spec": {
             "headGroupSpec": {"template": {"spec": pod_of(0)}},
-            "workerGroupSpecs": [{"groupName": "w", "replicas": 2}],
+            "workerGroupSpecs": [{"groupName": "w", "replicas": 2, "minReplicas": 2, "maxReplicas": 2}],
         }
     },
 }

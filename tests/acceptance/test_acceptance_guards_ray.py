@@ -29,9 +29,8 @@ OUTLIVING: Final = "GPUs when the job has ended and no queue counts them; remove
 
 
 @pytest.fixture(scope="module")
-def person(cluster: Cluster, door: Door, foreign: None) -> Iterator[Person]:
+def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     """Somebody who may edit a team's namespace in a cluster with both operators, whose guards deny."""
-    assert foreign is None
     label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
     home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": label}}
     cluster.apply(home)
@@ -93,6 +92,19 @@ def test_a_service_has_one_cluster_during_an_upgrade_too(person: Person) -> None
     assert words in (person.said(ray(ray_service, upgradeStrategy={"type": "NewCluster"})) or "")
     assert person.said(ray(ray_service, upgradeStrategy={"type": "None"})) is None
     assert person.said(ray(ray_service, pod_of(0))) is None
+
+
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])
+def test_a_worker_group_has_no_more_pods_than_kueue_counts(person: Person, make: Callable[..., Any]) -> None:
+    attempt = ray(make, **({"upgradeStrategy": {"type": "None"}} if make is ray_service else {}))
+    assert person.said(attempt) is None
+    inner = {ray_cluster: "", ray_job: "rayClusterSpec", ray_service: "rayClusterConfig"}[make]
+    (group,) = (attempt["spec"][inner] if inner else attempt["spec"])["workerGroupSpecs"]
+    group["minReplicas"] = 4
+    group["maxReplicas"] = 4
+    assert "sets minReplicas of worker group w above its replicas, and Kueue counts replicas only" in (
+        person.said(attempt) or ""
+    )
 
 
 def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:

@@ -247,7 +247,7 @@ def _ray(*path: str) -> _Reader:
         workers = (
             template_of(
                 text_at(group, "groupName"),
-                _number(group, "replicas") * max(1, _number(group, "numOfHosts")),
+                _number(group, "replicas", otherwise=0) * max(1, _number(group, "numOfHosts")),
                 at(group, "template"),
             )
             for group in maps_at(cluster, "workerGroupSpecs")
