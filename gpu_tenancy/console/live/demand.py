@@ -238,7 +238,7 @@ def _ray(*path: str) -> _Reader:
 
     def read(manifest: Manifest) -> Demand:
         cluster = map_at(manifest, "spec", *path)
-        beside, submitters = _submitting(manifest) if text_at(manifest, "kind") == "RayJob" else ([], [])
+        beside, submitters = _submitting(manifest)
         if at(cluster, "enableInTreeAutoscaling") is True:
             resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
             beside = [*beside, {"name": "autoscaler", "resources": resources}]
@@ -271,12 +271,14 @@ https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/
 
 def _submitting(manifest: Manifest) -> tuple[list[Json], list[Template]]:
     """What submits a RayJob: a container of the head, or a pod. With the mode HTTPMode, KubeRay does it itself."""
+    if text_at(manifest, "kind") != "RayJob":
+        return [], []
     container: Json = {"name": "ray-job-submitter", "resources": _SUBMITTER}
     match text_at(manifest, "spec", "submissionMode") or "K8sJobMode":
         case "SidecarMode":
             return [container], []
         case "K8sJobMode":
-            own = at(manifest, "spec", "submitterPodTemplate") or {"spec": {"containers": [container]}}
+            own: Json = at(manifest, "spec", "submitterPodTemplate") or {"spec": {"containers": [container]}}
             return [], [template_of("submitter", 1, own)]
         case _:
             return [], []

@@ -22,7 +22,7 @@ TEAM: Final = (
 _OWN: Final = frozenset({"members", "robots", "training", "compute", "objects", "claims", "network"})
 """Keys of a team that the manager's file can have."""
 
-_OPERATORS: Final = {name: kind.operator for name, kind in KINDS.items() if kind.operator}
+_OPERATORS: Final[Mapping[str, str]] = {name: kind.operator for name, kind in KINDS.items() if kind.operator}
 """The operator of each framework that needs one, by its field."""
 _TITLES: Final = {"trainer": "Kubeflow Trainer", "kuberay": "KubeRay", "lws": "LeaderWorkerSet"}
 """Names of these operators."""
