@@ -9,17 +9,20 @@ from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
 from gpu_tenancy.console.cluster.request import CONNECTIONS
 from gpu_tenancy.console.live.api_messages import without_user
+from gpu_tenancy.console.live.devices import with_devices
 from gpu_tenancy.console.live.pods import called, home, label
+from gpu_tenancy.console.offline.wire import text_at
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
     "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "StorageClass",
     "Workload",
-    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime",
+    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
 ]  # fmt: skip
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
+RESOURCE: Final = "resource.k8s.io/v1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
@@ -54,6 +57,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
     "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
     "Node": _Source("v1", "free capacity of nodes", _WHOLE),
+    "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
     "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
     "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
@@ -112,7 +117,7 @@ class State:
 
 
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
-    """Lists objects, several kinds at once.
+    """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
 
     Args:
         cluster: which.
@@ -134,7 +139,18 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
         objects[kind], lacking = task.result()
         if lacking:
             missing[kind] = lacking
+    if objects.get("Node"):
+        objects["Node"] = _with_devices(cluster, objects["Node"])
     return State(objects, missing)
+
+
+def _with_devices(cluster: Cluster, nodes: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+    """Nodes with the devices of DRA drivers, as far as the user may read them."""
+    classes, _ = _read(cluster, "DeviceClass", "", alone=False)
+    if not any(text_at(item, "spec", "extendedResourceName") for item in classes):
+        return nodes
+    slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
+    return with_devices(nodes, classes, slices)
 
 
 def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple[tuple[Manifest, ...], Missing | None]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.data import data_problems
+from gpu_tenancy.model.checks.devices import device_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.guards import guard_problems
 from gpu_tenancy.model.checks.images import image_problems
@@ -46,6 +47,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             image_problems,
             topology_problems,
             operator_problems,
+            device_problems,
             provider_problems,
             guard_problems,
             people_problems,

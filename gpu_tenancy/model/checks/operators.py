@@ -1,15 +1,16 @@
 """Checks of operators: missing and conflicting ones, and values that a chart would ignore."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Final
 
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.clouds import driver_mode
+from gpu_tenancy.model.checks.devices import allocates_gpus, is_enabled
 from gpu_tenancy.model.plan.gpu_operator import merged
 from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of
-from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, dra_values, nvidia_values
+from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, nvidia_values
 from gpu_tenancy.model.plan.operators.needs import (
     AMD,
     INTEL,
@@ -126,7 +127,7 @@ def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
         mode = driver_mode(service_of(stack.cluster), stack.pools[name].driver)
         if mode is None or "nvidia.com/gpu.deploy.device-plugin" in mode.labels:
             continue
-        if _enabled(mode.operator, "devicePlugin"):
+        if is_enabled(mode.operator, "devicePlugin"):
             return ("pools", name), f"it provides the device plugin of pool {name} ({mode.means})"
     return None
 
@@ -186,25 +187,16 @@ def _one_metrics_server(stack: Stack) -> Iterator[Problem]:
 
 def _one_advertiser(stack: Stack) -> Iterator[Problem]:
     """Only one of device plugin and DRA driver may advertise a node's GPUs."""
-    if installed_by(stack, "dra_driver") != "here" or installed_by(stack, "gpu_operator") != "here":
+    if installed_by(stack, "gpu_operator") != "here":
         return
     plugin = merged(nvidia_values(stack), stack.operators.gpu_operator.values)
-    driver = merged(dra_values(stack), stack.operators.dra_driver.values)
-    if _enabled(plugin, "devicePlugin") and _enabled(driver, "resources", "gpus"):
+    if is_enabled(plugin, "devicePlugin") and allocates_gpus(stack):
         rule = "conflicts with the device plugin of gpuOperator: both would allocate the same GPUs"
         fix = (
             "set operators.gpuOperator.values.devicePlugin.enabled: false, or, if you need only compute domains, set"
             " operators.draDriver.values.resources.gpus.enabled: false"
         )
         yield Problem(_place("dra_driver"), rule, fix, "here", (_place("gpu_operator"),))
-
-
-def _enabled(values: Mapping[str, Any], *section: str) -> bool:
-    """Whether a section of values is enabled, which is the default of the charts."""
-    value: Any = values
-    for key in (*section, "enabled"):
-        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
-    return value is not False
 
 
 def _intel_labels(stack: Stack) -> Iterator[Problem]:

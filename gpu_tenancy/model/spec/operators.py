@@ -86,7 +86,8 @@ class Operators(Section):
     """NVIDIA Network Operator, which advertises InfiniBand interfaces to pods; needed for pools with `fabric` on AKS.
     If it is `installed`, its NicClusterPolicy must advertise them as `rdma/ib`."""
     dra_driver: OperatorEntry = Operator()
-    """NVIDIA DRA driver (dynamic resource allocation), in place of the device plugin; default: `off`."""
+    """NVIDIA DRA driver (dynamic resource allocation), in place of the device plugin, from Kubernetes 1.36 on. Pods
+    request `nvidia.com/gpu` as before. Default: `off`."""
     amd_gpu_operator: OperatorEntry = Operator()
     """AMD GPU Operator; needed for AMD GPUs. Requires cert-manager."""
     intel_device_plugin: OperatorEntry = Operator()
