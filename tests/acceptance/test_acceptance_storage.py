@@ -52,7 +52,7 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     )
     spec = only(objects, "Job", "t")["spec"]["template"]["spec"]
     spec.pop("priorityClassName", None)
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t", "namespace": namespace}, "spec": spec}
+    pod: Data = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t", "namespace": namespace}, "spec": spec}
     made = cluster.apply(pod)
     claims = [text_at(one, "persistentVolumeClaim", "claimName") for one in maps_at(made, "spec", "volumes")]
     assert sorted(filter(None, claims)) == ["ck", "corpus"]

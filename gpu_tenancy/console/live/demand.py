@@ -241,7 +241,7 @@ def _ray(*path: str) -> _Reader:
         beside, submitters = _submitting(manifest)
         if at(cluster, "enableInTreeAutoscaling") is True:
             resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
-            beside = [*beside, {"name": "autoscaler", "resources": resources}]
+            beside.append({"name": "autoscaler", "resources": resources})
         head = template_of("head", 1, at(cluster, "headGroupSpec", "template"))
         containers: list[Json] = [*maps_at(head.spec, "containers"), *beside]
         workers = (

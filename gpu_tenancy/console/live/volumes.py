@@ -27,8 +27,9 @@ def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[A
         yield Answer(Check.VOLUMES, "unknown", (narrative.missing_text(state.missing["PersistentVolumeClaim"]),))
         return
     known = {called(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
-    results = [_claim(state, team, name, number, known) for name, number in wanted.items()]
-    results += [("now", narrative.claim_read_only(name)) for name in _written(sets) if _is_read_only(known.get(name))]
+    results: list[tuple[Verdict, str]] = []
+    results.extend(_claim(state, team, name, number, known) for name, number in wanted.items())
+    results.extend(("now", narrative.claim_read_only(one)) for one in _written(sets) if _is_read_only(known.get(one)))
     verdict = worst(result for result, _ in results)
     results.sort(key=lambda result: result[0] != verdict)
     yield Answer(Check.VOLUMES, verdict, tuple(text for _, text in results))

@@ -294,7 +294,7 @@ def with_datasets(cluster_: Data, **buckets: Any) -> Data:
 def test_a_dataset_on_s3_has_its_driver_on_all_nodes_without_rights_of_its_own() -> None:
     sections = with_datasets(creation(), corpus="s3://ml-corpus/v3")
     assert values_of(sections, "aws-mountpoint-s3-csi-driver") == {"node": {"tolerateAllTaints": True}}
-    accounts = {one.inputs.get("serviceAccount") for one in resources(sections)}
+    accounts = {str(one.inputs.get("serviceAccount")) for one in resources(sections)}
     assert {"default", "workload"} <= accounts
     assert "s3-csi-driver-sa" not in accounts
 

@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 import aks_builders
 import eks_stacks
 import pytest
-from botocore.session import get_session
 from builders import Data, errors, planned, team
+from eks_shapes import service
 from iam_policies import allowed
 from test_clouds_people import creation, gke, of_cloud
 
@@ -87,7 +87,7 @@ def test_on_s3_a_reader_may_list_and_read_its_folder_and_nothing_beside_it() -> 
 
 def test_on_s3_of_all_actions_that_exist_a_reader_has_two_and_a_writer_three_more() -> None:
     """The operations of S3 are those of botocore's description; some have another action, which is listed here."""
-    operations = {f"s3:{name}" for name in get_session().get_service_model("s3").operation_names}
+    operations = {f"s3:{name}" for name in service("s3")["operations"]}
     actions = operations | {"s3:ListBucket", "s3:PutObjectAcl", "s3:BypassGovernanceRetention", "s3:PutBucketPolicy"}
     place, context = f"{BUCKET}/v3/0.tar", {"s3:prefix": "v3/"}
 

@@ -33,7 +33,7 @@ def answers(manifest: Data, missing: tuple[Missing, ...] = (), **objects: list[D
 
 
 def only(manifest: Data, *claims: Data, **objects: list[Data]) -> tuple[str, str]:
-    (answer,) = answers(manifest, PersistentVolumeClaim=list(claims), **objects)
+    (answer,) = answers(manifest, (), PersistentVolumeClaim=list(claims), **objects)
     return answer.verdict, answer.lines[0]
 
 
