@@ -275,13 +275,14 @@ def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price:
     ]
     gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
     guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
+    of_caches = flavor.caches.total.get(resource, 0)
     return Supply(
         flavor=measure.label,
         resource=resource,
         product=flavor.product or "",
         capacity=Span(
-            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
-            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
+            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
+            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
         ),
         guaranteed=guaranteed + gangs,
         limits=sum(holding.limit for holding in held),
