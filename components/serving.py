@@ -26,7 +26,7 @@ from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, 
 
 from .conventions import DO_NOT_AWAIT, NAME, queued
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
-from .pods import container, pod_spec, template_metadata
+from .pods import container, near, pod_spec, template_metadata
 from .secrets import checksums
 
 _PERIOD = 10
@@ -119,6 +119,7 @@ class ModelServer(pulumi.ComponentResource):
         return {
             **pod_spec(server.pod, own),
             "affinity": {
+                **(near(server.pod.caches) if server.pod.caches else {}),
                 "pod_anti_affinity": {
                     "preferred_during_scheduling_ignored_during_execution": [
                         {
@@ -129,7 +130,7 @@ class ModelServer(pulumi.ComponentResource):
                             },
                         }
                     ]
-                }
+                },
             },
         }
 
