@@ -6,6 +6,7 @@ Plain data for a report, computed from the stack alone.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
 from gpu_tenancy.model.outlook.data import DataAccess, data_of, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
@@ -159,6 +160,7 @@ class StackOutlook:
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
         data: datasets and storage of teams.
+        caches: caches of datasets.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         adopts: objects that are taken over if they exist in the cluster already.
         secrets: Secrets that teams declare or use, with their sources and users.
@@ -185,6 +187,7 @@ class StackOutlook:
     data_rights: tuple[str, ...] = ()
     secrets: tuple[SecretRow, ...] = ()
     pulls: tuple[str, ...] = ()
+    caches: tuple[CacheOutlook, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -228,6 +231,7 @@ def outlook(stack: Stack) -> StackOutlook:
         workers=tuple(worker.name for worker in worker_clusters(stack)),
         data=tuple(data_of(tree)),
         data_rights=rights_to_grant(stack),
+        caches=tuple(caches_of_stack(tree)),
     )
 
 
