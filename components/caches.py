@@ -20,6 +20,7 @@ _NETWORK: Final = "ContainerNetwork"
 https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity#limitations."""
 _SIZED: Final = (
     "spec.tieredstore",
+    "spec.data",
     "spec.master",
     "spec.jobMaster",
     "spec.worker",
@@ -100,7 +101,7 @@ class Caches(pulumi.ComponentResource):
                 spec={
                     "dataset": {"name": cache.dataset, "namespace": namespace},
                     "loadMetadata": True,
-                    "target": [{"path": cache.path}],
+                    "target": [{"path": cache.path, "replicas": cache.copies}],
                     "policy": "Once",
                     "nodeSelector": dict(cache.node_labels),
                     "tolerations": tolerations(cache.tolerated),
@@ -129,15 +130,11 @@ class CachedVolume(pulumi.ComponentResource):
             metadata={"name": cached.dataset, "namespace": cached.team},
             spec={
                 "mounts": [{"mountPoint": cached.mount, "name": cached.dataset}],
-                "accessModes": [_mode(writable=cached.writable)],
+                "accessModes": [cached.access_mode],
             },
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"claim": cached.dataset})
-
-
-def _mode(*, writable: bool) -> str:
-    return "ReadWriteMany" if writable else "ReadOnlyMany"
 
 
 def _dataset(cache: CachePlan) -> dict[str, Any]:
@@ -158,7 +155,7 @@ def _dataset(cache: CachePlan) -> dict[str, Any]:
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in cache.node_labels.items()]
     return {
         "mounts": [mount],
-        "accessModes": [_mode(writable=cache.writable)],
+        "accessModes": ["ReadWriteMany" if cache.writable else "ReadOnlyMany"],
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}},
         "tolerations": tolerations(cache.tolerated),
         # Several caches can share a node; their workers spread over the nodes as far as they can.
@@ -180,7 +177,7 @@ def _runtime(cache: CachePlan) -> dict[str, Any]:
     return {
         "replicas": cache.replicas,
         "tieredstore": {"levels": [_level(cache)]},
-        **(properties if cache.runtime == "alluxio" else {}),
+        **({"data": {"replicas": cache.copies}, **properties} if cache.runtime == "alluxio" else {}),
         **pods,
     }
 

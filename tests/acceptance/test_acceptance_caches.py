@@ -11,9 +11,10 @@ from builders import Data, job, stack, team
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.caches import OURS, bring_claims, remove_claims
 from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import at
-from gpu_tenancy.model.plan.caches import node_label
+from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.model.plan.caches import CachedDataset, node_label
 
 KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
 
@@ -90,6 +91,25 @@ def test_the_definitions_refuse_what_fluid_does_not_know(
         part = part[int(key) if key.isdigit() else key]
     part[keys[-1]] = value
     assert words in refusal(lambda: cluster.apply(manifest))
+
+
+def test_claims_as_fluid_makes_them_are_bound_and_go_with_the_cache(cluster: Cluster, namespace: str) -> None:
+    cached = [
+        CachedDataset(
+            "m", namespace, "data.fluid.io/v1alpha1", "dataset://dataset-caches/m", writable=False, size=2**30
+        )
+    ]
+
+    def phase() -> str:
+        return text_at(cluster.get("v1", "PersistentVolumeClaim", "m", namespace) or {}, "status", "phase")
+
+    remove_claims(cluster, cached)
+    bring_claims(cluster, cached)
+    cluster.wait_for(lambda: phase() == "Bound", what="the claim to be bound")
+    bring_claims(cluster, cached)
+    remove_claims(cluster, [])
+    assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()
+    assert phase() == ""
 
 
 def named(ours: tuple[KubernetesObject, ...], kind: str) -> str:

@@ -107,6 +107,12 @@ def test_each_pod_of_the_runtime_requests_what_the_quotas_count() -> None:
     assert "properties" not in spec
 
 
+def test_each_node_has_a_copy_of_weights_where_asked() -> None:
+    program = made(copies=2, warm=True)
+    assert program.spec("AlluxioRuntime")["data"] == {"replicas": 2}
+    assert program.spec("DataLoad")["target"] == [{"path": "/data", "replicas": 2}]
+
+
 def test_what_teams_write_reaches_the_bucket() -> None:
     program = made(dataset={"writable": True})
     assert program.spec("AlluxioRuntime")["properties"] == {"alluxio.user.file.writetype.default": "CACHE_THROUGH"}
@@ -127,7 +133,7 @@ def test_a_warm_cache_is_loaded_once_on_the_same_nodes() -> None:
     assert made().every("DataLoad") == []
     spec = made(warm=True).spec("DataLoad")
     assert (spec["dataset"], spec["policy"]) == ({"name": "corpus", "namespace": "dataset-caches"}, "Once")
-    assert spec["target"] == [{"path": "/data"}]
+    assert spec["target"] == [{"path": "/data", "replicas": 1}]
     assert spec["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     assert spec["tolerations"]
 

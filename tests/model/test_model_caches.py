@@ -206,6 +206,10 @@ def test_an_unknown_flavor_and_a_missing_right_are_refused() -> None:
             "datasets.corpus.accelerate: sets runtime: juicefs with medium: memory, but its workers and mounts share a",
         ),
         (
+            {"replicas": 2, "copies": 3},
+            "datasets.corpus.accelerate.copies: 3 exceeds the 2 nodes that have a part of the cache; lower it to 2",
+        ),
+        (
             {"filesystem": "corpus"},
             "datasets.corpus.accelerate: sets filesystem, which only runtime: juicefs has; remove filesystem",
         ),

@@ -72,6 +72,9 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
         rule = f"has no node labels of its own, by which flavor {flavor.name} could place the cache"
         yield Problem((*path, "on"), rule, f"add a label under {pools}.labels", flavor.name, about)
     replicas = replicas_of(acceleration, flavor.always)
+    if acceleration.copies > max(1, replicas):
+        rule = f"exceeds the {replicas} nodes that have a part of the cache"
+        yield Problem((*path, "copies"), rule, f"lower it to {replicas}", str(acceleration.copies), about)
     if replicas > flavor.always or not replicas:
         rule = (
             f"exceeds the {flavor.always} nodes that flavor {flavor.name} always has, so the cache would keep more"

@@ -56,7 +56,8 @@ class CachePlan:
         node_labels: labels of the nodes that have the cache.
         tolerated: taints of those nodes.
         replicas: number of nodes with a part of the cache.
-        size: size of the part of each in bytes.
+        copies: number of nodes with a copy of the same file.
+        size: size of the part of each node in bytes.
         claim: size of the claims in bytes.
         writable: whether a team writes.
         pods: containers of all pods.
@@ -75,6 +76,7 @@ class CachePlan:
     node_labels: Mapping[str, str]
     tolerated: tuple[NodeTaint, ...]
     replicas: int
+    copies: int
     medium: Medium
     size: int
     claim: int
@@ -105,6 +107,7 @@ class CachedDataset:
     Attributes:
         team: its namespace.
         mount: URL of the cache.
+        size: of the claim in bytes.
     """
 
     dataset: str
@@ -112,6 +115,12 @@ class CachedDataset:
     api: str
     mount: str
     writable: bool
+    size: int
+
+    @property
+    def access_mode(self) -> str:
+        """Access mode of the claim."""
+        return "ReadWriteMany" if self.writable else "ReadOnlyMany"
 
 
 def caches_plan(tree: Tree) -> CachesPlan | None:
@@ -132,7 +141,12 @@ def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
     """A team's references to the caches of its datasets."""
     return tuple(
         CachedDataset(
-            name, team, caches()[acceleration.runtime].api, _reference(name, acceleration), dataset.writes(team)
+            name,
+            team,
+            caches()[acceleration.runtime].api,
+            _reference(name, acceleration),
+            dataset.writes(team),
+            dataset.size,
         )
         for name, dataset, acceleration in accelerated(tree.stack)
         if dataset.is_of(team)
@@ -184,6 +198,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         "mount": mount,
         "on": acceleration.on,
         "cache": acceleration.cache,
+        "copies": acceleration.copies,
         "medium": acceleration.medium,
     }
     digest = sha256(repr(sorted(planned.items())).encode()).hexdigest()[:8]
@@ -200,6 +215,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         node_labels=flavor.node_labels,
         tolerated=flavor.taints,
         replicas=replicas,
+        copies=acceleration.copies,
         medium=acceleration.medium,
         size=share(acceleration, replicas),
         claim=dataset.size,

@@ -26,6 +26,9 @@ class Acceleration(Section):
     """Flavor whose nodes have the cache. What it takes from them is subtracted from what teams share."""
     replicas: Positive | None = None
     """Number of nodes with a part of the cache; default: the nodes that the flavor's pools always have."""
+    copies: Positive = 1
+    """Number of nodes with a copy of the same file, such as all `replicas` for weights that each node reads locally.
+    The cache must have room for all copies. JuiceFS has a copy on each node that reads a file."""
     medium: Medium = "memory"
     """`memory`: of the nodes. `ssd`: their ephemeral storage: local NVMe disks where the nodes use them, else the boot
     disk."""
@@ -49,6 +52,10 @@ class Acceleration(Section):
                 raise refuse(
                     "sets runtime: juicefs with medium: memory, but its workers and mounts share a cache on disk only",
                     "set medium: ssd",
+                )
+            if self.copies > 1:
+                raise refuse(
+                    "sets runtime: juicefs with copies, but each node that reads a file has a copy", "remove copies"
                 )
         elif self.filesystem is not None:
             raise refuse("sets filesystem, which only runtime: juicefs has", "remove filesystem")
