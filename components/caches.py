@@ -6,7 +6,7 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace
-from pulumi_kubernetes.networking.v1 import NetworkPolicy
+from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
 
 from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
@@ -29,6 +29,8 @@ _SIZED: Final = (
     "spec.properties",
 )
 """Fields that Fluid does not change in a cache that runs."""
+_NO_RULES: Final[NetworkPolicySpecArgsDict] = {}
+"""Rules of a NetworkPolicy that admits nothing."""
 _FOLDER: Final = "/var/lib/juicefs-cache"
 """Folder of the nodes with the caches of JuiceFS, one for each dataset."""
 
@@ -52,21 +54,25 @@ class Caches(pulumi.ComponentResource):
         )
         # Fluid gives its mounts a system priority class, so that pods with GPUs do not evict them.
         critical = critical_pods(f"{name}-critical", plan.namespace, self.namespace, own)
-        inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace, critical, self._network(name, plan)])
+        inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace, critical, *self._network(name, plan)])
         self.runtimes = {
             cache.dataset: self._cache(f"{name}-{cache.dataset}", plan.namespace, cache, inside)
             for cache in plan.caches
         }
         self.register_outputs({"datasets": list(self.runtimes)})
 
-    def _network(self, name: str, plan: CachesPlan) -> NetworkPolicy:
+    def _network(self, name: str, plan: CachesPlan) -> list[NetworkPolicy]:
         """Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node."""
-        return NetworkPolicy(
-            f"{name}-network",
-            metadata={"name": "own-pods-only", "namespace": plan.namespace},
-            spec={"pod_selector": {}, "policy_types": ["Ingress"], "ingress": [{"from_": [{"pod_selector": {}}]}]},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
-        )
+        own_pods: NetworkPolicySpecArgsDict = {"ingress": [{"from_": [{"pod_selector": {}}]}]}
+        return [
+            NetworkPolicy(
+                f"{name}-{policy}",
+                metadata={"name": policy, "namespace": plan.namespace},
+                spec={"pod_selector": {}, "policy_types": ["Ingress"], **rules},
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
+            )
+            for policy, rules in {"default-deny": _NO_RULES, "allow-own-pods": own_pods}.items()
+        ]
 
     def _cache(self, name: str, namespace: str, cache: CachePlan, inside: pulumi.ResourceOptions) -> CustomResource:
         dataset = CustomResource(

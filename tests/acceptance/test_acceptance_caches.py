@@ -21,7 +21,7 @@ KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
 
 def sections() -> Data:
     """A dataset for each runtime and medium."""
-    cache = {"on": "h100", "cache": "100Gi", "secret": "keys", "warm": True}
+    cache = {"flavor": "h100", "cache": "100Gi", "secret": "keys", "warm": True}
     return stack(
         teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"t": job(flavor="h100", datasets={"m": "/m"})})},
         datasets={

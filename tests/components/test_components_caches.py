@@ -18,7 +18,7 @@ KINDS: dict[str, Data] = {
 
 
 def made(workloads: Data | None = None, dataset: Data | None = None, **cache: Any) -> Program:
-    accelerate = {"cache": "100Gi", "on": "h100", "secret": "keys", **cache}
+    accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys", **cache}
     owner = team(gpus={"h100": {"guaranteed": 8}}, **(workloads or {}))
     datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", **(dataset or {}), "accelerate": accelerate}}
     return tenancy(stack(teams={"a": owner}, datasets=datasets))
@@ -64,7 +64,9 @@ def test_the_cache_is_in_a_namespace_of_no_team_that_only_its_own_pods_reach() -
     assert labels["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
     # The label by which Kueue and the guards know the namespaces of teams.
     assert "app.kubernetes.io/managed-by" not in labels["labels"]
-    policy: Any = program.only("NetworkPolicy", "", "dataset-caches").manifest["spec"]
+    policy: Any = program.only("NetworkPolicy", "allow-own-pods", "dataset-caches").manifest["spec"]
+    deny: Any = program.only("NetworkPolicy", "default-deny", "dataset-caches").manifest["spec"]
+    assert deny == {"podSelector": {}, "policyTypes": ["Ingress"]}
     assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
     quota: Any = program.only("ResourceQuota", "", "dataset-caches").manifest["spec"]
     assert quota["scopeSelector"]["matchExpressions"][0]["values"] == [

@@ -16,7 +16,7 @@ from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 
 GIB = 2**30
-CACHE: Data = {"cache": "800Gi", "on": "a100", "secret": "keys"}
+CACHE: Data = {"cache": "800Gi", "flavor": "a100", "secret": "keys"}
 
 
 def cached(bucket: str = "s3://ml-corpus/v3", dataset: Data | None = None, **cache: Any) -> Data:
@@ -174,7 +174,7 @@ def test_teams_write_through_a_cache_only_if_they_may_write() -> None:
 
 
 def test_an_unknown_flavor_and_a_missing_right_are_refused() -> None:
-    assert errors(cached(on="a10"))[0].startswith("datasets.corpus.accelerate.on: unknown flavor 'a10'")
+    assert errors(cached(flavor="a10"))[0].startswith("datasets.corpus.accelerate.flavor: unknown flavor 'a10'")
     (problem,) = errors(cached(secret=None))
     assert problem.startswith("datasets.corpus.accelerate.secret: has no secret, which the cache needs to read s3://")
     assert problem.endswith("create a Secret with accessKeyId and secretKey in namespace dataset-caches, and name it")
@@ -225,13 +225,13 @@ def test_a_cache_needs_nodes_that_are_always_there_and_have_a_label() -> None:
     sections = cached() | {"cluster": {**EXISTING, "autoscaler": True}, "pools": pools}
     assert errors(sections) == [
         (
-            "datasets.corpus.accelerate.on: a100 has no nodes: flavor a100 always has 0; raise pools.a100.nodes.min to"
-            " 1, or use another flavor"
+            "datasets.corpus.accelerate.flavor: a100 has no nodes: flavor a100 always has 0; raise"
+            " pools.a100.nodes.min to 1, or use another flavor"
         )
     ]
-    assert errors(cached(on="cpu", cache="100Gi")) == [
+    assert errors(cached(flavor="cpu", cache="100Gi")) == [
         (
-            "datasets.corpus.accelerate.on: cpu has no node labels of its own, by which flavor cpu could place the"
+            "datasets.corpus.accelerate.flavor: cpu has no node labels of its own, by which flavor cpu could place the"
             " cache; add a label under pools.cpu.labels"
         )
     ]
@@ -252,7 +252,7 @@ def test_fluid_cannot_be_off_and_no_team_has_the_namespace_of_the_caches() -> No
     assert problem.startswith("operators.fluid: off is not possible because the stack needs the operator: it makes the")
     sections = cached()
     sections["teams"]["dataset-caches"] = team()
-    assert errors(sections)[0].startswith("teams.dataset-caches: dataset-caches is ")
+    assert errors(sections)[0].startswith("teams.dataset-caches: dataset-caches is a reserved namespace")
 
 
 CREATED: Data = EKS | {

@@ -25,9 +25,6 @@ _SERVICE: Final = re.compile(r"[a-z].*")
 def cache_problems(tree: Tree) -> Iterator[Problem]:
     """Caches that Fluid cannot make, or that their nodes cannot have."""
     cached = list(accelerated(tree.stack))
-    if cached and NAMESPACE in tree.stack.teams:
-        rule = "is the namespace of the caches of datasets"
-        yield Problem(("teams", NAMESPACE), rule, "rename the team", NAMESPACE, (("datasets",),))
     for name, dataset, acceleration in cached:
         path: Path = ("datasets", name, "accelerate")
         yield from _name(name)
@@ -37,8 +34,8 @@ def cache_problems(tree: Tree) -> Iterator[Problem]:
             yield Problem(path, rule, "remove it, and set accelerate in the stacks of the workers")
             continue
         known = [pool.flavor or pool_name for pool_name, pool in tree.stack.pools.items()]
-        yield from known_in(acceleration.on, known, "flavor", (*path, "on"), ("pools",))
-        flavor = tree.flavors.get(acceleration.on)
+        yield from known_in(acceleration.flavor, known, "flavor", (*path, "flavor"), ("pools",))
+        flavor = tree.flavors.get(acceleration.flavor)
         if flavor is not None:
             yield from _nodes(path, acceleration, flavor)
             yield from _disks(path, tree.stack, acceleration, flavor)
@@ -70,7 +67,7 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
     about: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
     if not flavor.node_labels:
         rule = f"has no node labels of its own, by which flavor {flavor.name} could place the cache"
-        yield Problem((*path, "on"), rule, f"add a label under {pools}.labels", flavor.name, about)
+        yield Problem((*path, "flavor"), rule, f"add a label under {pools}.labels", flavor.name, about)
     replicas = replicas_of(acceleration, flavor.always)
     if acceleration.copies > max(1, replicas):
         rule = f"exceeds the {replicas} nodes that have a part of the cache"
@@ -82,7 +79,7 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
             if replicas
             else f"has no nodes: flavor {flavor.name} always has 0"
         )
-        key = "replicas" if acceleration.replicas else "on"
+        key = "replicas" if acceleration.replicas else "flavor"
         shown = str(acceleration.replicas or flavor.name)
         least = f"raise {pools}.nodes.min to {max(1, replicas)}"
         yield Problem(

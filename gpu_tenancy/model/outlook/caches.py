@@ -41,7 +41,7 @@ class CacheOutlook:
 def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
     """The caches of a stack, in its order."""
     for name, _, acceleration in accelerated(tree.stack):
-        flavor = tree.flavors[acceleration.on]
+        flavor = tree.flavors[acceleration.flavor]
         taken, mount = flavor.caches.by_dataset[name], pod_amounts(acceleration, "fuse")
         shares = {
             resource: taken[resource] / flavor.capacity[resource] if flavor.capacity[resource] else 0.0

@@ -79,7 +79,7 @@ def taken(stack: Stack, flavor: str, *, gpus: bool, always: int, most: int) -> T
             total.append(times(mount, most))
             nodes.append(mount)
             every.append(mount)
-        if acceleration.on == flavor:
+        if acceleration.flavor == flavor:
             replicas = replicas_of(acceleration, always)
             worker = pod_amounts(acceleration, "worker", replicas)
             once = add(pod_amounts(acceleration, "master"), _load(acceleration))

@@ -167,7 +167,7 @@ def caches_of(stack: Stack, flavor: str, workload: Workload) -> tuple[str, ...]:
     return tuple(
         node_label(name)
         for name, _, acceleration in accelerated(stack)
-        if name in workload.datasets and acceleration.on == flavor
+        if name in workload.datasets and acceleration.flavor == flavor
     )
 
 
@@ -182,7 +182,7 @@ def _path(acceleration: Acceleration) -> str:
 
 def _caches(tree: Tree) -> Iterator[CachePlan]:
     for name, dataset, acceleration in accelerated(tree.stack):
-        flavor = tree.flavors.get(acceleration.on)
+        flavor = tree.flavors.get(acceleration.flavor)
         if flavor is not None:
             yield _cache(name, dataset, acceleration, flavor)
 
@@ -196,7 +196,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
     planned: dict[str, Any] = {
         "runtime": acceleration.runtime,
         "mount": mount,
-        "on": acceleration.on,
+        "flavor": acceleration.flavor,
         "cache": acceleration.cache,
         "copies": acceleration.copies,
         "medium": acceleration.medium,

@@ -22,7 +22,7 @@ class Acceleration(Section):
     cache: Annotated[Bytes, Field(gt=0)]
     """Size of the cache, such as 500Gi, divided evenly between its replicas. If the dataset is larger, what was read
     longest ago is removed."""
-    on: Name
+    flavor: Name
     """Flavor whose nodes have the cache. What it takes from them is subtracted from what teams share."""
     replicas: Positive | None = None
     """Number of nodes with a part of the cache; default: the nodes that the flavor's pools always have."""

@@ -96,7 +96,7 @@ def test_rights_on_google_folders_name_the_principals() -> None:
 def cached(bucket: str = "s3://ml-corpus/v3") -> Data:
     """The same stack, with a cache of the dataset on the nodes of its GPU pool."""
     sections = mounted(with_data(bucket))
-    sections["datasets"]["corpus"]["accelerate"] = {"cache": "40Gi", "on": "h100", "secret": "keys", "warm": True}
+    sections["datasets"]["corpus"]["accelerate"] = {"cache": "40Gi", "flavor": "h100", "secret": "keys", "warm": True}
     return sections
 
 
