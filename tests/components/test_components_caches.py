@@ -13,6 +13,8 @@ KINDS: dict[str, Data] = {
     "Deployment": {"serving": {"w": server(**MOUNTED)}},
     "Job": {"training": {"w": job(**MOUNTED)}},
     "TrainJob": {"training": {"w": job(framework="pytorch", workers=2, **MOUNTED)}},
+    "RayJob": {"training": {"w": job(framework="ray", command=["python", "t.py"], **MOUNTED)}},
+    "LeaderWorkerSet": {"training": {"w": job(framework="leader-worker", workers=2, **MOUNTED)}},
     "JobSet": {"training": {"w": job(framework="jobset", roles={"worker": {"pods": 2}}, **MOUNTED)}},
 }
 
@@ -34,7 +36,15 @@ def specs_of_pods(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_of_every_kind_prefer_the_nodes_of_the_cache_and_see_mounts_that_are_repaired(kind: str) -> None:
-    (spec,) = specs_of_pods(made(KINDS[kind]).only(kind, "w").manifest)
+    specs = specs_of_pods(made(KINDS[kind]).only(kind, "w").manifest)
+    # The head of a Ray cluster has no GPU, so it runs on other nodes.
+    with_gpus = [spec for spec in specs if kind != "RayJob" or "nvidia.com/gpu.product" in spec["nodeSelector"]]
+    assert with_gpus
+    for spec in with_gpus:
+        assert_near_the_cache(spec)
+
+
+def assert_near_the_cache(spec: Any) -> None:
     affinity = spec["affinity"]["nodeAffinity"]
     (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
     assert preferred["preference"]["matchExpressions"] == [
