@@ -29,8 +29,6 @@ _SIZED: Final = (
     "spec.properties",
 )
 """Fields that Fluid does not change in a cache that runs."""
-_NO_RULES: Final[NetworkPolicySpecArgsDict] = {}
-"""Rules of a NetworkPolicy that admits nothing."""
 _FOLDER: Final = "/var/lib/juicefs-cache"
 """Folder of the nodes with the caches of JuiceFS, one for each dataset."""
 
@@ -63,15 +61,16 @@ class Caches(pulumi.ComponentResource):
 
     def _network(self, name: str, plan: CachesPlan) -> list[NetworkPolicy]:
         """Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node."""
-        own_pods: NetworkPolicySpecArgsDict = {"ingress": [{"from_": [{"pod_selector": {}}]}]}
+        deny: NetworkPolicySpecArgsDict = {"pod_selector": {}, "policy_types": ["Ingress"]}
+        own_pods: NetworkPolicySpecArgsDict = {**deny, "ingress": [{"from_": [{"pod_selector": {}}]}]}
         return [
             NetworkPolicy(
                 f"{name}-{policy}",
                 metadata={"name": policy, "namespace": plan.namespace},
-                spec={"pod_selector": {}, "policy_types": ["Ingress"], **rules},
+                spec=spec,
                 opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
             )
-            for policy, rules in {"default-deny": _NO_RULES, "allow-own-pods": own_pods}.items()
+            for policy, spec in {"default-deny": deny, "allow-own-pods": own_pods}.items()
         ]
 
     def _cache(self, name: str, namespace: str, cache: CachePlan, inside: pulumi.ResourceOptions) -> CustomResource:

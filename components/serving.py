@@ -12,6 +12,7 @@ from pulumi_kubernetes.autoscaling.v2 import (
     MetricTargetArgsDict,
 )
 from pulumi_kubernetes.core.v1 import (
+    AffinityArgsDict,
     ContainerArgsDict,
     ContainerPortArgsDict,
     PodSpecArgsDict,
@@ -116,23 +117,21 @@ class ModelServer(pulumi.ComponentResource):
             "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
             "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
         }
-        return {
-            **pod_spec(server.pod, own),
-            "affinity": {
-                **(near(server.pod.caches) if server.pod.caches else {}),
-                "pod_anti_affinity": {
-                    "preferred_during_scheduling_ignored_during_execution": [
-                        {
-                            "weight": 100,
-                            "pod_affinity_term": {
-                                "label_selector": {"match_labels": self._labels},
-                                "topology_key": "kubernetes.io/hostname",
-                            },
-                        }
-                    ]
-                },
-            },
+        apart: AffinityArgsDict = {
+            "pod_anti_affinity": {
+                "preferred_during_scheduling_ignored_during_execution": [
+                    {
+                        "weight": 100,
+                        "pod_affinity_term": {
+                            "label_selector": {"match_labels": self._labels},
+                            "topology_key": "kubernetes.io/hostname",
+                        },
+                    }
+                ]
+            }
         }
+        affinity: AffinityArgsDict = {**near(server.pod.caches), **apart} if server.pod.caches else apart
+        return {**pod_spec(server.pod, own), "affinity": affinity}
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         return Service(

@@ -3,7 +3,7 @@
 Fluid's controllers, its CSI driver and its mounts do not run here: no cache is filled and no claim is made by it.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acceptance_builders import declared, flat, in_waves, only, refusal, remove
@@ -61,25 +61,28 @@ def test_every_object_of_the_caches_is_accepted_and_nothing_of_it_is_dropped(
 def contains(live: Any, sent: Any) -> bool:
     """Whether an object has all that was sent, beside defaults."""
     if isinstance(sent, dict):
-        return isinstance(live, dict) and all(contains(live.get(key), value) for key, value in sent.items())
+        wanted = cast("Data", sent)
+        return isinstance(live, dict) and all(contains(cast("Data", live).get(key), wanted[key]) for key in wanted)
     if isinstance(sent, list):
-        return isinstance(live, list) and len(live) == len(sent) and all(map(contains, live, sent))
+        wanted_items, items = cast("list[Any]", sent), cast("list[Any]", live)
+        return len(items) == len(wanted_items) and all(map(contains, items, wanted_items))
     return live == sent
 
 
-@pytest.mark.parametrize(
-    ("path", "broken"),
-    [
-        ("AlluxioRuntime.tieredstore.levels.0.mediumtype", ("RAM", "Unsupported value")),
-        ("AlluxioRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
-        ("AlluxioRuntime.worker.networkMode", ("Host", "Unsupported value")),
-        ("AlluxioRuntime.fuse.cleanPolic", ("OnDemand", "field not declared in schema")),
-        ("JuiceFSRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
-        ("Dataset.placement", ("Alone", "Unsupported value")),
-        ("Dataset.mounts", ([], "should have at least 1 items")),
-        ("DataLoad.policy", ("Daily", "Unsupported value")),
-    ],
-)
+BROKEN: list[tuple[str, tuple[Any, str]]] = [
+    ("AlluxioRuntime.tieredstore.levels.0.mediumtype", ("RAM", "Unsupported value")),
+    ("AlluxioRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
+    ("AlluxioRuntime.worker.networkMode", ("Host", "Unsupported value")),
+    ("AlluxioRuntime.fuse.cleanPolic", ("OnDemand", "field not declared in schema")),
+    ("JuiceFSRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
+    ("Dataset.placement", ("Alone", "Unsupported value")),
+    ("Dataset.mounts", ([], "should have at least 1 items")),
+    ("DataLoad.policy", ("Daily", "Unsupported value")),
+]
+"""A field, a value that Fluid does not know, and words of the refusal."""
+
+
+@pytest.mark.parametrize(("path", "broken"), BROKEN)
 def test_the_definitions_refuse_what_fluid_does_not_know(
     cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], path: str, broken: tuple[Any, str]
 ) -> None:

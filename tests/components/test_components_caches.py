@@ -1,6 +1,6 @@
 """Fluid's objects of caches of datasets, and the pods that mount them."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from builders import Data, job, server, stack, team
@@ -29,9 +29,11 @@ def made(workloads: Data | None = None, dataset: Data | None = None, **cache: An
 def specs_of_pods(value: Any) -> list[Any]:
     """The pod specs in an object."""
     if isinstance(value, dict):
-        inner = [spec for part in value.values() for spec in specs_of_pods(part)]
-        return [value, *inner] if "containers" in value else inner
-    return [spec for part in value for spec in specs_of_pods(part)] if isinstance(value, list) else []
+        entries = cast("Data", value)
+        inner = [spec for part in entries.values() for spec in specs_of_pods(part)]
+        return [entries, *inner] if "containers" in entries else inner
+    parts = cast("list[Any]", value) if isinstance(value, list) else []
+    return [spec for part in parts for spec in specs_of_pods(part)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +99,8 @@ def test_the_dataset_is_placed_on_the_nodes_of_the_flavor_and_its_claims_have_th
 
 
 def test_a_secret_is_named_and_the_mount_is_not_at_the_root_whose_options_fluid_writes_into_a_configmap() -> None:
-    (mount,) = made().only("Dataset", "corpus", "dataset-caches").manifest["spec"]["mounts"]  # type: ignore[index, call-overload]
+    dataset: Any = made().only("Dataset", "corpus", "dataset-caches").manifest
+    (mount,) = dataset["spec"]["mounts"]
     assert mount["path"] == "/data"
     assert mount["encryptOptions"] == [
         {"name": "aws.accessKeyId", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "accessKeyId"}}},

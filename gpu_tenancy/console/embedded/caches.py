@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.console.offline.wire import Json, text_at
 from gpu_tenancy.model.plan.caches import CachedDataset
 from gpu_tenancy.model.quantity import format_bytes
 
@@ -47,8 +47,8 @@ def bring_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
 
 
 def _manifests(cached: CachedDataset) -> tuple[Manifest, Manifest]:
-    size = {"storage": format_bytes(cached.size)}
-    labels = {OURS: "true"}
+    size: Json = {"storage": format_bytes(cached.size)}
+    labels: Json = {OURS: "true"}
     volume: Manifest = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
