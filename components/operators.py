@@ -204,11 +204,11 @@ class Operators(pulumi.ComponentResource):
             created = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
             resources[namespace] = [created]
             if privileged:
-                resources[namespace].append(_critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
+                resources[namespace].append(critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
         return resources
 
 
-def _critical_pods(
+def critical_pods(
     name: str, namespace: str, namespace_object: Namespace, opts: pulumi.ResourceOptions
 ) -> ResourceQuota:
     """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.

@@ -5,6 +5,7 @@ from typing import Final
 
 import pulumi
 from pulumi_kubernetes.core.v1 import (
+    AffinityArgsDict,
     CapabilitiesArgsDict,
     ContainerArgsDict,
     EnvVarArgsDict,
@@ -22,6 +23,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import HostMount
 from gpu_tenancy.model.plan.fabric import PodFabric
+from gpu_tenancy.model.plan.mounts import Mount
 from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
@@ -49,6 +51,24 @@ def on_nodes(*labels: NodeSelectorRequirementArgsDict) -> NodeAffinityArgsDict:
     return {
         "required_during_scheduling_ignored_during_execution": {
             "node_selector_terms": [{"match_expressions": list(labels)}]
+        }
+    }
+
+
+def near(labels: Iterable[str]) -> AffinityArgsDict:
+    """The affinity of pods that prefer nodes with these labels: those that have caches of their datasets.
+
+    Fluid's webhook would add the same to pods with a label, but its failure would reject them.
+    """
+    return {
+        "node_affinity": {
+            "preferred_during_scheduling_ignored_during_execution": [
+                {
+                    "weight": 100,
+                    "preference": {"match_expressions": [{"key": label, "operator": "In", "values": ["true"]}]},
+                }
+                for label in labels
+            ]
         }
     }
 
@@ -132,13 +152,20 @@ def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
     of_memory: list[VolumeMountArgsDict] = (
         [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
     )
-    of_claims: list[VolumeMountArgsDict] = [
-        {"name": mount.volume, "mount_path": mount.path, "read_only": mount.read_only} for mount in pod.volumes.mounts
-    ]
+    of_claims: list[VolumeMountArgsDict] = [_of_claim(mount) for mount in pod.volumes.mounts]
     scratch = pod.volumes.scratch
     of_node: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": scratch.path}] if scratch else []
     of_files = file_mounts(pod.references)
     return [*of_memory, *of_claims, *of_node, *of_files, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
+
+
+def _of_claim(mount: Mount) -> VolumeMountArgsDict:
+    args: VolumeMountArgsDict = {"name": mount.volume, "mount_path": mount.path, "read_only": mount.read_only}
+    if mount.cached:
+        # If Fluid's mount of the node fails and is mounted again, running pods see it:
+        # https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/webhook/plugins/mountpropagationinjector
+        args["mount_propagation"] = "HostToContainer"
+    return args
 
 
 def host_mounts(paths: Iterable[HostMount]) -> list[VolumeMountArgsDict]:
@@ -209,6 +236,8 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         "service_account_name": ACCOUNT,
         "security_context": POD_SECURITY,
     }
+    if pod.caches:
+        spec["affinity"] = near(pod.caches)
     if pod.priority:
         spec["priority_class_name"] = pod.priority
     if of_pod := volumes(pod):

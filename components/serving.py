@@ -12,6 +12,7 @@ from pulumi_kubernetes.autoscaling.v2 import (
     MetricTargetArgsDict,
 )
 from pulumi_kubernetes.core.v1 import (
+    AffinityArgsDict,
     ContainerArgsDict,
     ContainerPortArgsDict,
     PodSpecArgsDict,
@@ -26,7 +27,7 @@ from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, 
 
 from .conventions import DO_NOT_AWAIT, NAME, queued
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
-from .pods import container, pod_spec, template_metadata
+from .pods import container, near, pod_spec, template_metadata
 from .secrets import checksums
 
 _PERIOD = 10
@@ -116,22 +117,21 @@ class ModelServer(pulumi.ComponentResource):
             "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
             "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
         }
-        return {
-            **pod_spec(server.pod, own),
-            "affinity": {
-                "pod_anti_affinity": {
-                    "preferred_during_scheduling_ignored_during_execution": [
-                        {
-                            "weight": 100,
-                            "pod_affinity_term": {
-                                "label_selector": {"match_labels": self._labels},
-                                "topology_key": "kubernetes.io/hostname",
-                            },
-                        }
-                    ]
-                }
-            },
+        apart: AffinityArgsDict = {
+            "pod_anti_affinity": {
+                "preferred_during_scheduling_ignored_during_execution": [
+                    {
+                        "weight": 100,
+                        "pod_affinity_term": {
+                            "label_selector": {"match_labels": self._labels},
+                            "topology_key": "kubernetes.io/hostname",
+                        },
+                    }
+                ]
+            }
         }
+        affinity: AffinityArgsDict = {**near(server.pod.caches), **apart} if server.pod.caches else apart
+        return {**pod_spec(server.pod, own), "affinity": affinity}
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         return Service(

@@ -10,6 +10,7 @@ from pulumi.runtime.settings import get_monitor
 from gpu_tenancy.model.plan import Plan, TeamPlan
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
+from .caches import CachedVolume, Caches
 from .datasets import DatasetVolume
 from .guards import Guards
 from .multikueue import ManagerAccess
@@ -44,6 +45,7 @@ class Team(pulumi.ComponentResource):
             inside = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*secrets.made]))
         self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
         self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
+        self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
         after = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.runtimes]))
@@ -93,6 +95,8 @@ class Tenancy(pulumi.ComponentResource):
                 self._shared.append(StorageClasses(f"{prefix}storage", plan.storage_classes, own))
             if plan.access:
                 self._shared.append(Access(f"{prefix}access", plan.access, own))
+            if plan.caches:
+                self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
             if plan.manager:
                 self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
         self.teams: dict[str, Team] = {}

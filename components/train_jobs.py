@@ -24,6 +24,7 @@ from .pods import (
     environment,
     host_volumes,
     mounts,
+    near,
     resources,
     rights,
     sidecars,
@@ -161,6 +162,8 @@ def _patch(job: JobPlan) -> dict[str, Any]:
         "securityContext": wire(POD_SECURITY),
         "containers": [node],
     }
+    if pod.caches:
+        place["affinity"] = wire(near(pod.caches))
     if of_pod := volumes(pod):
         place["volumes"] = wire(of_pod)
         node["volumeMounts"] = wire(mounts(pod))

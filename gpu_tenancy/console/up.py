@@ -12,6 +12,7 @@ from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.caches import bring_claims, remove_claims
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
@@ -164,6 +165,8 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             report("creating the nodes of the pools")
             nodes = bringing.result()
         bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
+        cached = [cached for team in planned.teams for cached in team.cached]
+        remove_claims(cluster, cached)
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = (
@@ -171,6 +174,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             if engine == "pulumi"
             else _by_apply(cluster, platform, stack_preview, report)
         )
+        bring_claims(cluster, cached)
         if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
             platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("waiting for the controllers and the scheduler")

@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import datasets, guards, namespace, priorities, queues, serving, storage, tenancy, training
+from components import caches, datasets, guards, namespace, priorities, queues, serving, storage, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -32,10 +32,18 @@ ALL = stack(
             },
         )
     },
-    datasets={"corpus": "s3://ml-corpus/v3"},
+    datasets={
+        "corpus": "s3://ml-corpus/v3",
+        "weights": {
+            "bucket": "gs://ml-weights",
+            "accelerate": {"cache": "40Gi", "flavor": "a100", "warm": True},
+        },
+    },
 )
 
 COMPONENTS = {
+    "Caches": caches,
+    "CachedVolume": caches,
     "DatasetVolume": datasets,
     "TeamStorage": storage,
     "Guards": guards,
@@ -50,6 +58,7 @@ COMPONENTS = {
 }
 IMPORTS = """
 from components.clouds import open_cluster
+from components.caches import CachedVolume, Caches
 from components.datasets import DatasetVolume
 from components.storage import TeamStorage
 from components.guards import Guards
@@ -77,6 +86,8 @@ def alone(kind: str, sections: Data = ALL) -> Program:
 
 
 EXPECTED = {
+    "Caches": {"Namespace", "ResourceQuota", "NetworkPolicy", "Dataset", "AlluxioRuntime", "DataLoad"},
+    "CachedVolume": {"Dataset"},
     "Guards": {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
     "DatasetVolume": {"PersistentVolume", "PersistentVolumeClaim"},
     "TeamNamespace": {
@@ -93,8 +104,8 @@ EXPECTED = {
     "TrainingJob": {"Job"},
     "GangJob": {"Job"},
     "TeamStorage": {"PersistentVolumeClaim"},
-    "Team": {"TeamNamespace", "DatasetVolume", "TeamStorage", "ModelServer", "TrainingJob", "GangJob"},
-    "Tenancy": {"Priorities", "Queues", "Team", "Guards"},
+    "Team": {"TeamNamespace", "DatasetVolume", "CachedVolume", "TeamStorage", "ModelServer", "TrainingJob", "GangJob"},
+    "Tenancy": {"Priorities", "Queues", "Team", "Guards", "Caches"},
 }
 
 

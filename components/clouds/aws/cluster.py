@@ -9,6 +9,7 @@ from pulumi_aws.eks.outputs import ClusterVpcConfig
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.spec.acceleration import NAMESPACE as CACHES
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
@@ -117,7 +118,7 @@ class EksCluster(pulumi.ComponentResource):
 
         Its own pods mount the buckets, in its own namespace, so the pods of teams need no network access to S3.
         """
-        if not any(identity.datasets for identity in self._plan.identities):
+        if not any(identity.datasets for identity in self._plan.identities if identity.team != CACHES):
             return []
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
         return Addons(f"{name}-s3", self._context, S3, plane.version, after_nodes).resources

@@ -33,7 +33,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """Kinds to list in the whole cluster, if the user may."""
-OWN: Final[tuple[Kind, ...]] = ("LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
+OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
 """Kinds to list in the team's namespace only."""
 
 

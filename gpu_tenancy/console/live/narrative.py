@@ -790,6 +790,12 @@ def no_claim(name: str, team: str, known: Iterable[str]) -> str:
     return f"claim {name} not found in namespace {team}; {nearest(name, known)}"
 
 
+def claim_of_cache(name: str, cache: str, phase: str) -> str:
+    """A claim that Fluid has not made yet."""
+    state = {"": "Fluid has not seen it", "NotBound": "it is not ready"}.get(phase, f"it is {phase}")
+    return f"claim {name} waits for cache {cache}: {state}"
+
+
 def claim_deleted(name: str) -> str:
     """A claim that stays only until no pod mounts it."""
     return f"claim {name} is being deleted; new pods cannot mount it"

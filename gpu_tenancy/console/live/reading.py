@@ -14,12 +14,14 @@ from gpu_tenancy.console.live.pods import called, home, label
 from gpu_tenancy.console.offline.wire import text_at
 
 Kind = Literal[
-    "AdmissionCheck", "ClusterQueue", "Cohort", "Event", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "Dataset", "Event", "LimitRange", "LocalQueue", "Namespace", "Node",
+    "Pod",
     "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "StorageClass",
     "Workload",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
 ]  # fmt: skip
 
+FLUID: Final = "data.fluid.io/v1alpha1"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
 RESOURCE: Final = "resource.k8s.io/v1"
@@ -64,6 +66,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
     "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
     "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "Dataset": _Source(FLUID, "caches of datasets", _VIEW, namespaced=True),
     "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
     "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
     "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),

@@ -6,6 +6,7 @@ from typing import Final
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.api_messages import is_exceeded_quota
+from gpu_tenancy.console.live.caches import waits_for_cache
 from gpu_tenancy.console.live.nodes import judge_nodes
 from gpu_tenancy.console.live.placing import spots
 from gpu_tenancy.console.live.pods import Manifest, called, home, requests
@@ -92,7 +93,9 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
     phases = {called(claim): text_at(claim, "status", "phase") for claim in claims}
     wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
     return tuple(
-        narrative.not_bound(name, phases.get(name, "")) for name in wanted if name and phases.get(name) != "Bound"
+        waits_for_cache(state, home(pod), name) or narrative.not_bound(name, phases.get(name, ""))
+        for name in wanted
+        if name and phases.get(name) != "Bound"
     )
 
 

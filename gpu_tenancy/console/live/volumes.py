@@ -5,6 +5,7 @@ from typing import Final
 
 from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.console.live.caches import waits_for_cache
 from gpu_tenancy.console.live.pods import Manifest, called, ended
 from gpu_tenancy.console.live.reading import State
 from gpu_tenancy.console.live.workloads import PodSet
@@ -52,11 +53,14 @@ def _names(spec: Manifest) -> Iterator[str]:
 
 def _claim(state: State, team: str, name: str, pods: int, known: Mapping[str, Manifest]) -> tuple[Verdict, str]:
     claim = known.get(name)
+    bound = claim is not None and text_at(claim, "status", "phase") == "Bound"
+    if not bound and (cache := waits_for_cache(state, team, name)):
+        return "later", cache
     if claim is None:
         return "never", narrative.no_claim(name, team, known)
     if refusal := _refusal(name, claim, pods):
         return "never", refusal
-    if text_at(claim, "status", "phase") != "Bound":
+    if not bound:
         return _unbound(state, name, claim)
     modes = _modes(claim)
     if users := _users(state, team, name) if set(modes) <= _EXCLUSIVE else []:

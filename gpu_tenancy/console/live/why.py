@@ -18,7 +18,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
     "PodGroup", "Queue", "ResourceFlavor", "Workload",
 )  # fmt: skip
-OWN: Final[tuple[Kind, ...]] = ("Event", "PersistentVolumeClaim", "TrainingRuntime")
+OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
 
 

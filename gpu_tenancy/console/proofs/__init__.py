@@ -26,6 +26,7 @@ __all__ = ["Proof", "prove"]
 KUEUE: Final = "kueue"
 METRICS: Final = "metrics-server"
 VOLCANO: Final = "volcano"
+_WITHOUT_FLUID: Final = "not checked: Fluid's controllers, its CSI driver and its mounts do not run here"
 _WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
 
 
@@ -47,6 +48,9 @@ def prove(
 def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Proof]:
     yield from prove_placement(cluster, plan, tree)
     yield from prove_access(cluster, tree)
+    if plan.caches:
+        names = ", ".join(cache.dataset for cache in plan.caches.caches)
+        yield Proof(f"pods read the caches of datasets ({names})", _WITHOUT_FLUID, holds=None)
     if not running:
         return
     with ThreadPoolExecutor(1) as pool:

@@ -101,6 +101,8 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("access", 14, tuple(_part("Access", all_["access"])))
     if review.now.data:
         yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review)))
+    if review.now.caches:
+        yield Section("caches", 14, tuple(_part("Caches of datasets", all_["caches"])))
     if review.now.people:
         yield Section("people", 15, tuple(_part("People", all_["people"])))
     yield Section("secrets", 16, tuple(_part("Secrets", all_["secrets"])))

@@ -61,17 +61,27 @@ def _changed(less: _Held, more: _Held, verb: str) -> Iterator[str]:
 
 def _moved(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     old = {(access.team, access.name): access for access in before.data if access.kind == "dataset"}
-    moved: dict[tuple[str, str, str], list[DataAccess]] = {}
+    moved: dict[str, list[tuple[DataAccess, DataAccess]]] = {}
     for access in now.data:
         was = old.get((access.team, access.name))
-        if access.kind == "dataset" and was and was.place != access.place:
-            moved.setdefault((access.name, was.place, access.place), []).append(was)
-    for (name, source, target), accesses in moved.items():
-        teams = first_names([access.team for access in accesses], _LISTED)
-        users = [f"{access.team}/{workload}" for access in accesses for workload in access.mounted_by]
-        first = f"end the pods of {first_names(users, _LISTED)}" if users else "end pods of users that mount them"
+        if access.kind == "dataset" and was and (was.place, was.cached) != (access.place, access.cached):
+            moved.setdefault(access.name, []).append((was, access))
+    for name, pairs in moved.items():
+        was, access = pairs[0]
+        target = f"Dataset {name} moves from {was.place} to {access.place}"
+        if was.cached and access.cached:
+            fix = "add the new place as another dataset, and remove this one"
+            yield f"{target}, but Fluid does not move a cache: {fix}"
+            continue
+        teams = first_names([new.team for _, new in pairs], _LISTED)
+        users = [f"{one.team}/{workload}" for one, _ in pairs for workload in one.mounted_by]
+        first = f"first end the pods of {first_names(users, _LISTED)}" if users else "first end pods that mount them"
+        if was.cached != access.cached:
+            change = f"Dataset {name} {'gets a cache' if access.cached else 'loses its cache'}"
+            yield f"{change}: {first}, then the claims of {teams} are replaced"
+            continue
         yield (
-            f"Dataset {name} moves from {source} to {target}: first {first}, then the claims of {teams} are replaced;"
+            f"{target}: {first}, then the claims of {teams} are replaced;"
             " or add the new place as another dataset, and remove this one later"
         )
 

@@ -24,7 +24,7 @@ from gpu_tenancy.console.texts import available
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_bytes, is_extended
+from gpu_tenancy.model.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
 
 NO_BOUND = "no limit"
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
@@ -48,6 +48,7 @@ def _all(outlook: StackOutlook) -> Iterator[Table]:
     yield _serving(outlook)
     yield _access(outlook)
     yield _data(outlook)
+    yield _caches(outlook)
     yield _people(outlook)
     yield _secrets(outlook)
 
@@ -294,6 +295,26 @@ def _data(outlook: StackOutlook) -> Table:
     ]
     heads = columns("team", "claim", "bucket or class", "right", "size#", "mounted by")
     return Table("data", "Data", heads, tuple(rows), keys=2)
+
+
+def _caches(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            cache.dataset,
+            cache.runtime,
+            cache.flavor,
+            str(cache.nodes),
+            f"{format_bytes(cache.size)} {cache.medium}{', loaded once created' if cache.warm else ''}",
+            f"{format_cpu(cache.cpu)} ({cache.of_cpu:.0%})",
+            f"{format_bytes(cache.memory)} ({cache.of_memory:.0%})",
+            f"{format_cpu(cache.mount_cpu)} CPU, {format_bytes(cache.mount_memory)}",
+        )
+        for cache in outlook.caches
+    ]
+    heads = columns(
+        "dataset", "runtime", "flavor", "nodes#", "cache", "CPUs of the flavor#", "memory of the flavor#", "each mount"
+    )
+    return Table("caches", "Caches of datasets", heads, tuple(rows))
 
 
 def _people(outlook: StackOutlook) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
+from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.data import data_problems
 from gpu_tenancy.model.checks.devices import device_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
@@ -36,6 +37,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     for stage in (
         (pool_problems, node_problems),
         (reference_problems,),
+        (cache_problems,),
         (
             promise_problems,
             fair_sharing_problems,

@@ -119,6 +119,11 @@ def _external_secrets(stack: Stack) -> tuple[Path, str] | None:
     return ("teams", team, "secrets", name), f"it copies secret {name} of team {team}"
 
 
+def _fluid(stack: Stack) -> tuple[Path, str] | None:
+    name = next((name for name, dataset in stack.datasets.items() if dataset.accelerate), None)
+    return (("datasets", name, "accelerate"), f"it makes the cache of dataset {name}") if name else None
+
+
 def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
     """A pool that this program creates with a driver mode without a device plugin."""
     if not stack.cluster.NODES_MADE or installed_by(stack, "dra_driver") != "off":
@@ -166,6 +171,7 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "network_operator": _network_operator,
     "volcano": _volcano,
     **{operator: _of_jobs(operator) for operator in OF_JOBS},
+    "fluid": _fluid,
     "cert_manager": _cert_manager,
     "external_secrets": _external_secrets,
     "gpu_operator": _gpu_operator,

@@ -22,9 +22,9 @@ def promise_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
-    supply = flavor.capacity[resource]
+    supply = flavor.capacity[resource] - flavor.caches.total.get(resource, 0)
     gangs = flavor.gangs.get(resource, 0)
-    if gangs > supply:
+    if gangs and gangs > supply:
         yield _too_much_for_gangs(tree, flavor, resource)
         return
     teams = {
@@ -45,15 +45,18 @@ def what(flavor: Flavor, resource: str) -> str:
 
 
 def _about(flavor: Flavor) -> tuple[Path, ...]:
-    return (*(("pools", pool.name) for pool in flavor.pools), ("cluster", "autoscaler"))
+    of_caches = (("datasets", name, "accelerate") for name in flavor.caches.by_dataset)
+    return (*(("pools", pool.name) for pool in flavor.pools), ("cluster", "autoscaler"), *of_caches)
 
 
 def _supply(flavor: Flavor, resource: str, *, less_gangs: bool = True) -> str:
     """The supply with its calculation: `16 h100 GPUs of the pools (2 nodes with 8 each)`."""
     gangs = flavor.gangs.get(resource, 0) if less_gangs else 0
     parts = " + ".join(_nodes(pool, resource) for pool in flavor.pools)
+    caches = flavor.caches.total.get(resource, 0)
     less = f", minus {format_amount(resource, gangs)} for Volcano gangs" if gangs else ""
-    supply = format_amount(resource, flavor.capacity[resource] - gangs)
+    less += f", minus {format_amount(resource, caches)} for caches of datasets" if caches else ""
+    supply = format_amount(resource, flavor.capacity[resource] - gangs - caches)
     return f"{supply} {what(flavor, resource)} of the pools ({parts}{less})"
 
 

@@ -71,7 +71,7 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
 def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:
     def of_scheme(tree: Tree) -> Iterator[Path]:
         for name, dataset in tree.stack.datasets.items():
-            if dataset.scheme == scheme:
+            if dataset.scheme == scheme and dataset.accelerate is None:
                 yield ("datasets", name)
 
     return of_scheme

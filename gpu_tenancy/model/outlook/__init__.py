@@ -6,6 +6,7 @@ Plain data for a report, computed from the stack alone.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
 from gpu_tenancy.model.outlook.data import DataAccess, data_of, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
@@ -159,6 +160,7 @@ class StackOutlook:
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
         data: datasets and storage of teams.
+        caches: caches of datasets.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         adopts: objects that are taken over if they exist in the cluster already.
         secrets: Secrets that teams declare or use, with their sources and users.
@@ -185,6 +187,7 @@ class StackOutlook:
     data_rights: tuple[str, ...] = ()
     secrets: tuple[SecretRow, ...] = ()
     pulls: tuple[str, ...] = ()
+    caches: tuple[CacheOutlook, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -228,6 +231,7 @@ def outlook(stack: Stack) -> StackOutlook:
         workers=tuple(worker.name for worker in worker_clusters(stack)),
         data=tuple(data_of(tree)),
         data_rights=rights_to_grant(stack),
+        caches=tuple(caches_of_stack(tree)),
     )
 
 
@@ -275,13 +279,14 @@ def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price:
     ]
     gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
     guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
+    of_caches = flavor.caches.total.get(resource, 0)
     return Supply(
         flavor=measure.label,
         resource=resource,
         product=flavor.product or "",
         capacity=Span(
-            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
-            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools),
+            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
+            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
         ),
         guaranteed=guaranteed + gangs,
         limits=sum(holding.limit for holding in held),

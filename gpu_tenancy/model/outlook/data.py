@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.plan.buckets import Folder
-from gpu_tenancy.model.plan.identities import DataGrant, data_grants, granted_here
+from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_grants, granted_here
 from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import claims
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
 from gpu_tenancy.model.spec.teams import Team
@@ -32,6 +33,7 @@ class DataAccess:
         right: `read`, or `read and write`.
         size: of the storage in bytes; 0 for datasets, which have no size.
         mounted_by: workloads of the stack that mount it, such as `job nightly`.
+        cached: whether Fluid makes the claim of a dataset, from a cache.
     """
 
     team: str
@@ -41,6 +43,7 @@ class DataAccess:
     right: str
     size: int = 0
     mounted_by: tuple[str, ...] = ()
+    cached: bool = False
 
 
 def data_of(tree: Tree) -> Iterator[DataAccess]:
@@ -49,7 +52,8 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
         for key, dataset in tree.stack.datasets.items():
             if dataset.is_of(name):
                 right = WRITE if dataset.writes(name) else READ
-                yield DataAccess(name, "dataset", key, dataset.bucket.rstrip("/"), right, 0, _mounts(team, key))
+                place, cached = dataset.bucket.rstrip("/"), dataset.accelerate is not None
+                yield DataAccess(name, "dataset", key, place, right, 0, _mounts(team, key), cached)
         for claim in claims(tree, name):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
             mounted = _mounts(team, claim.name, storage=True)
@@ -79,6 +83,19 @@ def _rights_to_grant(stack: Stack) -> Iterator[str]:
                     yield f"gcloud storage managed-folders create {place}/"
             else:
                 yield from _grant(stack, team, grant)
+    for grant in caches_grants(stack):
+        if not granted_here(stack, stack.datasets[grant.dataset]):
+            yield from _grant_to_caches(grant)
+
+
+def _grant_to_caches(grant: DataGrant) -> Iterator[str]:
+    """Caches read the bucket with the identity of the default ServiceAccount of their namespace."""
+    who, place = f"Grant the ServiceAccount {NAMESPACE}/default of the cluster", grant.folder
+    if place.scheme == "s3":
+        yield f"{who}, by an IAM role: {_s3_actions(place, writes=grant.writes)}"
+    else:
+        where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
+        yield f"{who}: role {OBJECT_ROLES[grant.writes]} on {where}"
 
 
 def _grant(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from gpu_tenancy.model.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
+from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
@@ -63,6 +64,7 @@ class TeamPlan:
     runtimes: tuple[RuntimePlan, ...] = ()
     claims: tuple[ClaimPlan, ...] = ()
     secrets: TeamSecrets = NO_SECRETS
+    cached: tuple[CachedDataset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Plan:
         access: what people may do in the cluster; None if the stack has no people.
         storage_classes: those that are made for claims of teams.
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
+        caches: caches of datasets; None without any.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
     """
@@ -109,6 +112,7 @@ class Plan:
     access: AccessPlan | None = None
     storage_classes: tuple[StorageClassPlan, ...] = ()
     manager: WorkerAccess | None = None
+    caches: CachesPlan | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
 
@@ -154,6 +158,7 @@ def plan(stack: Stack) -> Plan:
         access=people,
         storage_classes=storage_classes(stack),
         manager=worker_access(stack),
+        caches=caches_plan(tree),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 
@@ -184,4 +189,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         runtimes(tree, name),
         claims(tree, name),
         team_secrets(tree.stack, name),
+        cached_datasets(tree, name),
     )

@@ -31,9 +31,11 @@ class VolumePlan:
 
 
 def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
-    """A volume for each dataset that a team may mount."""
+    """A volume for each dataset that a team may mount; Fluid makes those of datasets with a cache."""
     return tuple(
-        _volume(tree.stack, name, dataset, team) for name, dataset in tree.stack.datasets.items() if dataset.is_of(team)
+        _volume(tree.stack, name, dataset, team)
+        for name, dataset in tree.stack.datasets.items()
+        if dataset.is_of(team) and dataset.accelerate is None
     )
 
 

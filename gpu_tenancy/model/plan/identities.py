@@ -4,12 +4,14 @@ A team has one identity, for the ServiceAccounts that its pods can run with, in 
 is made for teams without grants.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.buckets import Folder, folder
+from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
 from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.data import CLOUD_OF, Dataset
 
@@ -66,8 +68,25 @@ class MadeBucket:
 
 
 def team_identities(stack: Stack) -> tuple[TeamIdentity, ...]:
-    """The identities of all teams that have grants; none in a cluster that exists already."""
-    return tuple(identity for team in stack.teams if (identity := identity_of(stack, team)))
+    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already."""
+    teams = (identity for team in stack.teams if (identity := identity_of(stack, team)))
+    caches = caches_identity(stack)
+    return (*teams, *([caches] if caches else []))
+
+
+def caches_identity(stack: Stack) -> TeamIdentity | None:
+    """The identity of the caches of datasets, whose pods run with the default ServiceAccount; None if none needs it."""
+    cluster = stack.cluster
+    if not isinstance(cluster, CloudCluster) or cluster.creation is None:
+        return None
+    grants = tuple(grant for grant in caches_grants(stack) if granted_here(stack, stack.datasets[grant.dataset]))
+    return TeamIdentity(NAMESPACE, cluster.team_identity_name(NAMESPACE), ("default",), grants) if grants else None
+
+
+def caches_grants(stack: Stack) -> tuple[DataGrant, ...]:
+    """The rights that caches need on datasets, whoever grants them; on each folder once, sorted."""
+    cached = ((name, dataset) for name, dataset, cache in accelerated(stack) if has_identity(dataset, cache))
+    return _grants((name, dataset, dataset.writable or bool(dataset.writers)) for name, dataset in cached)
 
 
 def identity_of(stack: Stack, team: str) -> TeamIdentity | None:
@@ -88,14 +107,21 @@ def granted_here(stack: Stack, dataset: Dataset) -> bool:
 
 
 def data_grants(stack: Stack, team: str) -> tuple[DataGrant, ...]:
-    """The rights that a team needs on datasets, whoever grants them; on each folder once, sorted."""
+    """The rights that a team needs on datasets, whoever grants them; on each folder once, sorted.
+
+    None on datasets with a cache, which reads the bucket for the team.
+    """
+    own = ((name, dataset) for name, dataset in stack.datasets.items() if dataset.is_of(team))
+    return _grants((name, dataset, dataset.writes(team)) for name, dataset in own if dataset.accelerate is None)
+
+
+def _grants(datasets: Iterable[tuple[str, Dataset, bool]]) -> tuple[DataGrant, ...]:
     by_folder: dict[Folder, DataGrant] = {}
-    for name, dataset in stack.datasets.items():
-        if dataset.is_of(team):
-            place, writes = folder(dataset), dataset.writes(team)
-            before = by_folder.get(place)
-            if before is None or (writes and not before.writes):
-                by_folder[place] = DataGrant(name, place, writes, dataset.key, dataset.account)
+    for name, dataset, writes in datasets:
+        place = folder(dataset)
+        before = by_folder.get(place)
+        if before is None or (writes and not before.writes):
+            by_folder[place] = DataGrant(name, place, writes, dataset.key, dataset.account)
     return tuple(grant for _, grant in sorted(by_folder.items()))
 
 

@@ -16,12 +16,14 @@ class Mount:
 
     Attributes:
         volume: its name in the pod: names of claims are too long for volumes, and could be those of others.
+        cached: whether Fluid mounts it, which mounts it again in running pods after a failure.
     """
 
     volume: str
     claim: str
     path: str
     read_only: bool
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ def mounts_of(stack: Stack, team: str, workload: Workload) -> Mounts:
     """What a workload mounts; names that do not exist are reported by `model.checks`."""
     owner = stack.teams[team]
     datasets = [
-        Mount(f"dataset-{index}", name, path, not stack.datasets[name].writes(team))
+        Mount(f"dataset-{index}", name, path, not dataset.writes(team), cached=dataset.accelerate is not None)
         for index, (name, path) in enumerate(workload.datasets.items())
-        if name in stack.datasets
+        if (dataset := stack.datasets.get(name))
     ]
     storage = [
         Mount(f"storage-{index}", name, path, read_only=False)

@@ -113,9 +113,12 @@ class Tree:
         return spec.lends if spec.lends is not None else not spec.serving
 
     def supply(self, flavor: str) -> dict[str, int]:
-        """The supply of a flavor for Kueue: the maximum of its pools, minus the quota of Volcano's gangs."""
+        """The supply of a flavor for Kueue: the maximum of its pools, minus Volcano's gangs and caches of datasets."""
         found = self.flavors[flavor]
-        return {resource: amount - found.gangs.get(resource, 0) for resource, amount in found.capacity.items()}
+        return {
+            resource: amount - found.gangs.get(resource, 0) - found.caches.total.get(resource, 0)
+            for resource, amount in found.capacity.items()
+        }
 
     def children(self, cohort: str) -> tuple[list[str], list[str]]:
         """The child cohorts and the teams of a cohort."""
@@ -189,10 +192,11 @@ class Tree:
     def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
         """CPU flavors: the default is no guarantee, and a limit of the supply and the remaining budget."""
         shares: dict[str, Share] = {}
-        for resource, capacity in flavor.capacity.items():
+        for resource, amount in flavor.capacity.items():
             if resource in said:
                 shares[resource] = said[resource]
                 continue
+            capacity = max(0, amount - flavor.caches.total.get(resource, 0))
             room = left.get(resource)
             limit = capacity if room is None else max(0, min(capacity, room))
             if room is not None:

@@ -89,7 +89,8 @@ class Sidecars:
 
 def sidecars_of(stack: Stack, team: Team, workload: Workload) -> Sidecars:
     """The sidecars of each pod of a workload; datasets that do not exist are reported by `model.checks`."""
-    schemes = {stack.datasets[name].scheme for name in workload.datasets if name in stack.datasets}
+    known = (stack.datasets[name] for name in workload.datasets if name in stack.datasets)
+    schemes = {dataset.scheme for dataset in known if dataset.accelerate is None}
     annotations: dict[str, str] = {}
     amounts: Amounts = {}
     for sidecar in (DRIVERS[scheme].sidecar for scheme in sorted(schemes)):

@@ -1,11 +1,12 @@
 """Flavors: their nodes, and the maximum supply of their pools."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable
 from gpu_tenancy.model.catalogue.clouds import ByQueue, rules_of
+from gpu_tenancy.model.plan.cache_pods import NOTHING_TAKEN, TakenByCaches, taken
 from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, product_of, sharing
 from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, times
@@ -92,6 +93,7 @@ class Flavor:
         taints: taints of its nodes.
         pools: its pools, in the stack's order.
         gangs: quota of Volcano's gangs, which is subtracted from what the queues share.
+        caches: what caches of datasets take, which is subtracted too.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Flavor:
     taints: tuple[NodeTaint, ...]
     pools: tuple[PoolSupply, ...]
     gangs: Amounts = field(default_factory=dict[str, int])
+    caches: TakenByCaches = NOTHING_TAKEN
 
     @property
     def levels(self) -> Levels:
@@ -114,19 +117,38 @@ class Flavor:
 
     @property
     def node(self) -> dict[str, int]:
-        """Maximum resources of a pod on one of its nodes."""
+        """Maximum resources of a pod on one of its nodes, beside the caches that every node has."""
         resources = dict.fromkeys(resource for pool in self.pools for resource in pool.node)
-        return {resource: max(pool.node.get(resource, 0) for pool in self.pools) for resource in resources}
+        return {
+            resource: max(pool.node.get(resource, 0) for pool in self.pools) - self.caches.every.get(resource, 0)
+            for resource in resources
+        }
 
     @property
     def per_gpu(self) -> dict[str, int]:
-        """A GPU's share of a node's CPU and memory, the smallest of its pools; empty for CPU nodes."""
+        """A GPU's share of the CPU and memory that caches leave of a node, the smallest of its pools.
+
+        Empty for CPU nodes.
+        """
         if self.resource is None:
             return {}
-        return {
-            resource: min(pool.node[resource] // pool.gpus_per_node for pool in self.pools if pool.gpus_per_node)
-            for resource in (CPU, MEMORY)
-        }
+        left = [
+            (
+                {
+                    resource: max(0, pool.node[resource] - self.caches.node.get(resource, 0))
+                    for resource in (CPU, MEMORY)
+                },
+                pool,
+            )
+            for pool in self.pools
+            if pool.gpus_per_node
+        ]
+        return {resource: min(of[resource] // pool.gpus_per_node for of, pool in left) for resource in (CPU, MEMORY)}
+
+    @property
+    def always(self) -> int:
+        """Number of nodes that its pools always have."""
+        return sum(pool.min_nodes for pool in self.pools)
 
     def with_gpus(self, count: int) -> dict[str, int]:
         """A number of GPUs, with their share of CPU and memory."""
@@ -211,6 +233,9 @@ def flavors(stack: Stack) -> dict[str, Flavor]:
 def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
     common = [(k, v) for k, v in pools[0].labels.items() if all(pool.labels.get(k) == v for pool in pools)]
     taints = dict.fromkeys(taint for pool in pools for taint in pool.taints)
-    bare = Flavor(name, pools[0].resource, pools[0].product, dict(sorted(common)), tuple(taints), pools)
-    gangs = add(*(gang_amounts(bare, team.gangs[name]) for team in stack.teams.values() if name in team.gangs))
-    return Flavor(bare.name, bare.resource, bare.product, bare.node_labels, bare.taints, pools, gangs)
+    resource = pools[0].resource
+    bare = Flavor(name, resource, pools[0].product, dict(sorted(common)), tuple(taints), pools)
+    most = sum(pool.max_nodes for pool in pools)
+    with_caches = replace(bare, caches=taken(stack, name, gpus=resource is not None, always=bare.always, most=most))
+    gangs = (gang_amounts(with_caches, team.gangs[name]) for team in stack.teams.values() if name in team.gangs)
+    return replace(with_caches, gangs=add(*gangs))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
@@ -39,6 +40,7 @@ class PodPlan:
         fabric: what the network between GPUs needs; None without.
         volumes: what the container mounts of the team, and its scratch space.
         references: what it uses of Secrets and ConfigMaps.
+        caches: labels of nodes that it prefers, because they have caches of its datasets.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
     """
 
@@ -54,6 +56,7 @@ class PodPlan:
     fabric: PodFabric | None = None
     volumes: Mounts = NO_MOUNTS
     references: References = NO_REFERENCES
+    caches: tuple[str, ...] = ()
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -299,6 +302,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         fabric=pod_fabric(tree.stack, size.flavor.name, workload),
         volumes=mounts_of(tree.stack, team, workload),
         references=references(tree.stack.teams[team], workload),
+        caches=caches_of(tree.stack, size.flavor.name, workload),
         topology=topology_request(size.flavor.levels, workload),
     )
 

@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
+from gpu_tenancy.model.spec.acceleration import Acceleration
 from gpu_tenancy.model.spec.base import Bytes, Name, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.clouds.aws import KeyArn
 
@@ -46,6 +47,9 @@ class Dataset(Section):
     """Resource ID of the storage account of an `az://` bucket; default: in the cluster's resource group."""
     key: KeyArn | None = None
     """ARN of the KMS key that encrypts an `s3://` bucket, which its teams then may use; default: S3's own key."""
+
+    accelerate: Acceleration | None = None
+    """Cache of the dataset on nodes of the cluster, made by Fluid, which teams then mount in place of the bucket."""
 
     @property
     def scheme(self) -> Scheme:

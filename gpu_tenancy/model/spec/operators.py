@@ -112,7 +112,7 @@ class Operators(Section):
     external_secrets: OperatorEntry = Operator()
     """External Secrets; needed if a team has secrets from a cloud's secret manager (`from`)."""
     fluid: OperatorEntry = Operator()
-    """Fluid, which caches datasets; default: `off`. Masters and workers of a cache in a team's namespace, and its
-    one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota limits them. FUSE pods are queued
-    and violate the team's pod security level: keep the Dataset in a namespace of no team, and refer to it from the
-    team's as `dataset://<namespace>/<name>`."""
+    """Fluid, which caches datasets; needed for datasets with `accelerate`. Masters and workers of a cache of your own
+    in a team's namespace, and its one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota
+    limits them. FUSE pods are queued and violate the team's pod security level: keep such a Dataset in a namespace of
+    no team, and refer to it from the team's as `dataset://<namespace>/<name>`."""

@@ -172,6 +172,8 @@ _NAMESPACES: Final[Mapping[str, tuple[str, ...]]] = {
         "network-operator",
         "volcano-system",
     ),
+    # Caches of datasets, whose mounts are privileged: docs/caches.md of this project, 2026-11-23
+    "caches": ("dataset-caches",),
     # https://docs.aws.amazon.com/guardduty/latest/ug/eks-runtime-installation-guardduty.html,
     # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/install-CloudWatch-Observability-EKS-addon.html,
     # 2026-11-22

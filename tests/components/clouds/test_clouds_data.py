@@ -249,3 +249,20 @@ def test_a_cluster_that_exists_grants_nothing_and_creates_no_bucket() -> None:
         "datasets.out.create: true needs cluster.cloud aws with cluster.create, whose provider creates the bucket;"
         " remove create, and create s3://ml-out where its cloud is managed"
     )
+
+
+def test_a_cache_has_the_right_of_its_teams_in_a_namespace_of_its_own_and_they_have_none() -> None:
+    sections = with_datasets(eks_stacks.stack(eks_stacks.creation()), corpus={"bucket": "s3://ml-corpus/v3"})
+    name, pool = "gpu", sections["pools"]["gpu"]
+    sections["pools"][name] = {**pool, "nodes": {"min": 2, "max": 2}}
+    cache = {"runtime": "juicefs", "cache": "10Gi", "flavor": name, "medium": "ssd", "secret": "metadata"}
+    sections["datasets"]["corpus"]["accelerate"] = cache
+    made = eks_stacks.resources(sections)
+    (association,) = data(made, ASSOCIATION)
+    assert (association["namespace"], association["serviceAccount"]) == ("dataset-caches", "default")
+    (inline,) = data(made, POLICY)
+    assert allowed(inline["policy"], "s3:GetObject", f"{BUCKET}/v3/0.tar")
+    assert not allowed(inline["policy"], "s3:GetObject", f"{BUCKET}/v2/0.tar")
+    # Fluid mounts the cache, so the nodes need no CSI driver for S3.
+    addons = [cast("Any", one.inputs)["addonName"] for one in made if one.type == "aws:eks/addon:Addon"]
+    assert "aws-mountpoint-s3-csi-driver" not in addons

@@ -105,3 +105,20 @@ def test_without_the_right_to_read_claims_it_is_unknown() -> None:
     hidden = Missing("PersistentVolumeClaim", "state of volumes", "you may not list them", "a viewer")
     (answer,) = answers(mounting(), (hidden,))
     assert answer.verdict == "unknown"
+
+
+def reference(phase: str = "NotBound") -> Data:
+    """A team's Dataset of Fluid, which refers to a cache."""
+    mounts = [{"mountPoint": "dataset://dataset-caches/ck/data", "name": "ck"}]
+    return {"metadata": meta("ck", TEAM), "spec": {"mounts": mounts}, "status": {"phase": phase}}
+
+
+def test_a_claim_that_fluid_has_not_made_waits_for_its_cache() -> None:
+    waits = "claim ck waits for cache dataset-caches/ck: "
+    assert only(mounting(), Dataset=[reference()]) == ("later", f"{waits}it is not ready")
+    assert only(mounting(), Dataset=[reference("Failed")]) == ("later", f"{waits}it is Failed")
+    assert only(mounting(), Dataset=[reference("")]) == ("later", f"{waits}Fluid has not seen it")
+    # Its class has no StorageClass: Fluid makes the volume, too.
+    pending = claim(mode="ReadOnlyMany", phase="Pending", storageClassName="fluid")
+    assert only(mounting(), pending, Dataset=[reference()])[0] == "later"
+    assert only(mounting(read_only=True), claim(mode="ReadOnlyMany"), Dataset=[reference("Bound")])[0] == "now"

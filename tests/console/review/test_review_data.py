@@ -10,6 +10,7 @@ from gpu_tenancy.console.review.figures import DASH
 from gpu_tenancy.console.review.figures_tables import tables
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook.data import rights_to_grant
+from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.source import Source
 
 
@@ -90,3 +91,32 @@ def test_rights_on_google_folders_name_the_principals() -> None:
             " roles/storage.objectViewer on the managed folder gs://ml-corpus/v3/"
         ),
     )
+
+
+def cached(bucket: str = "s3://ml-corpus/v3") -> Data:
+    """The same stack, with a cache of the dataset on the nodes of its GPU pool."""
+    sections = mounted(with_data(bucket))
+    sections["datasets"]["corpus"]["accelerate"] = {"cache": "40Gi", "flavor": "h100", "secret": "keys", "warm": True}
+    return sections
+
+
+def test_a_cache_replaces_the_claims_and_is_in_a_table_with_what_it_takes() -> None:
+    review = reviewed(outlook_of(cached()), before=outlook_of(mounted(with_data())))
+    assert review.verdict.title == "Review needed"
+    assert (
+        "Dataset corpus gets a cache: first end the pods of vision/job train, then the claims of vision are replaced"
+        in review.verdict.sentences
+    )
+    (row,) = tables(review)["caches"].rows
+    (cache,) = review.now.caches
+    texts = [cell.text for cell in row.cells]
+    assert texts[:2] == ["corpus", "alluxio"]
+    assert texts[4] == "40Gi memory, loaded once created"
+    assert texts[6] == f"{format_bytes(cache.memory)} ({cache.of_memory:.0%})"
+    assert "Caches of datasets" in comment(review)
+
+
+def test_a_cache_does_not_move() -> None:
+    verdict = reviewed(outlook_of(cached("s3://ml-corpus/v4")), before=outlook_of(cached())).verdict
+    (moved,) = (sentence for sentence in verdict.sentences if "moves" in sentence)
+    assert moved.endswith("but Fluid does not move a cache: add the new place as another dataset, and remove this one")

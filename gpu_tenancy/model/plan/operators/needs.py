@@ -86,6 +86,7 @@ def needed(stack: Stack, name: str) -> bool:
         "volcano": lambda: has_gangs(stack),
         **{operator: partial(needs_for_jobs, stack, operator) for operator in OF_JOBS},
         "external_secrets": lambda: copies_secrets(stack),
+        "fluid": lambda: any(dataset.accelerate for dataset in stack.datasets.values()),
     }
     return name in needs and needs[name]()
 

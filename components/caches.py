@@ -1,0 +1,210 @@
+"""Caches of datasets by Fluid, in a namespace of no team, and references to them in the namespaces of teams."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import Namespace
+from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
+
+from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
+from gpu_tenancy.model.quantity import format_amounts, format_bytes
+
+from .operators import critical_pods
+from .pods import tolerations
+
+_DATASET: Final = "Dataset"
+_NETWORK: Final = "ContainerNetwork"
+"""Fluid's default is the network of the node, on which GKE gives pods the node's identity:
+https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity#limitations."""
+_SIZED: Final = (
+    "spec.tieredstore",
+    "spec.data",
+    "spec.master",
+    "spec.jobMaster",
+    "spec.worker",
+    "spec.jobWorker",
+    "spec.fuse",
+    "spec.properties",
+)
+"""Fields that Fluid does not change in a cache that runs."""
+_FOLDER: Final = "/var/lib/juicefs-cache"
+"""Folder of the nodes with the caches of JuiceFS, one for each dataset."""
+
+
+class Caches(pulumi.ComponentResource):
+    """The namespace of all caches, and for each dataset Fluid's Dataset, runtime and load.
+
+    Fluid, which makes their pods and volumes, is not installed here. A new size, medium or flavor replaces the runtime:
+    its pods end, the cache is empty, and pods that mount it must be restarted. A Dataset stays as long as a team
+    refers to it.
+
+    Example:
+        >>> Caches("caches", plan(stack).caches)
+    """
+
+    def __init__(self, name: str, plan: CachesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Caches", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.namespace = Namespace(
+            f"{name}-namespace", metadata={"name": plan.namespace, "labels": dict(plan.labels)}, opts=own
+        )
+        # Fluid gives its mounts a system priority class, so that pods with GPUs do not evict them.
+        critical = critical_pods(f"{name}-critical", plan.namespace, self.namespace, own)
+        inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace, critical, *self._network(name, plan)])
+        self.runtimes = {
+            cache.dataset: self._cache(f"{name}-{cache.dataset}", plan.namespace, cache, inside)
+            for cache in plan.caches
+        }
+        self.register_outputs({"datasets": list(self.runtimes)})
+
+    def _network(self, name: str, plan: CachesPlan) -> list[NetworkPolicy]:
+        """Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node."""
+        deny: NetworkPolicySpecArgsDict = {"pod_selector": {}, "policy_types": ["Ingress"]}
+        own_pods: NetworkPolicySpecArgsDict = {**deny, "ingress": [{"from_": [{"pod_selector": {}}]}]}
+        return [
+            NetworkPolicy(
+                f"{name}-{policy}",
+                metadata={"name": policy, "namespace": plan.namespace},
+                spec=spec,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
+            )
+            for policy, spec in {"default-deny": deny, "allow-own-pods": own_pods}.items()
+        ]
+
+    def _cache(self, name: str, namespace: str, cache: CachePlan, inside: pulumi.ResourceOptions) -> CustomResource:
+        dataset = CustomResource(
+            f"{name}-dataset",
+            api_version=cache.api,
+            kind=_DATASET,
+            metadata={
+                "name": cache.dataset,
+                "namespace": namespace,
+                "annotations": {CLAIM_SIZE: format_bytes(cache.claim)},
+            },
+            spec=_dataset(cache),
+            opts=inside,
+        )
+        runtime = CustomResource(
+            f"{name}-runtime",
+            api_version=cache.api,
+            kind=cache.kind,
+            metadata={"name": cache.dataset, "namespace": namespace},
+            spec=_runtime(cache),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[dataset], replace_on_changes=list(_SIZED), delete_before_replace=True
+            ),
+        )
+        if cache.load:
+            load, amounts = cache.load
+            CustomResource(
+                f"{name}-load",
+                api_version=cache.api,
+                kind="DataLoad",
+                metadata={"name": load, "namespace": namespace},
+                spec={
+                    "dataset": {"name": cache.dataset, "namespace": namespace},
+                    "loadMetadata": True,
+                    "target": [{"path": cache.path, "replicas": cache.copies}],
+                    "policy": "Once",
+                    "nodeSelector": dict(cache.node_labels),
+                    "tolerations": tolerations(cache.tolerated),
+                    "resources": _resources(amounts),
+                },
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[runtime]),
+            )
+        return runtime
+
+
+class CachedVolume(pulumi.ComponentResource):
+    """A team's reference to a cache: Fluid makes a PersistentVolume and a claim with the dataset's name from it.
+
+    Fluid also makes the ThinRuntime of the reference. The claim is pending until the cache is ready.
+
+    Example:
+        >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
+    """
+
+    def __init__(self, name: str, cached: CachedDataset, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:CachedVolume", name, {}, opts)
+        self.reference = CustomResource(
+            f"{name}-reference",
+            api_version=cached.api,
+            kind=_DATASET,
+            metadata={"name": cached.dataset, "namespace": cached.team},
+            spec={
+                "mounts": [{"mountPoint": cached.mount, "name": cached.dataset}],
+                "accessModes": [cached.access_mode],
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"claim": cached.dataset})
+
+
+def _dataset(cache: CachePlan) -> dict[str, Any]:
+    mount: dict[str, Any] = {
+        "mountPoint": cache.mount,
+        "name": cache.mount_name,
+        "path": cache.path,
+        "readOnly": not cache.writable,
+        "shared": True,
+    }
+    if cache.options:
+        mount["options"] = dict(cache.options)
+    if cache.secret:
+        mount["encryptOptions"] = [
+            {"name": option, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+            for option, (secret, key) in cache.secret.items()
+        ]
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in cache.node_labels.items()]
+    return {
+        "mounts": [mount],
+        "accessModes": ["ReadWriteMany" if cache.writable else "ReadOnlyMany"],
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}},
+        "tolerations": tolerations(cache.tolerated),
+        # Several caches can share a node; their workers spread over the nodes as far as they can.
+        "placement": "Shared",
+    }
+
+
+def _runtime(cache: CachePlan) -> dict[str, Any]:
+    pods = {pod.key: _component(pod) for pod in cache.pods}
+    for key in ("master", "worker", "fuse"):
+        if key in pods:
+            pods[key]["networkMode"] = _NETWORK
+    # The node's mount ends with the last pod that uses it.
+    pods["fuse"]["cleanPolicy"] = "OnDemand"
+    if "master" in pods:
+        pods["master"]["nodeSelector"] = dict(cache.node_labels)
+    # Otherwise, what a team writes stays in the cache.
+    properties = {"properties": {"alluxio.user.file.writetype.default": "CACHE_THROUGH"}} if cache.writable else {}
+    return {
+        "replicas": cache.replicas,
+        "tieredstore": {"levels": [_level(cache)]},
+        **({"data": {"replicas": cache.copies}, **properties} if cache.runtime == "alluxio" else {}),
+        **pods,
+    }
+
+
+def _level(cache: CachePlan) -> dict[str, Any]:
+    """Where each worker keeps its part. Workers and mounts of JuiceFS share a folder of the node."""
+    size = {"quota": format_bytes(cache.size)}
+    if cache.runtime == "juicefs":
+        path = f"{_FOLDER}/{cache.dataset}"
+        return {"mediumtype": "SSD", "volumeType": "hostPath", "path": path, **size, "low": "0.1"}
+    medium, path = ("MEM", "/dev/shm") if cache.medium == "memory" else ("SSD", "/cache")  # noqa: S108 - of the pod
+    return {"mediumtype": medium, "volumeType": "emptyDir", "path": path, **size, "high": "0.95", "low": "0.7"}
+
+
+def _component(pod: CachePod) -> dict[str, Any]:
+    java: list[str] = []
+    if pod.container.heap:
+        java.append(f"-Xmx{pod.container.heap // 2**20}m")
+    if pod.container.direct:
+        java.append(f"-XX:MaxDirectMemorySize={pod.container.direct // 2**20}m")
+    return {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
+
+
+def _resources(amounts: Mapping[str, int]) -> dict[str, Any]:
+    return {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}

@@ -1,0 +1,101 @@
+"""What Fluid's caches of datasets need and can, from `caches.yaml`.
+
+The first read of a malformed table raises `pydantic.ValidationError`.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.model.spec.acceleration import Medium, Runtime
+from gpu_tenancy.model.spec.base import Bytes, Cpu
+from gpu_tenancy.model.tables import Url, read_table
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class CacheContainer(_Row):
+    """A container of a cache, without the cache itself.
+
+    Attributes:
+        cpu: in millicores.
+        memory: in bytes, with the heap and direct memory.
+        heap: heap of Java in bytes; 0 for other programs.
+        direct: direct memory of Java in bytes; 0 without a bound.
+    """
+
+    cpu: Cpu
+    memory: Bytes
+    heap: Bytes = 0
+    direct: Bytes = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """CPU and memory."""
+        return {CPU: self.cpu, MEMORY: self.memory}
+
+
+class CachePods(_Row):
+    """Containers of each pod of a cache, by the key of the runtime's spec."""
+
+    master: Mapping[str, CacheContainer] = {}
+    worker: Mapping[str, CacheContainer]
+    fuse: Mapping[str, CacheContainer]
+
+
+class CacheStore(_Row):
+    """How a runtime mounts buckets of one kind.
+
+    Attributes:
+        mount: URL of the mount, with `{bucket}`, `{prefix}` and `{account}`.
+        options: of the mount.
+        keyed: further options if a Secret is used.
+        secret: key of the Secret, by the option that is read from it.
+        identity: whether the pods can use the cloud identity of their ServiceAccount.
+        why: why they cannot.
+    """
+
+    mount: str
+    options: Mapping[str, str] = {}
+    keyed: Mapping[str, str] = {}
+    secret: Mapping[str, str]
+    identity: bool
+    why: str = ""
+
+
+class CacheRow(_Row):
+    """A runtime of Fluid.
+
+    Attributes:
+        kind: Fluid's kind.
+        api: its API version.
+        media: where it can keep the cache.
+        pods: what it runs.
+        load: the pod that reads the dataset into the cache.
+        stores: by scheme of the bucket's URL.
+        source: URL of the documentation or source code.
+        date: when it was read.
+    """
+
+    kind: str
+    api: str
+    media: tuple[Medium, ...]
+    pods: CachePods
+    load: CacheContainer
+    stores: Mapping[str, CacheStore]
+    source: Url
+    date: dt.date
+
+
+@cache
+def caches() -> Mapping[Runtime, CacheRow]:
+    """The rows by runtime."""
+    rows = read_table(Path(__file__).with_name("caches.yaml"))
+    return {name: CacheRow.model_validate(row) for name, row in rows.items()}

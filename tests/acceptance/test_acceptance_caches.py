@@ -1,0 +1,137 @@
+"""Fluid's objects before a real API server: they pass Fluid's definitions, and each test breaks one part.
+
+Fluid's controllers, its CSI driver and its mounts do not run here: no cache is filled and no claim is made by it.
+"""
+
+from typing import Any, cast
+
+import pytest
+from acceptance_builders import declared, flat, in_waves, only, refusal, remove
+from builders import Data, job, stack, team
+
+from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.caches import OURS, bring_claims, remove_claims
+from gpu_tenancy.console.offline.objects import KubernetesObject
+from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.model.plan.caches import CachedDataset, node_label
+
+KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
+
+
+def sections() -> Data:
+    """A dataset for each runtime and medium."""
+    cache = {"flavor": "h100", "cache": "100Gi", "secret": "keys", "warm": True}
+    return stack(
+        teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"t": job(flavor="h100", datasets={"m": "/m"})})},
+        datasets={
+            "m": {"bucket": "s3://ml-corpus/v3", "accelerate": cache},
+            "s": {"bucket": "az://mlcorpus/corpus", "accelerate": {**cache, "medium": "ssd"}},
+            "j": {
+                "bucket": "gs://ml-corpus",
+                "writable": True,
+                "accelerate": {**cache, "medium": "ssd", "runtime": "juicefs"},
+            },
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def ours() -> tuple[KubernetesObject, ...]:
+    return declared(sections())
+
+
+def test_every_object_of_the_caches_is_accepted_and_nothing_of_it_is_dropped(
+    cluster: Cluster, ours: tuple[KubernetesObject, ...]
+) -> None:
+    manifests = flat(in_waves(ours))
+    try:
+        for manifest in manifests:
+            cluster.apply(manifest)
+        made = [one for one in manifests if one["kind"] in KINDS]
+        # For each dataset: itself, its runtime, its load, and the reference of the team.
+        assert len(made) == 3 * 4
+        for manifest in made:
+            live: Any = cluster.get(*Reference.of(manifest))
+            assert contains(live["spec"], manifest["spec"]), manifest["kind"]
+    finally:
+        remove(cluster, manifests)
+
+
+def contains(live: Any, sent: Any) -> bool:
+    """Whether an object has all that was sent, beside defaults."""
+    if isinstance(sent, dict):
+        wanted = cast("Data", sent)
+        return isinstance(live, dict) and all(contains(cast("Data", live).get(key), wanted[key]) for key in wanted)
+    if isinstance(sent, list):
+        wanted_items, items = cast("list[Any]", sent), cast("list[Any]", live)
+        return len(items) == len(wanted_items) and all(map(contains, items, wanted_items))
+    return live == sent
+
+
+BROKEN: list[tuple[str, tuple[Any, str]]] = [
+    ("AlluxioRuntime.tieredstore.levels.0.mediumtype", ("RAM", "Unsupported value")),
+    ("AlluxioRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
+    ("AlluxioRuntime.worker.networkMode", ("Host", "Unsupported value")),
+    ("AlluxioRuntime.fuse.cleanPolic", ("OnDemand", "field not declared in schema")),
+    ("JuiceFSRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
+    ("Dataset.placement", ("Alone", "Unsupported value")),
+    ("Dataset.mounts", ([], "should have at least 1 items")),
+    ("DataLoad.policy", ("Daily", "Unsupported value")),
+]
+"""A field, a value that Fluid does not know, and words of the refusal."""
+
+
+@pytest.mark.parametrize(("path", "broken"), BROKEN)
+def test_the_definitions_refuse_what_fluid_does_not_know(
+    cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], path: str, broken: tuple[Any, str]
+) -> None:
+    (value, words), (kind, *keys) = broken, path.split(".")
+    manifest = only((one for one in ours if one.namespace == "dataset-caches"), kind, named(ours, kind))
+    manifest["metadata"]["namespace"] = namespace
+    part = manifest["spec"]
+    for key in keys[:-1]:
+        part = part[int(key) if key.isdigit() else key]
+    part[keys[-1]] = value
+    assert words in refusal(lambda: cluster.apply(manifest))
+
+
+def test_claims_as_fluid_makes_them_are_bound_and_go_with_the_cache(cluster: Cluster, namespace: str) -> None:
+    cached = [
+        CachedDataset(
+            "m", namespace, "data.fluid.io/v1alpha1", "dataset://dataset-caches/m", writable=False, size=2**30
+        )
+    ]
+
+    def phase() -> str:
+        return text_at(cluster.get("v1", "PersistentVolumeClaim", "m", namespace) or {}, "status", "phase")
+
+    remove_claims(cluster, cached)
+    bring_claims(cluster, cached)
+    cluster.wait_for(lambda: phase() == "Bound", what="the claim to be bound")
+    bring_claims(cluster, cached)
+    remove_claims(cluster, [])
+    assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()
+    assert phase() == ""
+
+
+def named(ours: tuple[KubernetesObject, ...], kind: str) -> str:
+    """The first object of a kind."""
+    return next(one.name for one in ours if one.kind == kind and one.namespace == "dataset-caches")
+
+
+def test_pods_keep_their_preference_for_the_nodes_of_the_cache(
+    cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]
+) -> None:
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": namespace}}
+    )
+    spec = only(ours, "Job", "t")["spec"]["template"]["spec"]
+    spec.pop("priorityClassName", None)
+    made: Any = cluster.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t", "namespace": namespace}, "spec": spec}
+    )
+    preferred = at(made, "spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+    assert isinstance(preferred, list)
+    (term,) = preferred
+    assert contains(term, {"preference": {"matchExpressions": [{"key": node_label("m"), "values": ["true"]}]}})
