@@ -27,8 +27,8 @@ from .pools import reservation
 ROLES: Final = {
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
-    "AcrPull": "7f951dda-4ed3-4680-a7ab-28d2dd4b13c6",
-    "Key Vault Secrets User": "4633458b-17de-408a-b875-0445c86b69e6",
+    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
+    "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
     "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
     USER_ROLE: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
     BLOB_ROLES[False]: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
