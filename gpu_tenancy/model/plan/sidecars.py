@@ -115,5 +115,6 @@ def sidecars(stack: Stack, team: Team) -> Amounts:
 
 def egress_of_datasets(stack: Stack, team: str) -> tuple[str, ...]:
     """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
-    schemes = {dataset.scheme for dataset in stack.datasets.values() if dataset.is_of(team)}
+    own = (dataset for dataset in stack.datasets.values() if dataset.is_of(team))
+    schemes = {dataset.scheme for dataset in own if dataset.accelerate is None}
     return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)
