@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
 def asked(probe: Probe, namespace: str) -> Any:
     """The object in the namespace of the pod that asks, which kubectl takes where a manifest names none."""
     manifest: Any = deepcopy(dict(probe.manifest))
-    if probe.resource == "trainjobs":
+    if probe.resource in {"trainjobs", "leaderworkersets", "secretstores"}:
         manifest["metadata"] = {**manifest["metadata"], "namespace": namespace}
     return manifest
 

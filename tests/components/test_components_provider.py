@@ -167,13 +167,13 @@ def test_an_sdk_of_the_schema_accepts_every_stack_of_this_repository(package: An
 
 
 def test_an_sdk_of_the_schema_refuses_a_misspelt_key_a_missing_key_and_a_value_of_no_enum(package: Any) -> None:
-    sections = stack(guards={"action": "odd"})
-    sections["teams"]["a"] |= {"costCentre": "rd"}
+    sections = stack()
+    sections["teams"]["a"] |= {"costCentre": "rd", "podSecurity": "odd"}
     del sections["teams"]["a"]["owner"]
     assert misfits(package, "gpu-tenancy:index:Tenancy", sections) == [
         ".teams.a.owner: required",
         ".teams.a.costCentre: unknown",
-        ".guards.action: no value of the enum",
+        ".teams.a.podSecurity: no value of the enum",
     ]
 
 

@@ -249,7 +249,7 @@ def _numbers(schema: object, place: str = "") -> Iterator[tuple[str, Mapping[str
             yield from _numbers(item, place)
     elif isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
-        if node.get("type") in {"int", "float"}:
+        if node.get("type") in ("int", "float"):  # a tuple: of a field named type, it is a mapping
             yield place, node
         name = getattr(node.get("cls"), "__name__", "")
         for key, inner in node.items():

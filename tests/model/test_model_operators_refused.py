@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
         made_here(operators={"kueu": "here"}),
         (
             "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, kuberay, keda,"
-            " prometheus, gpuOperator, … (16 in total; list them with: tenancy schema)"
+            " prometheus, gpuOperator, … (17 in total; list them with: tenancy schema)"
         ),
     ),
     "a misspelt value": (

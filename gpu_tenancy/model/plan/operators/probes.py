@@ -60,11 +60,7 @@ PROBES: Final[Mapping[str, Probe]] = {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",
             "kind": "LeaderWorkerSet",
             "metadata": _NAME,
-            "spec": {
-                "leaderWorkerTemplate": {
-                    "workerTemplate": {"spec": {"containers": [{"name": "gate", "image": "gate"}]}}
-                }
-            },
+            "spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": [_CONTAINER]}}}},
         },
     ),
     "external-secrets": Probe(
