@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from typing import Final
 
 import pulumi
-from pulumi_azure_native import storage
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
+from pulumi_azure_native.storage import (
+    BlobContainer,
+    BlobServiceProperties,
+    DeleteRetentionPolicyArgsDict,
+    Kind,
+    MinimumTlsVersion,
+    PublicAccess,
+    SkuName,
+    StorageAccount,
+)
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import DataGrant, MadeBucket, TeamIdentity
@@ -106,22 +115,22 @@ class DatasetAccount(pulumi.ComponentResource):
         section = place.section
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True, protect=place.protect)
         group = section.resource_group
-        account = storage.StorageAccount(
+        account = StorageAccount(
             f"{name}-account",
             resource_group_name=group,
             account_name=containers[0].bucket.account,
             location=section.location,
-            kind=storage.Kind.STORAGE_V2,
-            sku={"name": storage.SkuName.STANDARD_ZRS},
+            kind=Kind.STORAGE_V2,
+            sku={"name": SkuName.STANDARD_ZRS},
             allow_blob_public_access=False,
             allow_shared_key_access=False,
             enable_https_traffic_only=True,
-            minimum_tls_version=storage.MinimumTlsVersion.TLS1_2,
+            minimum_tls_version=MinimumTlsVersion.TLS1_2,
             tags=place.tags,
             opts=kept,
         )
-        retention: storage.DeleteRetentionPolicyArgsDict = {"enabled": True, "days": _DAYS_OF_DELETED}
-        storage.BlobServiceProperties(
+        retention: DeleteRetentionPolicyArgsDict = {"enabled": True, "days": _DAYS_OF_DELETED}
+        BlobServiceProperties(
             f"{name}-versions",
             resource_group_name=group,
             account_name=account.name,
@@ -132,12 +141,12 @@ class DatasetAccount(pulumi.ComponentResource):
             opts=kept,
         )
         self.containers: list[pulumi.Resource] = [
-            storage.BlobContainer(
+            BlobContainer(
                 f"{name}-{made.bucket.bucket}",
                 resource_group_name=group,
                 account_name=account.name,
                 container_name=made.bucket.bucket,
-                public_access=storage.PublicAccess.NONE,
+                public_access=PublicAccess.NONE,
                 opts=kept,
             )
             for made in containers
