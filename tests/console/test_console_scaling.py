@@ -66,7 +66,9 @@ class Metered:
 
     def deploy(self) -> set[str]:
         """Applies the server, as `tenancy up` does; returns what happened to its objects."""
-        return {change.action for change in apply(self.cluster, [self.manifests], self.inventory)}
+        namespaces = [manifest for manifest in self.manifests if manifest["kind"] == "Namespace"]
+        others = [manifest for manifest in self.manifests if manifest["kind"] != "Namespace"]
+        return {change.action for change in apply(self.cluster, [namespaces, others], self.inventory)}
 
     def pods(self) -> tuple[Manifest, ...]:
         return self.cluster.list("v1", "Pod", namespace="vision")
