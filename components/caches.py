@@ -8,6 +8,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace
 from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
 
+from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
@@ -160,7 +161,7 @@ def _dataset(cache: CachePlan) -> dict[str, Any]:
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in cache.node_labels.items()]
     return {
         "mounts": [mount],
-        "accessModes": ["ReadWriteMany" if cache.writable else "ReadOnlyMany"],
+        "accessModes": [access_mode(writable=cache.writable)],
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}},
         "tolerations": tolerations(cache.tolerated),
         # Several caches can share a node; their workers spread over the nodes as far as they can.

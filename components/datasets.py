@@ -3,6 +3,7 @@
 import pulumi
 from pulumi_kubernetes.core.v1 import CSIPersistentVolumeSourceArgsDict, PersistentVolume, PersistentVolumeClaim
 
+from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.datasets import VolumePlan
 from gpu_tenancy.model.quantity import format_bytes
 
@@ -18,7 +19,7 @@ class DatasetVolume(pulumi.ComponentResource):
 
     def __init__(self, name: str, volume: VolumePlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, {}, opts)
-        mode = "ReadWriteMany" if volume.writable else "ReadOnlyMany"
+        mode = access_mode(writable=volume.writable)
         size = {"storage": format_bytes(volume.size)}
         source: CSIPersistentVolumeSourceArgsDict = {
             "driver": volume.driver,

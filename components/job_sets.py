@@ -8,11 +8,10 @@ from pulumi_kubernetes.batch.v1 import JobSpecArgsDict, PodFailurePolicyOnPodCon
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
-from gpu_tenancy.model.spec.roles import JOB_SET
 
-from .conventions import NAME, labels_of
+from .conventions import NAME
+from .job_objects import deadline_of, job_object
 from .pods import container, pod_spec, template_metadata
 from .wire import wire
 
@@ -26,22 +25,12 @@ def job_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomReso
     spec: dict[str, Any] = {"replicatedJobs": [_replicated(job, role) for role in job.roles], **policies(job)}
     if job.success:
         spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": list(job.success)}
-    if job.dispatched:
-        spec["managedBy"] = CONTROLLER
-    return CustomResource(
-        name,
-        api_version=JOB_SET[0],
-        kind=JOB_SET[1],
-        metadata={"name": job.name, "namespace": job.team, "labels": labels_of(job)},
-        spec=spec,
-        opts=opts,
-    )
+    return job_object(name, job, spec, opts)
 
 
 def _replicated(job: JobPlan, role: RolePlan) -> dict[str, Any]:
-    deadline = {} if job.deadline is None else {"activeDeadlineSeconds": job.deadline}
     spec = job_of_role(job, role, pod_spec(role.pod, container(role.pod, "train")))
-    return {"name": role.name, "replicas": 1, "template": {"spec": {**spec, **deadline}}}
+    return {"name": role.name, "replicas": 1, "template": {"spec": {**spec, **deadline_of(job)}}}
 
 
 def job_of_role(job: JobPlan, role: RolePlan, pod: PodSpecArgsDict) -> dict[str, Any]:

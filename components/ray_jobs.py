@@ -6,13 +6,9 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
-from gpu_tenancy.model.spec.roles import RAY_JOB
 
-from .conventions import NAME, labels_of
-from .pods import container, pod_spec, template_metadata
-from .wire import wire
+from .job_objects import deadline_of, job_object, pod_template
 
 
 def ray_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
@@ -22,26 +18,16 @@ def ray_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomReso
     without the security context that namespaces of teams require.
     https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/apis/ray/v1/rayjob_types.go
     """
-    spec: dict[str, Any] = {
+    spec = {
         "entrypoint": shlex.join(job.entrypoint),
         "submissionMode": "HTTPMode",
         # Kueue requires it, and sets `suspend`.
         "shutdownAfterJobFinishes": True,
         "backoffLimit": job.retries,
         "rayClusterSpec": _cluster(job),
+        **deadline_of(job),
     }
-    if job.deadline is not None:
-        spec["activeDeadlineSeconds"] = job.deadline
-    if job.dispatched:
-        spec["managedBy"] = CONTROLLER
-    return CustomResource(
-        name,
-        api_version=RAY_JOB[0],
-        kind=RAY_JOB[1],
-        metadata={"name": job.name, "namespace": job.team, "labels": labels_of(job)},
-        spec=spec,
-        opts=opts,
-    )
+    return job_object(name, job, spec, opts)
 
 
 def _cluster(job: JobPlan) -> dict[str, Any]:
@@ -49,7 +35,7 @@ def _cluster(job: JobPlan) -> dict[str, Any]:
     # Ray tasks run on the workers; a head with GPUs computes too.
     params = _start(head) if head.pod.gpus else {"num-cpus": "0"}
     return {
-        "headGroupSpec": {"rayStartParams": params, "template": _template(job, head)},
+        "headGroupSpec": {"rayStartParams": params, "template": pod_template(job, head, "ray")},
         "workerGroupSpecs": [
             {
                 "groupName": role.name,
@@ -57,7 +43,7 @@ def _cluster(job: JobPlan) -> dict[str, Any]:
                 "minReplicas": role.pods,
                 "maxReplicas": role.pods,
                 "rayStartParams": _start(role),
-                "template": _template(job, role),
+                "template": pod_template(job, role, "ray"),
             }
             for role in workers
         ],
@@ -67,10 +53,3 @@ def _cluster(job: JobPlan) -> dict[str, Any]:
 def _start(role: RolePlan) -> dict[str, str]:
     """Ray's resources of a pod. KubeRay takes CPUs and memory from the limits, and GPUs of some vendors only."""
     return {"num-gpus": str(role.pod.gpus)}
-
-
-def _template(job: JobPlan, role: RolePlan) -> dict[str, Any]:
-    return {
-        "metadata": wire(template_metadata(role.pod, {NAME: job.name})),
-        "spec": wire(pod_spec(role.pod, container(role.pod, "ray"))),
-    }

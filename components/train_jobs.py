@@ -8,12 +8,12 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
-from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan
 from gpu_tenancy.model.spec.roles import NODE, TRAIN_JOB, TRAINER_STEP, Framework
 
-from .conventions import NAME, labels_of
+from .conventions import NAME
+from .job_objects import deadline_of, job_object
 from .job_sets import failing, policies
 from .mpi import computing_pods, mpi_jobs, mpi_policy
 from .pods import (
@@ -120,23 +120,13 @@ def train_job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomRe
         trainer: dict[str, Any] = {"numNodes": computing_pods(job)}
     else:
         trainer, patch["spec"] = _trainer(job), _patch(job)
-    spec: dict[str, Any] = {
+    spec = {
         "runtimeRef": {"name": job.runtime, "kind": "ClusterTrainingRuntime" if of_trainer else "TrainingRuntime"},
         "trainer": trainer,
         "runtimePatches": [{"manager": "gpu-tenancy.dev/tenancy", "trainingRuntimeSpec": {"template": patch}}],
+        **deadline_of(job),
     }
-    if job.deadline is not None:
-        spec["activeDeadlineSeconds"] = job.deadline
-    if job.dispatched:
-        spec["managedBy"] = CONTROLLER
-    return CustomResource(
-        name,
-        api_version=_TRAINER,
-        kind=TRAIN_JOB[1],
-        metadata={"name": job.name, "namespace": job.team, "labels": labels_of(job)},
-        spec=spec,
-        opts=opts,
-    )
+    return job_object(name, job, spec, opts)
 
 
 def _trainer(job: JobPlan) -> dict[str, Any]:

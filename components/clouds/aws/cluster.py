@@ -118,7 +118,7 @@ class EksCluster(pulumi.ComponentResource):
 
         Its own pods mount the buckets, in its own namespace, so the pods of teams need no network access to S3.
         """
-        if not any(identity.datasets for identity in self._plan.identities if identity.team != CACHES):
+        if all(identity.team == CACHES for identity in self._plan.identities):
             return []
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
         return Addons(f"{name}-s3", self._context, S3, plane.version, after_nodes).resources

@@ -25,7 +25,7 @@ class TeamRole(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:clouds:TeamRole", name, {}, opts)
         within = pulumi.ResourceOptions(parent=self)
-        policies = {"datasets": datasets_policy(team.datasets, context.section.region)} if team.datasets else {}
+        policies = {"datasets": datasets_policy(team.datasets, context.section.region)}
         role = Role(f"{name}-identity", team.name, Grant(trust("pods.eks"), inline=policies), context.tags, within)
         for account in team.accounts:
             aws.eks.PodIdentityAssociation(

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.plan.secrets import Store
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS, AwsCluster
 
 AUDIENCE: Final = "sts.amazonaws.com"
 """Audience of the tokens with which CI jobs assume roles."""
@@ -23,6 +23,11 @@ _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us
 def partition(region: str) -> str:
     """The AWS partition of a region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`."""
     return next((name for prefix, name, _ in _PARTITIONS if region.startswith(prefix)), "aws")
+
+
+def _domain(region: str) -> str:
+    """The domain of AWS's services in a region."""
+    return next((domain for prefix, _, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
 
 
 def managed_policy(region: str, name: str) -> str:
@@ -56,13 +61,17 @@ def robot_trust(section: AwsCluster, subject: str) -> str:
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
     """
-    issuer = section.issuer
+    return _web_identity_trust(section.identity_provider, section.issuer, subject)
+
+
+def _web_identity_trust(provider: str | None, issuer: str | None, subject: str) -> str:
+    """The trust policy for one subject of an issuer's tokens; the issuer is without `https://`."""
     claims = {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}
     return document(
         [
             {
                 "Effect": "Allow",
-                "Principal": {"Federated": section.identity_provider},
+                "Principal": {"Federated": provider},
                 "Action": ["sts:AssumeRoleWithWebIdentity"],
                 "Condition": {"StringEquals": claims},
             }
@@ -85,18 +94,8 @@ def account_trust(provider: str, issuer: str, namespace: str, account: str) -> s
         namespace: of the account.
         account: its name.
     """
-    host = issuer.removeprefix("https://")
-    claims = {f"{host}:aud": AUDIENCE, f"{host}:sub": f"system:serviceaccount:{namespace}:{account}"}
-    return document(
-        [
-            {
-                "Effect": "Allow",
-                "Principal": {"Federated": provider},
-                "Action": ["sts:AssumeRoleWithWebIdentity"],
-                "Condition": {"StringEquals": claims},
-            }
-        ]
-    )
+    subject = f"system:serviceaccount:{namespace}:{account}"
+    return _web_identity_trust(provider, issuer.removeprefix("https://"), subject)
 
 
 def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) -> str:
@@ -116,8 +115,8 @@ def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) 
 
 def node_trust(region: str) -> str:
     """The trust policy of node roles, for EC2; its service name differs in China."""
-    suffix = next((suffix for prefix, _, suffix in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
-    return document([{"Effect": "Allow", "Principal": {"Service": f"ec2.{suffix}"}, "Action": ["sts:AssumeRole"]}])
+    service = f"ec2.{_domain(region)}"
+    return document([{"Effect": "Allow", "Principal": {"Service": service}, "Action": ["sts:AssumeRole"]}])
 
 
 def autoscaler_policy(cluster: str, region: str) -> str:
@@ -175,8 +174,8 @@ def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
         if prefix:
             listing["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
         objects = f"{arn}{bucket}/{prefix}/*" if prefix else f"{arn}{bucket}/*"
-        writes = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if grant.writes else []
-        statements += [listing, {"Effect": "Allow", "Action": ["s3:GetObject", *writes], "Resource": objects}]
+        actions = list(OBJECT_ACTIONS[grant.writes])
+        statements += [listing, {"Effect": "Allow", "Action": actions, "Resource": objects}]
     return document([*statements, *_keys(grants, region)])
 
 
@@ -184,13 +183,12 @@ def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
     """Rights on the KMS keys of buckets: https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html."""
     keys = sorted({grant.key for grant in grants if grant.key})
     written = {grant.key for grant in grants if grant.writes}
-    suffix = next((suffix for prefix, _, suffix in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
     return [
         {
             "Effect": "Allow",
             "Action": ["kms:Decrypt", *(["kms:GenerateDataKey"] if key in written else [])],
             "Resource": key,
-            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.{suffix}"}},
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.{_domain(region)}"}},
         }
         for key in keys
     ]

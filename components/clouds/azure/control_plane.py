@@ -14,27 +14,16 @@ from pulumi_azure_native.containerservice import (
     ManagedClusterSecurityProfileArgsDict,
     ResourceIdentityType,
 )
-from pulumi_azure_native.managedidentity import UserAssignedIdentity
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AksCreation, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
 from gpu_tenancy.model.spec.people import Person
 
+from .identities import Principal, Right, managed_identity, role_assignment
 from .maintenance import windows
 from .pools import reservation
 
-ROLES: Final = {
-    "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
-    "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
-    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
-    "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
-    "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
-    USER_ROLE: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
-    BLOB_ROLES[False]: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
-    BLOB_ROLES[True]: "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
-}
-"""Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
 """Log categories for changes and Entra logins. `kube-audit` also contains reads, at many times the cost:
 https://learn.microsoft.com/azure/aks/monitor-aks-reference."""
@@ -71,18 +60,13 @@ class AksControlPlane(pulumi.ComponentResource):
             raise TypeError(msg)
         super().__init__("gpu-tenancy:clouds:AksControlPlane", name, {}, opts)
         self._tags, self._kept = dict(plan.tags), plan.protect
-        self.identity = UserAssignedIdentity(
-            f"{name}-identity",
-            resource_group_name=section.resource_group,
-            resource_name_=f"{section.name}-control-plane",
-            location=section.location,
-            tags=self._tags,
-            # Without it, the cluster cannot read its key, and so not its secrets.
-            opts=pulumi.ResourceOptions(parent=self, protect=self._kept),
-        )
+        # Without it, the cluster cannot read its key, and so not its secrets.
+        kept = pulumi.ResourceOptions(parent=self, protect=self._kept)
+        self.identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", self._tags, kept)
+        own = pulumi.ResourceOptions(parent=self)
         self.grants = [
-            self._grant(f"{name}-{grant}", section.subscription, role, scope)
-            for grant, (role, scope) in grants(plan, section, creation).items()
+            role_assignment(f"{name}-{grant}", section, Principal(self.identity.principal_id), right, own)
+            for grant, right in grants(plan, section, creation).items()
         ]
         self.cluster = self._cluster(
             f"{name}-cluster", section, creation, _system_pool(section, creation, plan.system, self._tags)
@@ -110,25 +94,14 @@ class AksControlPlane(pulumi.ComponentResource):
         ]
         self.register_outputs({"id": self.cluster.id})
 
-    def _grant(self, name: str, subscription: str, role: str, scope: str) -> RoleAssignment:
-        return RoleAssignment(
-            name,
-            principal_id=self.identity.principal_id,
-            principal_type=PrincipalType.SERVICE_PRINCIPAL,
-            role_definition_id=role_definition(subscription, role),
-            scope=scope,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-
     def _login(self, name: str, section: AzureCluster, who: Person) -> RoleAssignment:
         """Lets somebody list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them."""
-        return RoleAssignment(
+        return role_assignment(
             name,
-            principal_id=who.name,
-            principal_type=PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER,
-            role_definition_id=role_definition(section.subscription, USER_ROLE),
-            scope=self.cluster.id,
-            opts=pulumi.ResourceOptions(parent=self),
+            section,
+            Principal(who.name, PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER),
+            Right(USER_ROLE, self.cluster.id),
+            pulumi.ResourceOptions(parent=self),
         )
 
     def _cluster(
@@ -177,13 +150,8 @@ class AksControlPlane(pulumi.ComponentResource):
         )
 
 
-def role_definition(subscription: str, role: str) -> str:
-    """Resource ID of a built-in role."""
-    return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{ROLES[role]}"
-
-
-def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> dict[str, tuple[str, str]]:
-    """Role and scope of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates.
+def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> dict[str, Right]:
+    """The right of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates.
 
     Subnet: https://learn.microsoft.com/azure/aks/configure-azure-cni; key:
     https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption; disks:
@@ -192,10 +160,10 @@ def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> d
     """
     reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := reservation(pool))]
     return {
-        "subnet": ("Network Contributor", section.subnet),
-        "vault": ("Key Vault Crypto User", creation.vault),
-        **({"disks": ("Contributor", creation.disk_encryption_set)} if creation.disk_encryption_set else {}),
-        **{f"reserved-{group.rpartition('/')[2]}": ("Contributor", group) for group in reserved},
+        "subnet": Right("Network Contributor", section.subnet),
+        "vault": Right("Key Vault Crypto User", creation.vault),
+        **({"disks": Right("Contributor", creation.disk_encryption_set)} if creation.disk_encryption_set else {}),
+        **{f"reserved-{group.rpartition('/')[2]}": Right("Contributor", group) for group in reserved},
     }
 
 

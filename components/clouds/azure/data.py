@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pulumi
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
-from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
+from pulumi_azure_native.authorization import RoleAssignment
 from pulumi_azure_native.storage import (
     BlobContainer,
     BlobServiceProperties,
@@ -21,9 +20,8 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import DataGrant, MadeBucket, TeamIdentity
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, blob_condition
 
-from .control_plane import role_definition
+from .identities import Principal, Right, account_token, federated, managed_identity, role_assignment
 from .pools import PoolCluster
-from .robots import AUDIENCE
 
 _DAYS_OF_DELETED: Final = 30
 """Days for which a created storage account keeps deleted containers and blobs."""
@@ -55,28 +53,13 @@ class TeamAccess(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:clouds:TeamAccess", name, {}, opts)
         self._section, self._within = place.section, pulumi.ResourceOptions(parent=self)
-        identity = UserAssignedIdentity(
-            f"{name}-identity",
-            resource_group_name=place.section.resource_group,
-            resource_name_=team.name,
-            location=place.section.location,
-            tags=place.tags,
-            opts=self._within,
-        )
+        identity = managed_identity(f"{name}-identity", place.section, team.name, place.tags, self._within)
         before: list[pulumi.Resource] = []
         for account in team.accounts:
             # Entra accepts one write of an identity's credentials at a time.
-            credential = FederatedIdentityCredential(
-                f"{name}-{account}",
-                resource_group_name=place.section.resource_group,
-                resource_name_=identity.name,
-                federated_identity_credential_resource_name=account,
-                issuer=issuer,
-                subject=f"system:serviceaccount:{team.team}:{account}",
-                audiences=[AUDIENCE],
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[*before]),
-            )
-            before.append(credential)
+            after = pulumi.ResourceOptions(parent=self, depends_on=[*before])
+            token = account_token(issuer, team.team, account)
+            before.append(federated(f"{name}-{account}", place.section, identity, (account, token), after))
         for grant in team.datasets:
             self._grant(f"{name}-{grant.dataset}", grant, identity.principal_id)
         self.client_id = identity.client_id
@@ -84,16 +67,9 @@ class TeamAccess(pulumi.ComponentResource):
 
     def _grant(self, name: str, grant: DataGrant, principal: pulumi.Output[str]) -> RoleAssignment:
         condition = blob_condition(grant.folder.prefix, writes=grant.writes) if grant.folder.prefix else None
-        return RoleAssignment(
-            name,
-            principal_id=principal,
-            principal_type=PrincipalType.SERVICE_PRINCIPAL,
-            role_definition_id=role_definition(self._section.subscription, BLOB_ROLES[grant.writes]),
-            scope=self._section.container_id(grant.folder.account, grant.folder.bucket, grant.account),
-            condition=condition,
-            condition_version="2.0" if condition else None,
-            opts=self._within,
-        )
+        container = self._section.container_id(grant.folder.account, grant.folder.bucket, grant.account)
+        right = Right(BLOB_ROLES[grant.writes], container, condition)
+        return role_assignment(name, self._section, Principal(principal), right, self._within)
 
 
 class DatasetAccount(pulumi.ComponentResource):

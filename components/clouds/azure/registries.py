@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import pulumi
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
+from pulumi_azure_native.authorization import RoleAssignment
 from pulumi_azure_native.containerservice import ManagedCluster
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 
-from .control_plane import role_definition
+from .identities import Principal, Right, role_assignment
 from .pools import PoolCluster
 
 PULL: Final = "AcrPull"
@@ -31,14 +31,8 @@ def registry_rights(
         cluster: whose nodes get the role.
         opts: of the role assignment.
     """
-    return RoleAssignment(
-        name,
-        principal_id=cluster.identity_profile.apply(kubelet_of),
-        principal_type=PrincipalType.SERVICE_PRINCIPAL,
-        role_definition_id=role_definition(place.section.subscription, PULL),
-        scope=registry,
-        opts=opts,
-    )
+    kubelet = cluster.identity_profile.apply(kubelet_of)
+    return role_assignment(name, place.section, Principal(kubelet), Right(PULL, registry), opts)
 
 
 def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:

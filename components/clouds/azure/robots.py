@@ -3,20 +3,13 @@
 https://learn.microsoft.com/entra/workload-id/workload-identity-federation-create-trust-user-assigned-managed-identity
 """
 
-from typing import Final
-
 import pulumi
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
-from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
 from gpu_tenancy.model.plan.robots import RobotPlan
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 
-from .control_plane import role_definition
+from .identities import Principal, Right, federated, managed_identity, role_assignment
 from .pools import PoolCluster
-
-AUDIENCE: Final = "api://AzureADTokenExchange"
-"""Audience of the tokens that Entra exchanges."""
 
 
 class RobotIdentity(pulumi.ComponentResource):
@@ -44,32 +37,13 @@ class RobotIdentity(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:clouds:RobotIdentity", name, {}, opts)
         within, section = pulumi.ResourceOptions(parent=self), place.section
-        identity = UserAssignedIdentity(
-            f"{name}-identity",
-            resource_group_name=section.resource_group,
-            resource_name_=section.identity_name(robot.team, robot.name),
-            location=section.location,
-            tags=place.tags,
-            opts=within,
-        )
-        FederatedIdentityCredential(
-            f"{name}-subject",
-            resource_group_name=section.resource_group,
-            resource_name_=identity.name,
-            federated_identity_credential_resource_name="ci",
-            issuer=section.identity_provider,
-            subject=robot.subject,
-            audiences=[AUDIENCE],
-            opts=within,
-        )
+        identity_name = section.identity_name(robot.team, robot.name)
+        identity = managed_identity(f"{name}-identity", section, identity_name, place.tags, within)
+        token = (section.identity_provider, robot.subject)
+        federated(f"{name}-subject", section, identity, ("ci", token), within)
         if section.create:
-            RoleAssignment(
-                f"{name}-login",
-                principal_id=identity.principal_id,
-                principal_type=PrincipalType.SERVICE_PRINCIPAL,
-                role_definition_id=role_definition(section.subscription, USER_ROLE),
-                scope=cluster,
-                opts=within,
+            role_assignment(
+                f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), within
             )
         self.object_id = identity.principal_id
         self.register_outputs({})

@@ -6,14 +6,11 @@ https://learn.microsoft.com/azure/aks/workload-identity-overview
 from typing import Final
 
 import pulumi
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
-from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
 
-from .control_plane import role_definition
+from .identities import Principal, Right, account_token, federated, managed_identity, role_assignment
 from .pools import PoolCluster
-from .robots import AUDIENCE
 
 SECRETS_USER: Final = "Key Vault Secrets User"
 """The role with which values of a secret are read: https://learn.microsoft.com/azure/key-vault/general/rbac-guide."""
@@ -39,34 +36,15 @@ class SecretReaderIdentity(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:clouds:SecretReaderIdentity", name, {}, opts)
         within, section = pulumi.ResourceOptions(parent=self), place.section
-        identity = UserAssignedIdentity(
-            f"{name}-identity",
-            resource_group_name=section.resource_group,
-            resource_name_=section.reader_name(reader.team),
-            location=section.location,
-            tags=place.tags,
-            opts=within,
-        )
-        FederatedIdentityCredential(
-            f"{name}-account",
-            resource_group_name=section.resource_group,
-            resource_name_=identity.name,
-            federated_identity_credential_resource_name=READER,
-            issuer=issuer,
-            subject=f"system:serviceaccount:{reader.team}:{READER}",
-            audiences=[AUDIENCE],
-            opts=within,
-        )
+        identity = managed_identity(f"{name}-identity", section, section.reader_name(reader.team), place.tags, within)
+        token = account_token(issuer, reader.team, READER)
+        federated(f"{name}-account", section, identity, (READER, token), within)
         for store, names in reader.secrets:
             vault = f"/subscriptions/{section.subscription}/resourceGroups/{store.group}/providers/Microsoft.KeyVault"
             for secret in names:
-                RoleAssignment(
-                    f"{name}-{store.place}-{secret}",
-                    principal_id=identity.principal_id,
-                    principal_type=PrincipalType.SERVICE_PRINCIPAL,
-                    role_definition_id=role_definition(section.subscription, SECRETS_USER),
-                    scope=f"{vault}/vaults/{store.place}/secrets/{secret}",
-                    opts=within,
+                right = Right(SECRETS_USER, f"{vault}/vaults/{store.place}/secrets/{secret}")
+                role_assignment(
+                    f"{name}-{store.place}-{secret}", section, Principal(identity.principal_id), right, within
                 )
         client, tenant = reader.annotations.values()
         self.names = {client: identity.client_id, tenant: identity.tenant_id}

@@ -333,7 +333,7 @@ def _secrets(outlook: StackOutlook) -> Table:
             secret.name,
             secret.source,
             ", ".join(secret.users) or "none",
-            "servers restart" if secret.restarts else "pods keep the old value until they restart",
+            secret.reach,
             secret.right or "none needed",
             team=secret.team,
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpu_tenancy.console.texts import first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook
-from gpu_tenancy.model.plan.secrets import SecretRow
+from gpu_tenancy.model.plan.secrets import UNDECLARED, SecretRow
 
 _LISTED = 3
 """Users that a reason names before it counts the others."""
@@ -25,7 +25,7 @@ def _reasons(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
         was = old.get((row.team, row.name))
         if row.right and (row.team, row.source) not in read:
             yield f"{row.team} gains a secret of the cloud: {row.name} ({row.source})"
-        if was and was.source != row.source and "not declared" not in {was.source, row.source}:
+        if was and was.source != row.source and UNDECLARED not in {was.source, row.source}:
             yield f"Secret {row.name} of {row.team} changes from {was.source} to {row.source}{_affected(row)}"
 
 
@@ -33,5 +33,4 @@ def _affected(row: SecretRow) -> str:
     """Who uses it, and whether a change reaches them."""
     if not row.users:
         return ", and nobody uses it"
-    reach = "servers restart" if row.restarts else "pods keep the old value until they restart"
-    return f", for {plural(len(row.users), 'user', 'users')} ({first_names(list(row.users), _LISTED)}): {reach}"
+    return f", for {plural(len(row.users), 'user', 'users')} ({first_names(list(row.users), _LISTED)}): {row.reach}"

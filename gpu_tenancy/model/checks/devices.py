@@ -61,7 +61,7 @@ def is_enabled(values: Mapping[str, Any], *section: str) -> bool:
 def _pool(stack: Stack, name: str) -> Iterator[Problem]:
     pool = stack.pools[name]
     mode = driver_mode(service_of(stack.cluster), pool.driver)
-    if mode and _has_plugin(mode):
+    if mode and has_plugin(mode):
         rule = f"brings a device plugin ({mode.means}), which would allocate the same GPUs as draDriver"
         fix = "set another driver mode, or operators.draDriver.values.resources.gpus.enabled: false"
         yield Problem(("pools", name, "driver"), rule, fix, pool.driver, about=(_DRIVER,))
@@ -75,10 +75,9 @@ def _pool(stack: Stack, name: str) -> Iterator[Problem]:
         yield Problem(("pools", name, "topology"), rule, "remove it, or use the device plugin", about=(_DRIVER,))
 
 
-def _has_plugin(mode: DriverMode) -> bool:
+def has_plugin(mode: DriverMode) -> bool:
     """Whether the nodes have a device plugin that is not the GPU Operator's."""
-    plugin: Any = mode.operator.get("devicePlugin", {})
-    return plugin.get("enabled") is False or mode.labels.get(_NO_PLUGIN) == "false"
+    return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
 
 
 def _volcano(place: Path) -> Problem:

@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.clouds import driver_mode
-from gpu_tenancy.model.checks.devices import allocates_gpus, is_enabled
+from gpu_tenancy.model.checks.devices import allocates_gpus, has_plugin, is_enabled
 from gpu_tenancy.model.plan.gpu_operator import merged
 from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of
 from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, nvidia_values
@@ -130,9 +130,7 @@ def _gpu_operator(stack: Stack) -> tuple[Path, str] | None:
         return None
     for name in gpu_pools(stack, NVIDIA):
         mode = driver_mode(service_of(stack.cluster), stack.pools[name].driver)
-        if mode is None or "nvidia.com/gpu.deploy.device-plugin" in mode.labels:
-            continue
-        if is_enabled(mode.operator, "devicePlugin"):
+        if mode and not has_plugin(mode):
             return ("pools", name), f"it provides the device plugin of pool {name} ({mode.means})"
     return None
 

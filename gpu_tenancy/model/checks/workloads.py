@@ -18,8 +18,6 @@ from gpu_tenancy.model.spec.workloads import Server, Training
 _WAITING: Final = {CPU: 200, MEMORY: 256 * 2**20}
 """Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
-
-
 _RAY_NAME: Final = 47
 """Maximum length of a RayJob's name, above which KubeRay does not run it (`MaxRayJobNameLength` in
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go)."""
@@ -253,13 +251,15 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
 
 def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
     """What KubeRay rejects, and the container that it adds to workers whatever the bounds of the team."""
-    if job.kind.submits and len(str(path[-1])) > _RAY_NAME:
+    if not job.kind.submits:
+        return
+    if len(str(path[-1])) > _RAY_NAME:
         rule = f"is the name of a RayJob, which has at most {_RAY_NAME} characters"
         yield Problem(path, rule, "shorten the name", str(path[-1]))
     least = tree.stack.teams[str(path[1])].containers.min
     for resource, amount in _WAITING.items():
         minimum = getattr(least, resource)
-        if job.kind.submits and minimum is not None and minimum > amount:
+        if minimum is not None and minimum > amount:
             yield Problem(
                 (*path, "framework"),
                 f"needs pods with a container of {format_amount(resource, amount)} {resource}, which KubeRay adds and"

@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import claims
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE
+from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
 from gpu_tenancy.model.spec.teams import Team
@@ -115,8 +116,7 @@ def _s3_actions(place: Folder, *, writes: bool) -> str:
     arn = f"arn:aws:s3:::{place.bucket}"
     where = f" for the prefix {place.prefix}/*" if place.prefix else ""
     objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
-    actions = ["s3:GetObject", *(["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"] if writes else [])]
-    return f"s3:ListBucket on {arn}{where}, and {', '.join(actions)} on {objects}"
+    return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[writes])} on {objects}"
 
 
 def _google(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:

@@ -30,6 +30,11 @@ class Folder:
         return f"{self.scheme}://{'/'.join(part for part in (self.account, self.bucket) if part)}"
 
 
+def access_mode(*, writable: bool) -> str:
+    """Access mode of the claims of a dataset, which pods on any number of nodes mount."""
+    return "ReadWriteMany" if writable else "ReadOnlyMany"
+
+
 def folder(dataset: Dataset) -> Folder:
     """The folder of a dataset."""
     first, _, rest = dataset.bucket.partition("://")[2].partition("/")

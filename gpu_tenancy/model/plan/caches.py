@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from gpu_tenancy.model.catalogue.caches import CacheContainer, caches
-from gpu_tenancy.model.plan.buckets import folder
+from gpu_tenancy.model.plan.buckets import access_mode, folder
 from gpu_tenancy.model.plan.cache_pods import accelerated, containers, pod_amounts, replicas_of, share, store_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint
@@ -120,7 +120,7 @@ class CachedDataset:
     @property
     def access_mode(self) -> str:
         """Access mode of the claim."""
-        return "ReadWriteMany" if self.writable else "ReadOnlyMany"
+        return access_mode(writable=self.writable)
 
 
 def caches_plan(tree: Tree) -> CachesPlan | None:
@@ -219,7 +219,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         medium=acceleration.medium,
         size=share(acceleration, replicas),
         claim=dataset.size,
-        writable=dataset.writable or bool(dataset.writers),
+        writable=dataset.written,
         pods=tuple(_pods(acceleration, replicas)),
         # A new cache is empty, and a load runs once, so what makes a new cache makes a new load.
         load=(f"{name}-{digest}", row.load.amounts) if acceleration.warm else None,

@@ -49,7 +49,7 @@ class TeamIdentity:
     team: str
     name: str
     accounts: tuple[str, ...]
-    datasets: tuple[DataGrant, ...] = ()
+    datasets: tuple[DataGrant, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def caches_identity(stack: Stack) -> TeamIdentity | None:
 def caches_grants(stack: Stack) -> tuple[DataGrant, ...]:
     """The rights that caches need on datasets, whoever grants them; on each folder once, sorted."""
     cached = ((name, dataset) for name, dataset, cache in accelerated(stack) if has_identity(dataset, cache))
-    return _grants((name, dataset, dataset.writable or bool(dataset.writers)) for name, dataset in cached)
+    return _grants((name, dataset, dataset.written) for name, dataset in cached)
 
 
 def identity_of(stack: Stack, team: str) -> TeamIdentity | None:

@@ -270,12 +270,16 @@ def store_of(url: str) -> tuple[Store, str]:
     return Store("aws" if manager == "aws" else "gcp", place), remote
 
 
+UNDECLARED: Final = "not declared"
+"""Source of a Secret that a workload uses, and its team does not declare."""
+
+
 @dataclass(frozen=True, slots=True)
 class SecretRow:
     """A Secret of a team, as reports list it: never its values.
 
     Attributes:
-        source: where its values come from; "not declared" if a workload uses it and the team declares none.
+        source: where its values come from, or `UNDECLARED`.
         users: workloads that read it, and `image pulls` for registries.
         restarts: whether pods of servers restart when the value changes.
         right: the right to read it in the cloud, and who gives it; empty for other sources.
@@ -287,6 +291,11 @@ class SecretRow:
     users: tuple[str, ...] = field(default=())
     restarts: bool = False
     right: str = ""
+
+    @property
+    def reach(self) -> str:
+        """What happens when the value changes."""
+        return "servers restart" if self.restarts else "pods keep the old value until they restart"
 
 
 def _right(stack: Stack, team: str, secret: Secret | None) -> str:
@@ -314,7 +323,7 @@ def secret_rows(stack: Stack) -> Iterator[SecretRow]:
             yield SecretRow(
                 name,
                 secret,
-                declared.source if declared else "not declared",
+                declared.source if declared else UNDECLARED,
                 tuple(users.get(secret, ())),
                 bool(declared and declared.config),
                 _right(stack, name, declared),

@@ -132,18 +132,14 @@ class Flavor:
         """
         if self.resource is None:
             return {}
-        left = [
-            (
-                {
-                    resource: max(0, pool.node[resource] - self.caches.node.get(resource, 0))
-                    for resource in (CPU, MEMORY)
-                },
-                pool,
+        return {
+            resource: min(
+                max(0, pool.node[resource] - self.caches.node.get(resource, 0)) // pool.gpus_per_node
+                for pool in self.pools
+                if pool.gpus_per_node
             )
-            for pool in self.pools
-            if pool.gpus_per_node
-        ]
-        return {resource: min(of[resource] // pool.gpus_per_node for of, pool in left) for resource in (CPU, MEMORY)}
+            for resource in (CPU, MEMORY)
+        }
 
     @property
     def always(self) -> int:

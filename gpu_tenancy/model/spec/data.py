@@ -61,6 +61,11 @@ class Dataset(Section):
         """Whether a team has a claim of it."""
         return not self.teams or team in self.teams
 
+    @property
+    def written(self) -> bool:
+        """Whether any team can write."""
+        return self.writable or bool(self.writers)
+
     def writes(self, team: str) -> bool:
         """Whether a team can write."""
         return self.is_of(team) and (self.writable or team in self.writers)

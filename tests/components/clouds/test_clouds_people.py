@@ -10,7 +10,7 @@ from builders import PROVIDED, Data, errors, planned, stack, team
 from components_builders import program_once, texts
 from rendered_stacks import stack_of_repository
 
-from components.clouds.azure.control_plane import ROLES
+from components.clouds.azure.identities import ROLES
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 

@@ -12,7 +12,7 @@ from components_builders import program_once
 from eks_description import DESCRIPTION
 from test_clouds_people import ENTRY, MEMBER, creation, gke, of_cloud
 
-from components.clouds.azure.control_plane import ROLES
+from components.clouds.azure.identities import ROLES
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.wire import UNKNOWN
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE

@@ -15,7 +15,7 @@ from test_clouds_people import creation, gke, of_cloud
 from test_clouds_robots import inputs
 
 from components.clouds.aws.policies import account_trust
-from components.clouds.azure.control_plane import ROLES
+from components.clouds.azure.identities import ROLES
 from components.clouds.azure.secrets import SECRETS_USER
 from gpu_tenancy.console.offline.recording import Registration
 from gpu_tenancy.console.offline.wire import UNKNOWN

@@ -14,6 +14,12 @@ ProviderArn: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:oidc-provider/[a-z0-9.-]+(/[\w./-]+)?$")
 ]
 KeyArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")]
+OBJECT_ACTIONS: Final = {
+    False: ("s3:GetObject",),
+    True: ("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"),
+}
+"""Actions on objects of S3, by whether they write:
+https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions."""
 Subnet: TypeAlias = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-9]+)+[a-z]$")]
 Region: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
