@@ -140,7 +140,6 @@ class CachedVolume(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.register_outputs({"claim": cached.dataset})
 
 
 def _dataset(cache: CachePlan) -> dict[str, Any]:

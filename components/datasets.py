@@ -59,4 +59,3 @@ class DatasetVolume(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.volume]),
         )
-        self.register_outputs({"claim": volume.dataset})

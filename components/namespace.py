@@ -67,7 +67,6 @@ class TeamNamespace(pulumi.ComponentResource):
             team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
         if team.manager:
             manager_binding(f"{name}-manager", team.name, team.manager, self._inside)
-        self.register_outputs({"namespace": team.name})
 
     def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:
         spec: ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}

@@ -63,7 +63,6 @@ class NamespaceSecrets(pulumi.ComponentResource):
             for secret in secrets.copied:
                 inside = pulumi.ResourceOptions(parent=self, depends_on=[stores[secret.store]])
                 self.made.append(_copy(f"{name}-{secret.name}", namespace, secret, inside))
-        self.register_outputs({})
 
 
 def _of_config(name: str, namespace: str, secret: ConfigSecret, opts: pulumi.ResourceOptions) -> Secret:

@@ -73,7 +73,6 @@ class ModelServer(pulumi.ComponentResource):
             else None
         )
         self.autoscaler = self._scaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
-        self.register_outputs({"service": f"{server.name}.{server.team}.svc"})
 
     def _after(self, resource: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=[resource])

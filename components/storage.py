@@ -60,4 +60,3 @@ class TeamStorage(pulumi.ComponentResource):
             spec=spec,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.register_outputs({"claim": claim.name})

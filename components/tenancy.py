@@ -31,6 +31,8 @@ AT_ONCE: Final = 10
 class Team(pulumi.ComponentResource):
     """One team: its namespace, then its Secrets, datasets and storage, servers, runtimes of TrainJobs, jobs and gangs.
 
+    Its own components register no outputs: on a file backend, that would write the whole state once more for each.
+
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
     """
@@ -90,7 +92,8 @@ class Tenancy(pulumi.ComponentResource):
         self._shared: list[pulumi.Resource] = []
         if plan.part is None or plan.part.has_shared:
             priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
-            self._shared = [priorities, Guards(f"{prefix}guards", plan.guards, own)]
+            # A binding depends on its policy. The SDK stores each dependency with each team.
+            self._shared = [priorities, *Guards(f"{prefix}guards", plan.guards, own).bindings]
             if plan.storage_classes:
                 self._shared.append(StorageClasses(f"{prefix}storage", plan.storage_classes, own))
             if plan.access:

@@ -70,7 +70,6 @@ class TrainingRuntime(pulumi.ComponentResource):
             spec=_runtime_spec(runtime.framework, runtime.priority, runtime.job),
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.register_outputs({"runtime": runtime.name})
 
 
 def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | None) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class TrainingJob(pulumi.ComponentResource):
             self.job = leader_worker_set(f"{name}-leader-worker-set", job, own)
         else:
             self.job = train_job(f"{name}-train-job", job, _replaced_on_change(self))
-        self.register_outputs({"job": job.name})
 
 
 class GangJob(pulumi.ComponentResource):
@@ -63,7 +62,6 @@ class GangJob(pulumi.ComponentResource):
     def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
         self.job = _volcano_job(f"{name}-job", gang, _replaced_on_change(self))
-        self.register_outputs({"job": gang.name})
 
 
 def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> pulumi.ResourceOptions:

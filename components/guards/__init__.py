@@ -25,16 +25,19 @@ class Guards(pulumi.ComponentResource):
     evaluated are exempt. The policies check the user of the request, because a tenant can forge an owner reference.
     Members of teams are bound by more rules, about what RBAC cannot say. Roles are not managed here.
 
+    Attributes:
+        bindings: each depends on its policy.
+
     Example:
         >>> Guards("guards", plan(stack).guards)
     """
 
     def __init__(self, name: str, guards: GuardsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
-        self.policies = {rule.name: self._policy(f"{name}-{rule.name}", rule, guards) for rule in rules(guards)}
+        self.bindings = [self._policy(f"{name}-{rule.name}", rule, guards) for rule in rules(guards)]
         self.register_outputs({"action": guards.action})
 
-    def _policy(self, name: str, rule: Rule, guards: GuardsPlan) -> ValidatingAdmissionPolicy:
+    def _policy(self, name: str, rule: Rule, guards: GuardsPlan) -> ValidatingAdmissionPolicyBinding:
         policy_name = f"gpu-tenancy-{rule.name}"
         own = pulumi.ResourceOptions(parent=self)
         spec: Any = rule.spec
@@ -45,13 +48,10 @@ class Guards(pulumi.ComponentResource):
         }
         if rule.in_namespaces:
             binding["match_resources"] = {"namespace_selector": _selector(guards)}
-        ValidatingAdmissionPolicyBinding(
-            f"{name}-binding",
-            metadata={"name": policy_name},
-            spec=binding,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[policy]),
+        after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
+        return ValidatingAdmissionPolicyBinding(
+            f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=after
         )
-        return policy
 
 
 def rules(guards: GuardsPlan) -> Iterator[Rule]:

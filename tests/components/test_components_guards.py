@@ -110,8 +110,10 @@ def test_every_refusal_speaks_of_its_own_fault() -> None:
 
 def test_teams_come_after_the_guards() -> None:
     program = made()
-    guards = {resource.urn for kind in (POLICY, BINDING) for resource in program.every(kind)}
-    assert guards <= set(program.component("Team").dependencies)
+    bindings = program.every(BINDING)
+    assert {resource.urn for resource in bindings} <= set(program.component("Team").dependencies)
+    bound = {urn for resource in bindings for urn in resource.depends_on}
+    assert {resource.urn for resource in program.every(POLICY)} == bound
 
 
 @pytest.mark.parametrize("sections", [{}, {"guards": {"action": "deny", "exempt": ["ci"]}}])
