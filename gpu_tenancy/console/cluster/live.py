@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_tenancy.console.cluster.request import FIELD_MANAGER
-from gpu_tenancy.console.offline.wire import maps_at, text_at
+from gpu_tenancy.console.offline.wire import int_at, maps_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +33,14 @@ class Live:
         uid: its identity; an object that is deleted and created again gets another one.
         resource_version: changes with every write of any client.
         deleting: its deletion is pending because of finalizers or a grace period.
+        generation: changes with every write that changes the spec; 0 for kinds without one.
         managed: `managedFields`: which manager set which fields, and when.
     """
 
     uid: str
     resource_version: str
     deleting: bool
+    generation: int
     managed: tuple[Mapping[str, Json], ...]
 
     @classmethod
@@ -48,6 +50,7 @@ class Live:
             uid=text_at(manifest, "metadata", "uid"),
             resource_version=text_at(manifest, "metadata", "resourceVersion"),
             deleting=bool(text_at(manifest, "metadata", "deletionTimestamp")),
+            generation=int_at(manifest, "metadata", "generation"),
             managed=tuple(maps_at(manifest, "metadata", "managedFields")),
         )
 

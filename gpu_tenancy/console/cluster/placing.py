@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpu_tenancy.console.cluster.drift import CONFLICT, by_hand, regained
+from gpu_tenancy.console.cluster.drift import CONFLICT, by_hand, by_kueue, regained
 from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
 from gpu_tenancy.console.cluster.live import Live, digest
 from gpu_tenancy.console.cluster.outcome import Action
@@ -99,20 +99,22 @@ class Placing:
         # Objects of a changed definition are always sent, because the new schema can reject them.
         if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
             return Placed("unchanged", live)
+        same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
         try:
             after = self._apply(wanted)
         except ApiError as error:
-            if wanted.adopted or not _may_replace(reference, error):
-                raise
-            # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
-            self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
-            return Placed("replaced", self._apply(wanted))
+            if not (same and by_kueue(error)):
+                if wanted.adopted or not _may_replace(wanted, error):
+                    raise
+                # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
+                self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
+                return Placed("replaced", self._apply(wanted))
+            after = live
         if after.uid != live.uid:
             return Placed("created", after)
-        if not after.changed_since(live):
-            return Placed("unchanged", after)
-        same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
-        return Placed("changed", after, regained(live, after) if same else ())
+        corrected = regained(live, after) if same else ()
+        only_taken = same and live.applied is not None and not corrected
+        return Placed("changed" if after.changed_since(live) and not only_taken else "unchanged", after, corrected)
 
     def _apply(self, wanted: Wanted) -> Live:
         """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
@@ -143,6 +145,11 @@ def immutable(error: ApiError) -> bool:
     return error.status == _UNPROCESSABLE and all(_IMMUTABLE.search(message) for message in messages)
 
 
-def _may_replace(reference: Reference, error: ApiError) -> bool:
-    """Never a namespace or a definition: their deletion would delete objects of others."""
-    return immutable(error) and not is_namespace(reference) and not is_definition(reference)
+def _may_replace(wanted: Wanted, error: ApiError) -> bool:
+    """Never a namespace or a definition: their deletion would delete objects of others.
+
+    A job of ours that Kueue started is replaced, as its immutable kinds are.
+    """
+    started = wanted.entry is not None and by_kueue(error)
+    kept = is_namespace(wanted.reference) or is_definition(wanted.reference)
+    return (immutable(error) or started) and not kept

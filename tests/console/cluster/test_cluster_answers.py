@@ -12,7 +12,7 @@ from gpu_tenancy.console.offline.wire import Json
 
 OURS: dict[str, Json] = {"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
 THEIRS: dict[str, Json] = {"manager": "controller", "operation": "Update", "subresource": "status"}
-LIVE = Live(uid="u", resource_version="1", deleting=False, managed=(OURS, THEIRS))
+LIVE = Live(uid="u", resource_version="1", deleting=False, generation=1, managed=(OURS, THEIRS))
 
 
 @pytest.mark.parametrize(

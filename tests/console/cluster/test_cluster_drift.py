@@ -1,6 +1,7 @@
 """Objects that somebody edited by hand, and what an apply does about it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_builders import a_config_map, an_object
@@ -9,6 +10,18 @@ from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.offline.wire import Json, at, text_at
+
+SUSPENDED: Manifest = {
+    "suspend": True,
+    "template": {
+        "spec": {
+            "containers": [{"name": "train", "image": "registry.example.com/train:1"}],
+            "restartPolicy": "Never",
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        }
+    },
+}
+"""Of a Job, whose tolerations can change while it is suspended."""
 
 
 def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
@@ -83,6 +96,51 @@ def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
     ):
         apply(cluster, [[settings]], tmp_path / "inventory.json")
     assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "theirs", "b": "by hand"}
+
+
+def test_a_field_that_a_controller_took_with_its_value_is_no_correction(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = an_object("batch/v1", "Job", "train", namespace, spec=SUSPENDED)
+    apply(cluster, [[job]], tmp_path / "inventory.json")
+    tolerations: Json = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    path = "spec", "template", "spec", "tolerations"
+    with monkeypatch.context() as patched:
+        patched.setattr("gpu_tenancy.console.cluster.request.FIELD_MANAGER", "kueue")
+        for value in ([*tolerations, {"key": "more", "operator": "Exists"}], tolerations):
+            cluster.patch(Reference.of(job), {"spec": {"template": {"spec": {"tolerations": value}}}})
+    (change,) = apply(cluster, [[job]], tmp_path / "inventory.json")
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(job)) or {}, *path) == tolerations
+
+
+def test_a_list_that_kueue_wrote_into_a_job_stays_until_the_stack_changes_the_job(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def a_ray_job(image: str) -> Manifest:
+        template: Json = {"spec": {"containers": [{"name": "ray", "image": image}]}}
+        workers: Json = [{"groupName": "worker", "rayStartParams": {}, "template": template}]
+        head: Json = {"rayStartParams": {}, "template": template}
+        spec: Manifest = {"rayClusterSpec": {"headGroupSpec": head, "workerGroupSpecs": workers}}
+        return an_object("ray.io/v1", "RayJob", "tune", namespace, spec=spec)
+
+    job, inventory = a_ray_job("ray:1"), tmp_path / "inventory.json"
+    apply(cluster, [[job]], inventory)
+    live = cluster.get(*Reference.of(job)) or {}
+    workers: Any = at(live, "spec", "rayClusterSpec", "workerGroupSpecs")
+    workers[0]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/podset": "worker"}}
+    with monkeypatch.context() as patched:
+        patched.setattr("gpu_tenancy.console.cluster.request.FIELD_MANAGER", "kueue")
+        cluster.patch(Reference.of(job), {"spec": {"rayClusterSpec": {"workerGroupSpecs": workers}}})
+
+    (change,) = apply(cluster, [[job]], inventory)
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(job)) or {}, "spec", "rayClusterSpec", "workerGroupSpecs") == workers
+
+    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
+    assert change.action == "replaced"
+    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
+    assert change.action == "unchanged"
 
 
 def test_an_apply_again_changes_no_version_of_any_object(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
