@@ -222,7 +222,7 @@ def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
     assert local().spec("Service", "model-server")["selector"] == spec["selector"]["matchLabels"]
 
 
-def test_the_network_is_closed_but_for_dns_the_team_and_callers_of_its_servers() -> None:
+def test_the_network_is_closed_but_for_dns_the_team_callers_of_its_servers_and_kuberay() -> None:
     registrations = {
         resource.name: body(resource)["spec"] for resource in local().every("NetworkPolicy", namespace="ml-serving")
     }
@@ -230,10 +230,11 @@ def test_the_network_is_closed_but_for_dns_the_team_and_callers_of_its_servers()
     (dns,) = registrations["allow-dns"]["egress"]
     assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
     assert registrations["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
-    (to_server,) = (spec for spec in registrations.values() if spec["podSelector"])
+    to_server = registrations["allow-server-model-server"]
     assert to_server["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "model-server"}}
     assert to_server["ingress"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    assert len(registrations) == 4
+    assert registrations["allow-ray-dashboard"]["podSelector"] == {"matchLabels": {"ray.io/node-type": "head"}}
+    assert len(registrations) == 5
 
 
 def test_a_hole_to_the_internet_is_there_only_where_the_stack_makes_one() -> None:

@@ -159,7 +159,7 @@ def test_definitions_that_a_release_leaves_out_stay_out() -> None:
 def test_jobs_are_made_anew_by_flux_where_their_pods_change() -> None:
     found = built(tree("local", "flux"), "work")
     forced = {one["kind"] for one in found if annotations(one).get("kustomize.toolkit.fluxcd.io/force") == "enabled"}
-    assert forced == {"Job", "TrainJob"}
+    assert forced == {"Job", "RayJob", "TrainJob"}
 
 
 def test_a_plain_release_has_its_command_above_its_values() -> None:
