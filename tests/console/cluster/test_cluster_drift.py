@@ -103,12 +103,13 @@ def test_a_field_that_a_controller_took_with_its_value_is_no_correction(
 ) -> None:
     job = an_object("batch/v1", "Job", "train", namespace, spec=SUSPENDED)
     apply(cluster, [[job]], tmp_path / "inventory.json")
-    tolerations: Json = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     path = "spec", "template", "spec", "tolerations"
     with monkeypatch.context() as patched:
         patched.setattr("gpu_tenancy.console.cluster.request.FIELD_MANAGER", "kueue")
         for value in ([*tolerations, {"key": "more", "operator": "Exists"}], tolerations):
-            cluster.patch(Reference.of(job), {"spec": {"template": {"spec": {"tolerations": value}}}})
+            pods: Any = {"spec": {"tolerations": value}}
+            cluster.patch(Reference.of(job), {"spec": {"template": pods}})
     (change,) = apply(cluster, [[job]], tmp_path / "inventory.json")
     assert (change.action, change.corrected) == ("unchanged", ())
     assert at(cluster.get(*Reference.of(job)) or {}, *path) == tolerations
