@@ -34,6 +34,9 @@ def stack() -> Waves:
     # Its own jobs have all GPUs that ml-research may have; two more are for the samples.
     sections["teams"]["ml-research"]["gangs"]["l4"]["guaranteed"] = 6
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}
+    # Most clusters have no KubeRay and no LeaderWorkerSet, so Kueue does not queue their kinds.
+    for name in ("tune", "rollout"):
+        del sections["teams"]["ml-research"]["training"][name]
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
     sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]

@@ -29,6 +29,8 @@ OPERATORS: Final = {
     "volcano": {"Queue"},
     "network_operator": {"NicClusterPolicy"},
     "trainer": {"ClusterTrainingRuntime", "JobSet", "TrainJob", "TrainingRuntime"},
+    "kuberay": {"RayCluster", "RayJob", "RayService"},
+    "lws": {"LeaderWorkerSet"},
 }
 """Kinds of the operators, by the key of the stack under `operators`, whose presence another check demands."""
 OF_CLOUD: Final[Mapping[str, set[str]]] = {"gcp": {"GKENetworkParamSet", "Network"}}
