@@ -22,6 +22,7 @@ from gpu_tenancy.console.embedded.controllers.table import read_rows
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.live.amounts import amount
+from gpu_tenancy.console.offline.ordering import waves
 from gpu_tenancy.console.offline.wire import Json, at, maps_at, text_at
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.project import preview
@@ -61,14 +62,12 @@ class Metered:
     platform: Platform
     cluster: Cluster
     plan: Plan
-    manifests: tuple[Manifest, ...]
+    manifests: list[list[Manifest]]
     inventory: Path
 
     def deploy(self) -> set[str]:
         """Applies the server, as `tenancy up` does; returns what happened to its objects."""
-        namespaces = [manifest for manifest in self.manifests if manifest["kind"] == "Namespace"]
-        others = [manifest for manifest in self.manifests if manifest["kind"] != "Namespace"]
-        return {change.action for change in apply(self.cluster, [namespaces, others], self.inventory)}
+        return {change.action for change in apply(self.cluster, self.manifests, self.inventory)}
 
     def pods(self) -> tuple[Manifest, ...]:
         return self.cluster.list("v1", "Pod", namespace="vision")
@@ -96,7 +95,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
         with platform.cluster() as cluster:
             platform.controllers.bring(cluster, choosing.wanted(shown.stack, found), platform.cache, report)
             bring_nodes(cluster, node_shapes(shown.stack))
-            manifests = tuple(dict(item.manifest) for item in shown.objects if item.kind in KINDS)
+            kinds = [item for item in shown.objects if item.kind in KINDS]
+            manifests = [[dict(item.manifest) for item in wave] for wave in waves(kinds)]
             made = Metered(platform, cluster, plan(shown.stack), manifests, folder / "inventory.json")
             made.deploy()
             yield made

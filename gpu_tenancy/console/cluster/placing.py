@@ -99,17 +99,22 @@ class Placing:
         # Objects of a changed definition are always sent, because the new schema can reject them.
         if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
             return Placed("unchanged", live)
+        return self._change(wanted, live)
+
+    def _change(self, wanted: Wanted, live: Live) -> Placed:
+        """Sends the manifest of an existing object, and replaces the object if it cannot be changed."""
         same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
         try:
             after = self._apply(wanted)
         except ApiError as error:
-            if not (same and by_kueue(error)):
-                if wanted.adopted or not _may_replace(wanted, error):
-                    raise
-                # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
-                self._cluster.delete(reference, uid=live.uid, foreground="." not in reference.group)
-                return Placed("replaced", self._apply(wanted))
-            after = live
+            if same and by_kueue(error):
+                return Placed("unchanged", live)
+            if wanted.adopted or not _may_replace(wanted, error):
+                raise
+            # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
+            foreground = "." not in wanted.reference.group
+            self._cluster.delete(wanted.reference, uid=live.uid, foreground=foreground)
+            return Placed("replaced", self._apply(wanted))
         if after.uid != live.uid:
             return Placed("created", after)
         corrected = regained(live, after) if same else ()

@@ -27,8 +27,9 @@ def a_bare_account(name: str, namespace: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
 
 
-def a_job(name: str, namespace: str, image: str) -> Manifest:
-    template: Json = {"spec": {"restartPolicy": "Never", "containers": [{"name": "train", "image": image}]}}
+def a_job(name: str, namespace: str, image: str, **pod: Json) -> Manifest:
+    """A suspended Job; `pod` has more fields of its pods."""
+    template: Json = {"spec": {"restartPolicy": "Never", "containers": [{"name": "train", "image": image}], **pod}}
     return an_object("batch/v1", "Job", name, namespace, spec={"suspend": True, "template": template})
 
 

@@ -4,24 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_builders import a_config_map, an_object
+from cluster_builders import a_config_map, a_job, an_object
 
 from gpu_tenancy.console.cluster.apply import ApplyError, apply
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.offline.wire import Json, at, text_at
-
-SUSPENDED: Manifest = {
-    "suspend": True,
-    "template": {
-        "spec": {
-            "containers": [{"name": "train", "image": "registry.example.com/train:1"}],
-            "restartPolicy": "Never",
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-        }
-    },
-}
-"""Of a Job, whose tolerations can change while it is suspended."""
 
 
 def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
@@ -101,9 +89,9 @@ def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
 def test_a_field_that_a_controller_took_with_its_value_is_no_correction(
     cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = an_object("batch/v1", "Job", "train", namespace, spec=SUSPENDED)
-    apply(cluster, [[job]], tmp_path / "inventory.json")
     tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    job = a_job("train", namespace, "pytorch:1", tolerations=tolerations)
+    apply(cluster, [[job]], tmp_path / "inventory.json")
     path = "spec", "template", "spec", "tolerations"
     with monkeypatch.context() as patched:
         patched.setattr("gpu_tenancy.console.cluster.request.FIELD_MANAGER", "kueue")
