@@ -18,6 +18,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from gpu_tenancy.console.catalogue import abilities
 from gpu_tenancy.console.cli import app
 from gpu_tenancy.console.project import project_folder, read_stack, stack_names
+from gpu_tenancy.console.writing import write_text
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.roles import Rule, roles
@@ -540,7 +541,7 @@ def main() -> None:
     """Writes the pages into the project of the working directory."""
     project = project_folder()
     for path, text in pages(project).items():
-        (project / path).write_text(text, encoding="utf-8")
+        write_text(project / path, text)
 
 
 if __name__ == "__main__":

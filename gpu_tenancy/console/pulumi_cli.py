@@ -19,6 +19,7 @@ from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.leftovers import State, leftovers
 from gpu_tenancy.console.project import elsewhere, project_name, read_stack
+from gpu_tenancy.console.writing import write_text
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import to_config
 
@@ -142,7 +143,7 @@ class PulumiCli:
         return adopted
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        write_text(self.folder / name, yaml.safe_dump(content, sort_keys=False))
 
     def _succeed(self, *arguments: str) -> str:
         """Runs a command that must succeed, and returns its output."""

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.policies.choosing import shipped_sets
+from gpu_tenancy.console.writing import write_text
 from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
 from gpu_tenancy.model.schema import schema_text
 
@@ -50,8 +51,7 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
     if existing := [path for path in texts if (folder / path).exists()]:
         raise ConsoleError(f"{folder / existing[0]} already exists", "specify a new folder")
     for path, text in texts.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
+        write_text(folder / path, text)
     return [folder / path for path in texts]
 
 

@@ -166,14 +166,18 @@ def test_a_machine_that_was_asleep_goes_on_or_says_why_not(home: Home, who: str)
     reason="no user namespaces here, in which a small file system could be mounted",
 )
 def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> None:
-    state, out = home.folder / "state", home.folder / "out"
+    state, out, cache = home.folder / "state", home.folder / "out", home.folder / "cache"
     up = " ".join(home.upping())
     script = dedent(f"""
-        mkdir -p {state} {out}
+        mkdir -p {state} {out} {cache}
         mount -t tmpfs -o size=150m none {state}
-        mount -t tmpfs -o size=20k none {out}
         full() {{ head -c $(( $(df --output=avail -B1 {state} | tail -1) - $1 )) /dev/zero > {state}/filler; }}
         step() {{ name=$1; shift; "$@" > {home.folder}/"$name" 2>&1; echo "exit $?" >> {home.folder}/"$name"; }}
+        mount -t tmpfs -o size=4k none {cache}
+        step definitions env XDG_CACHE_HOME={cache} {up}
+        mount -o remount,size=16m {cache}
+        step programs env XDG_CACHE_HOME={cache} GPU_TENANCY_REGISTRY=off {up}
+        mount -t tmpfs -o size=20k none {out}
         full 10000; step certificates {up}; rm {state}/filler
         full 1000000; step etcd {up}; rm {state}/filler
         step report {up}
@@ -202,6 +206,11 @@ def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> N
 
 _FIX: Final = "free disk space, then run the same command again"
 SAID: Final = {
+    "definitions": (rf"error: /.*/cache/gpu-tenancy/.*: No space left on device; {_FIX}", 1),
+    "programs": (
+        rf"error: (/.*/cache/gpu-tenancy/.*: No space left on device; {_FIX}|disk full: .*; free 4 GB, then run)",
+        1,
+    ),
     "certificates": (rf"error: /.*/certificates\.new/.*: No space left on device; {_FIX}", 1),
     "etcd": (rf"error: etcd exited: disk full: /.*/embedded; {_FIX}", 1),
     "report": (rf"error: /.*/out/good/report\.html: No space left on device; {_FIX}", 1),

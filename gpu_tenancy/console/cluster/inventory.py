@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from gpu_tenancy.console.cluster.live import digest
 from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.errors import ConsoleError, naming
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.writing import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -110,14 +110,8 @@ class Inventory:
         """Writes the file atomically; does nothing if nothing changed."""
         if self._saved:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         content = {"schema": SCHEMA, "objects": [_row(entry) for entry in self._entries.values()]}
-        unfinished = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with naming(self._path), os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-        unfinished.replace(self._path)
+        write_private(self._path, f"{json.dumps(content, indent=1)}\n")
         self._saved = True
 
 

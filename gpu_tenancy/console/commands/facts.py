@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gpu_tenancy.console import terminal
+from gpu_tenancy.console.writing import write_text
 
 
 def register(app: typer.Typer) -> None:
@@ -59,6 +60,6 @@ def schema(
 
     text = story_schema_text() if stories else schema_text()
     if out:
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
     else:
         sys.stdout.write(text)

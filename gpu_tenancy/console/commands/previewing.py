@@ -9,8 +9,9 @@ from rich.markup import escape
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.commands import environments
-from gpu_tenancy.console.errors import ConsoleError, naming
+from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
+from gpu_tenancy.console.writing import write_text
 
 if TYPE_CHECKING:
     from gpu_tenancy.console.project import Preview
@@ -132,8 +133,7 @@ def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
     releases = write_releases(stack_preview.rendered, out / "releases")
     texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
     for name, content in texts.items():
-        with naming(out / name):
-            (out / name).write_text(content, encoding="utf-8")
+        write_text(out / name, content)
     lines = [f"{len(objects)} objects in {out / 'objects'}"]
     lines += [f"{len(releases)} Helm releases (values) in {out / 'releases'}"] if releases else []
     return "\n".join([*lines, f"report in {out / 'report.html'} (also report.md and report.json)"])

@@ -13,6 +13,7 @@ from rich.markup import escape
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
+from gpu_tenancy.console.writing import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +171,6 @@ def comment(
         from gpu_tenancy.console.gitops.joined import joined, read, worst  # noqa: PLC0415 - as above
 
         previews = read(reports)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(joined(previews, limit), encoding="utf-8")
+        write_text(out, joined(previews, limit))
         if code := worst(previews):
             raise typer.Exit(code)

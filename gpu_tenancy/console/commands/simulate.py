@@ -8,6 +8,7 @@ import typer
 
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.writing import write_text
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +38,7 @@ def simulate(
             for number, line in enumerate(text.splitlines(), start=1)
             if line.strip()
         ]
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_text(out, "".join(f"{line}\n" for line in lines))
         terminal.out.print(f"{len(lines)} scenarios in {out}", highlight=False)
 
 

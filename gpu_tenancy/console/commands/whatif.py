@@ -10,6 +10,7 @@ from rich.markup import escape
 from gpu_tenancy.console import terminal
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.terminal import ProjectFolder, StackName
+from gpu_tenancy.console.writing import write_text
 
 if TYPE_CHECKING:
     from gpu_tenancy.console.whatif.narrative import Played
@@ -77,9 +78,8 @@ def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
 def _write(played: "Played", out: Path) -> Path:
     from gpu_tenancy.console.whatif.page import page  # noqa: PLC0415 - as above
 
-    out.mkdir(parents=True, exist_ok=True)
     file = out / "whatif.html"
-    file.write_text(page(played), encoding="utf-8")
+    write_text(file, page(played))
     return file
 
 

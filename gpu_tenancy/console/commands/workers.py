@@ -41,9 +41,9 @@ def worker_kubeconfig(  # noqa: PLR0913 - each is an option
     [dim]tenancy worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        from gpu_tenancy.console.embedded.credentials import write_private  # noqa: PLC0415 - `--help` can do without it
         from gpu_tenancy.console.people import workers  # noqa: PLC0415 - as above
         from gpu_tenancy.console.people.questions import seconds_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.console.writing import write_private  # noqa: PLC0415 - `--help` can do without it
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"

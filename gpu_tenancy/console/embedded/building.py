@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 from gpu_tenancy.console.embedded.processes import tail
 from gpu_tenancy.console.embedded.toolchain import Go, find_go
-from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.errors import ConsoleError, naming
 from gpu_tenancy.console.progress import Report, measured
 
 CONTROL_PLANE: Final = "controlplane"
@@ -90,7 +90,11 @@ def build(
     log = folder / "build.log"
     start = time.monotonic()
     report(f"building {what} from Go modules (first run only)")
-    with tempfile.TemporaryDirectory(dir=folder) as unfinished, log.open("w", encoding="utf-8") as output:
+    with (
+        naming(folder),
+        tempfile.TemporaryDirectory(dir=folder) as unfinished,
+        log.open("w", encoding="utf-8") as output,
+    ):
         if not _compile(go, source_folder(source), tuple(packages.values()), _Target(Path(unfinished), output), report):
             output.flush()
             raise _failure(log, what)

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gpu_tenancy.console.embedded.credentials import write_private
 from gpu_tenancy.console.embedded.parts import LOOPBACK, Places
+from gpu_tenancy.console.writing import write_private
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 

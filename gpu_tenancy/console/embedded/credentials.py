@@ -1,7 +1,6 @@
-"""Kubeconfigs of one embedded platform, and private files."""
+"""Kubeconfigs of one embedded platform."""
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 import yaml
 
 from gpu_tenancy.console.embedded.parts import LOOPBACK, Places, Ports, read_ports
-from gpu_tenancy.console.errors import naming
+from gpu_tenancy.console.writing import write_private
 
 CONTEXT: Final = "gpu-tenancy-embedded"
 """Name of the cluster and the context in every kubeconfig of the platform."""
@@ -34,16 +33,6 @@ def write_account_config(places: Places, name: str, token: str) -> Path:
     file = places.client_config(name)
     write_private(file, _kubeconfig(name, {"token": token}, places, read_ports(places)))
     return file
-
-
-def write_private(file: Path, text: str) -> None:
-    """Writes a file atomically, readable only by its owner."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = file.with_name(f"{file.name}.new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with naming(file), os.fdopen(descriptor, "w") as handle:
-        handle.write(text)
-    unfinished.replace(file)
 
 
 def _pair(client: str, places: Places) -> dict[str, str]:

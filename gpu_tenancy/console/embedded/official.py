@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from gpu_tenancy.console.errors import naming
 from gpu_tenancy.console.progress import Advance, Report, measured
 from gpu_tenancy.model.tables import read_table
 
@@ -107,7 +108,11 @@ def download(official: Official, cache: Path, report: Report) -> Path:
         layers = {name: _layers(registry, program, machine) for name, program in missing.items()}
         total = sum(sizes[-1][1] for sizes in layers.values()) >> 20
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as unfinished, measured(report, _WHAT, total, "MiB") as advance:
+        with (
+            naming(folder),
+            tempfile.TemporaryDirectory(dir=folder) as unfinished,
+            measured(report, _WHAT, total, "MiB") as advance,
+        ):
             counter = _Counter(advance)
             for name, program in missing.items():
                 _take(registry, program, layers[name], Path(unfinished) / name, counter)

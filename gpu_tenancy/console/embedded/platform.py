@@ -15,13 +15,14 @@ import yaml
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.embedded.certificates import make_certificates
 from gpu_tenancy.console.embedded.controllers.running import Controllers
-from gpu_tenancy.console.embedded.credentials import CONTEXT, address, write_client_configs, write_private
+from gpu_tenancy.console.embedded.credentials import CONTEXT, address, write_client_configs
 from gpu_tenancy.console.embedded.locking import alone
 from gpu_tenancy.console.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.console.embedded.processes import Started, free_ports, marked, start, stop, tail, uninterrupted
 from gpu_tenancy.console.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.console.errors import SPACE, ConsoleError
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.console.writing import write_private
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0

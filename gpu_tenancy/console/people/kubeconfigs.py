@@ -10,11 +10,11 @@ import yaml
 
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.contexts import Entry
-from gpu_tenancy.console.embedded.credentials import write_private
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.people.connecting import SECRETS, with_authority
 from gpu_tenancy.console.people.planned import shown
 from gpu_tenancy.console.people.questions import Access
+from gpu_tenancy.console.writing import write_private
 from gpu_tenancy.model.kubeconfig import kubeconfig
 from gpu_tenancy.model.plan.people import MEMBER, subject
 from gpu_tenancy.model.spec.people import Person

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from gpu_tenancy.console.errors import naming
 from gpu_tenancy.console.project import Preview
 from gpu_tenancy.console.review.changes import resources
 from gpu_tenancy.console.review.page import page
@@ -10,6 +9,7 @@ from gpu_tenancy.console.review.review import Review
 from gpu_tenancy.console.review.verdict import verdict
 from gpu_tenancy.console.show import price_note
 from gpu_tenancy.console.up import Outcome
+from gpu_tenancy.console.writing import write_text
 from gpu_tenancy.model.outlook import outlook
 
 
@@ -43,8 +43,6 @@ def _review(preview: Preview) -> Review:
 
 
 def _write(content: str, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.html"
-    with naming(file):
-        file.write_text(content, encoding="utf-8")
+    write_text(file, content)
     return file

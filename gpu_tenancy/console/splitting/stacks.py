@@ -15,6 +15,7 @@ from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.project import Declared, stack_file
 from gpu_tenancy.console.pulumi_cli import find_pulumi, generated_project
 from gpu_tenancy.console.splitting.moving import State
+from gpu_tenancy.console.writing import write_text
 from gpu_tenancy.model.plan.parts import KEY, Part, is_part
 
 _SALT: Final = "encryptionsalt"
@@ -49,8 +50,7 @@ class Stacks:
         self.names = tuple(self._parts) or (read.name,)
         project = generated_project(read.project)
         self.project: str = project["name"]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project, sort_keys=False), encoding="utf-8")
+        write_text(folder / "Pulumi.yaml", yaml.safe_dump(project, sort_keys=False))
         if find_pulumi() is None:
             raise ConsoleError("pulumi is not on the PATH", "install the Pulumi CLI, then run `pulumi login`")
         try:
@@ -102,7 +102,7 @@ class Stacks:
         part = self._parts.get(name)
         config = {**self._settings["config"], **({KEY: part.name} if part else {})}
         text = yaml.safe_dump({**self._settings, "config": config}, sort_keys=False)
-        (self._folder / f"Pulumi.{name}.yaml").write_text(text, encoding="utf-8")
+        write_text(self._folder / f"Pulumi.{name}.yaml", text)
 
     def _keep_salt(self, name: str) -> None:
         """Adds the salt of the passphrase to the environment's file, as `pulumi stack init` does."""
@@ -112,7 +112,7 @@ class Stacks:
         if salt := written.get(_SALT):
             self._settings[_SALT] = salt
             text = self._file.read_text(encoding="utf-8")
-            self._file.write_text(f"{text.rstrip()}\n{_SALT}: {salt}\n", encoding="utf-8")
+            write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
 
     def stack(self, name: str) -> Stack:
         """A stack that exists, for the Automation API.

@@ -38,11 +38,12 @@ from gpu_tenancy.console.embedded.controllers.charts import (
     with_more,
 )
 from gpu_tenancy.console.embedded.controllers.table import Program, Row
-from gpu_tenancy.console.embedded.credentials import write_account_config, write_private
+from gpu_tenancy.console.embedded.credentials import write_account_config
 from gpu_tenancy.console.embedded.parts import Places, read_ports
 from gpu_tenancy.console.embedded.processes import free_ports
 from gpu_tenancy.console.offline.wire import Json, text_at
 from gpu_tenancy.console.progress import Report
+from gpu_tenancy.console.writing import write_private
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.tables import parse_all
 

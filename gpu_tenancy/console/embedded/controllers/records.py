@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from gpu_tenancy.console.embedded.credentials import write_private
 from gpu_tenancy.console.embedded.processes import Started
+from gpu_tenancy.console.writing import write_private
 
 
 class Controller(BaseModel):
