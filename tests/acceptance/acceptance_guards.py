@@ -170,6 +170,8 @@ class Door:
         file = self.folder / f"{name}.kubeconfig"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         with Cluster(file) as own:
+            # It may still know an account of the same name that was deleted.
+            self.cluster.wait_for(own.ready, what="the API server to accept the token")
             yield Person(own, token, base64.b64decode(secret["ca.crt"]).decode())
         for manifest in reversed(made):
             self.cluster.delete(Reference.of(manifest), wait=0)

@@ -89,10 +89,16 @@ def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster, failing: str,
     message = 'Back-off pulling image "registry.example.com/server:1"'
     state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
     status: Json = {"name": "server", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-    for pod in cluster.list("v1", "Pod", namespace=failing):
+    # The Deployment counts pods as unavailable before they exist.
+    pods = cluster.wait_for(lambda: both(cluster.list("v1", "Pod", namespace=failing)), what="both pods")
+    for pod in pods:
         cluster.patch(Reference.of(pod), {"status": {"containerStatuses": [status]}}, subresource="status")
     (line,) = settle(cluster, plan, lambda _: None)
     assert line.endswith(f"0 of 2 replicas: container server: ImagePullBackOff: {message}")
+
+
+def both(pods: tuple[Manifest, ...]) -> tuple[Manifest, ...] | None:
+    return pods if len(pods) == 2 else None
 
 
 @pytest.mark.usefixtures("failing")
