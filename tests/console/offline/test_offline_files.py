@@ -70,6 +70,15 @@ def test_a_file_of_someone_else_in_the_way_is_refused_and_nothing_written(tmp_pa
     assert mine.read_text() == "mine: true\n"
 
 
+@pytest.mark.parametrize("left", ["", "# Written by the off"])
+def test_a_file_that_a_full_disk_cut_off_is_written_again(tmp_path: Path, left: str) -> None:
+    (mine, *_) = write(OBJECTS, tmp_path)
+    whole = mine.read_text()
+    mine.write_text(left)
+    write(OBJECTS, tmp_path)
+    assert mine.read_text() == whole
+
+
 def test_of_two_kinds_with_one_name_kubernetes_own_keeps_the_plain_file(tmp_path: Path) -> None:
     volcano = an_object(manifest("Job", "train", "ml", api="batch.volcano.sh/v1alpha1"))
     batch = an_object(manifest("Job", "train", "ml", api="batch/v1"))
