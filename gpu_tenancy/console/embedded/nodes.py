@@ -108,8 +108,15 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.delete, stale))
         changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
-    cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=60)
+    cluster.wait_for(
+        lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=_within(len(wanted))
+    )
     return changes + Counter({"pruned": len(stale)})
+
+
+def _within(nodes: int) -> float:
+    """Seconds in which nodes must be ready: ten times as long as kwok takes for that many on a quiet machine."""
+    return 60 + nodes / 10
 
 
 def add_node(cluster: Cluster, shape: NodeShape) -> None:
