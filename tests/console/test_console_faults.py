@@ -29,8 +29,8 @@ slow = pytest.mark.skipif(not os.environ.get("GPU_TENANCY_FAULTS"), reason="take
 
 STAGES: Final = ("reading", "starting the control", "creating", "applying", "waiting", "verifying")
 """How the lines of progress of `up` begin, in their order."""
-ASLEEP: Final = 75.0
-"""Seconds; longer than every timeout of a request (60), of an outage (30) and of a node's lease (40)."""
+ASLEEP: Final = 210.0
+"""Seconds; longer than every timeout of a request (60), of an outage (30), and until a node is not ready (200)."""
 
 
 @dataclass(frozen=True)

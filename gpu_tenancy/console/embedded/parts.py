@@ -16,6 +16,10 @@ CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
 NODES: Final = "kwok"
 
+_LEASE: Final = 160
+"""Seconds for which the lease of a node is valid; kwok renews it four times as often. With Kubernetes' 40 s, the leases
+of 3,000 nodes would take most of a core."""
+
 PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)
 """In the order in which they must be started."""
 
@@ -175,6 +179,7 @@ def _controllers(places: Places, _ports: Ports) -> list[str]:
         # Deleting a namespace takes two requests per kind: at the default of 20/s, minutes for many teams.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
+        f"--node-monitor-grace-period={_LEASE + 40}s",
         # Volumes cannot be attached to simulated nodes.
         "--controllers=*,-persistentvolume-attach-detach-controller",
     ]
@@ -195,7 +200,7 @@ def _nodes(places: Places, ports: Ports) -> list[str]:
         f"--config={STAGES},{USAGE}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        "--node-lease-duration-seconds=40",
+        f"--node-lease-duration-seconds={_LEASE}",
         f"--node-ip={LOOPBACK}",
         "--cidr=10.1.0.0/16",
         f"--server-address={LOOPBACK}:{ports.kwok}",
