@@ -11,10 +11,10 @@ from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError, Unrea
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
 from gpu_tenancy.console.cluster.waiting import holders, wait_for
-from gpu_tenancy.console.offline.wire import maps_at, text_at
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -140,6 +140,31 @@ class Cluster:
             following = text_at(page, "metadata", "continue")
             if not following:
                 return tuple(objects)
+
+    def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
+        """Returns the metadata of all objects of a kind, and as `cells` what `kubectl get` shows of each, by column.
+
+        The server sends neither spec nor data, so it never sends a value of a Secret.
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
+
+        Args:
+            api_version: such as `v1`.
+            kind: such as `Secret`.
+            namespace: empty for all namespaces.
+        """
+        path = self.resource(api_version, kind).path(namespace)
+        found: list[Manifest] = []
+        columns: list[str] = []
+        following = ""
+        while True:
+            query = {"limit": _PAGE, "continue": following, "includeObject": "Metadata"}
+            page = self._ask(Request("GET", path, query, accept=partial("Table", wanted=True)))
+            # Only the first page has the columns.
+            columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
+            found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
+            following = text_at(page, "metadata", "continue")
+            if not following:
+                return tuple(found)
 
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
@@ -329,3 +354,14 @@ class Cluster:
         if not reference.name:
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind}: metadata.name is missing")
         return self._located(reference).path(reference.namespace, reference.name)
+
+
+def _of_row(api_version: str, kind: str, columns: Sequence[str], row: Manifest) -> Manifest:
+    cells = row["cells"]
+    values = cells if isinstance(cells, list) else []
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": at(row, "object", "metadata"),
+        "cells": dict(zip(columns, values, strict=True)),
+    }

@@ -90,13 +90,16 @@ def fit(  # noqa: PLR0913 - each is an option
         from gpu_tenancy.console.live.demand import read_demands  # noqa: PLC0415
         from gpu_tenancy.console.live.fit import KINDS, OWN, require_team  # noqa: PLC0415
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
+        from gpu_tenancy.console.live.references import kinds_named  # noqa: PLC0415
         from gpu_tenancy.console.live.runtimes import with_runtime  # noqa: PLC0415
 
         demands = read_demands(file, team)
         with terminal.patience("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)
             require_team(state, team)
-            results = [_fitting(cluster, state, team, with_runtime(demand, state)) for demand in demands]
+            demands = [with_runtime(demand, state) for demand in demands]
+            state = state.joined(read(cluster, (), team, only=kinds_named(demands)))
+            results = [_fitting(cluster, state, team, demand) for demand in demands]
         if as_json:
             _print(show.data(results))
         for number, result in enumerate(() if as_json else results):

@@ -19,6 +19,7 @@ class Check(Enum):
     QUEUE = "queue"
     VOLCANO_QUEUE = "Volcano queue"
     VOLUMES = "volumes"
+    REFERENCES = "Secrets and ConfigMaps"
     NODES = "nodes"
     PRIORITY = "priority"
     API_SERVER = "API server"

@@ -20,6 +20,7 @@ from gpu_tenancy.console.live.pods import Manifest, called, requests, scheduler
 from gpu_tenancy.console.live.queueing import VERDICTS, Offer, Source, judge_queue
 from gpu_tenancy.console.live.queues import Queues
 from gpu_tenancy.console.live.reading import Kind, State
+from gpu_tenancy.console.live.references import judge_references
 from gpu_tenancy.console.live.snapshot import NotSimulated
 from gpu_tenancy.console.live.volumes import judge_volumes
 from gpu_tenancy.console.live.workloads import PodSet
@@ -85,6 +86,7 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
         _quota(state, team, filled),
         queue,
         *judge_volumes(state, team, sets),
+        *judge_references(state, team, sets),
         *_nodes(state, filled, sets, offers),
         _priority(state, filled),
     )

@@ -30,6 +30,7 @@ CHECK_CONTROLLER: Final = "if this persists, check the Kueue controller"
 NO_ACTION: Final = "no action needed"
 STATE_PLACE: Final = f'add the annotation {UNCONSTRAINED}: "true" to the pod template'
 WAIT_UNTIL_THEN: Final = "no action needed until then"
+_PULLED_WITHOUT: Final = "imagePullSecrets: the kubelet pulls images without it"
 CREATE_CLUSTER_QUEUE: Final = "create it, or set another clusterQueue in the LocalQueue"
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
@@ -841,3 +842,35 @@ def claim_bound(name: str, modes: Sequence[str]) -> str:
 def claim_read_only(name: str) -> str:
     """A claim that a container mounts for writing, in vain."""
     return f"claim {name} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount"
+
+
+def no_object(kind: str, name: str, where: str, known: Iterable[str]) -> str:
+    """A Secret or ConfigMap that does not exist, so that the containers of a pod do not start."""
+    fix = f"create it, or set another one; {nearest(name, known)}"
+    return f"{kind} {name} not found ({where}), so pods do not start; {fix}"
+
+
+def no_pull_secret(name: str, known: Iterable[str]) -> str:
+    """A Secret of a registry that does not exist: the kubelet pulls without it."""
+    return f"Secret {name} not found ({_PULLED_WITHOUT}); create it, or set another one; {nearest(name, known)}"
+
+
+def no_pull_type(name: str, actual: str, wanted: str) -> str:
+    """A Secret of a registry that the kubelet does not use."""
+    return f"Secret {name} has type {actual} ({_PULLED_WITHOUT}); create it with type {wanted}"
+
+
+def no_key(kind: str, name: str, key: str, where: str, known: Iterable[str]) -> str:
+    """A Secret or ConfigMap without a key that a container needs."""
+    fix = f"add it, or set another one; {nearest(key, known)}"
+    return f"{kind} {name} has no key {key} ({where}), so pods do not start; {fix}"
+
+
+def keys_unknown(kind: str, name: str, keys: Sequence[str]) -> str:
+    """A Secret or ConfigMap with a key that its managedFields do not record."""
+    return f"{kind} {name} exists; unknown whether it has the key {names_text(keys)} (not in its managedFields)"
+
+
+def has_keys(kind: str, name: str, keys: Sequence[str]) -> str:
+    """A Secret or ConfigMap that pods can use."""
+    return f"{kind} {name} has the key {names_text(keys)}" if keys else f"{kind} {name} exists"

@@ -14,10 +14,9 @@ from gpu_tenancy.console.live.pods import called, home, label
 from gpu_tenancy.console.offline.wire import text_at
 
 Kind = Literal[
-    "AdmissionCheck", "ClusterQueue", "Cohort", "Dataset", "Event", "LimitRange", "LocalQueue", "Namespace", "Node",
-    "Pod",
-    "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "StorageClass",
-    "Workload",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
+    "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
+    "ResourceQuota", "Secret", "StorageClass", "Workload",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
 ]  # fmt: skip
 
@@ -30,6 +29,7 @@ VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
 _TENANT: Final = "a user with the role kueue-batch-user-role"
 _VIEW: Final = "a user with the role view in the namespace"
+_EDIT: Final = "a user with the role edit in the namespace"
 _WHOLE: Final = "a user who may list them in the whole cluster"
 _FORBIDDEN: Final = 403
 
@@ -38,6 +38,8 @@ _FORBIDDEN: Final = 403
 class _Source:
     """Where objects of a kind are, what they show, and who may usually read them.
 
+    With `without_values`, objects have metadata and the cells of the server's table: no value of a Secret is read.
+
     Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
     """
 
@@ -45,6 +47,7 @@ class _Source:
     tells: str
     who: str
     namespaced: bool = False
+    without_values: bool = False
 
 
 _SOURCES: Final[Mapping[Kind, _Source]] = {
@@ -66,6 +69,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
     "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
     "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "Secret": _Source("v1", "names and keys of Secrets", _EDIT, namespaced=True, without_values=True),
+    "ConfigMap": _Source("v1", "names and keys of ConfigMaps", _VIEW, namespaced=True, without_values=True),
     "Dataset": _Source(FLUID, "caches of datasets", _VIEW, namespaced=True),
     "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
     "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
@@ -114,6 +119,10 @@ class State:
         """Whether all objects of a kind were read."""
         return kind not in self.missing
 
+    def joined(self, other: "State") -> "State":
+        """The objects of both reads; those of `other` where both have a kind."""
+        return State({**self.objects, **other.objects}, {**self.missing, **other.missing})
+
     def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
         """Kinds that the user may not read, without those of operators that are not installed."""
         return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
@@ -160,6 +169,8 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
     source = _SOURCES[kind]
     within = namespace if alone and source.namespaced else ""
     try:
+        if source.without_values:
+            return cluster.rows(source.api_version, kind, namespace=within), None
         return cluster.list(source.api_version, kind, namespace=within), None
     except UnknownKindError as error:
         return (), Missing(kind, source.tells, error.message, "")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer
@@ -22,6 +22,8 @@ from gpu_tenancy.console import terminal
 from gpu_tenancy.console.cluster.apply import apply
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.request import Request
+from gpu_tenancy.console.cluster.transport import Transport
 from gpu_tenancy.console.commands import live
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.embedded.platform import Platform
@@ -420,6 +422,79 @@ def test_several_documents_are_judged_each_and_as_data(busy: Local, tmp_path: Pa
     ]
 
 
+KEY: Final = "hunter2-key"
+
+
+def with_secrets(name: str, **variables: tuple[str, str]) -> Data:
+    """A job with variables of keys of Secrets."""
+    job = a_job(name, "ml-research", 1, 1)
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for variable, (secret, key) in variables.items()
+    ]
+    return job
+
+
+@pytest.fixture
+def wandb(busy: Local) -> Iterator[Reference]:
+    """A Secret of which two managers wrote a key each."""
+    name = meta("wandb", "ml-research")
+    secret: Data = {"apiVersion": "v1", "kind": "Secret", "metadata": name, "stringData": {"TOKEN": KEY}}
+    reference = Reference.of(secret)
+    busy.cluster.apply(secret)
+    busy.cluster.patch(reference, {"stringData": {"ENTITY": KEY}})
+    yield reference
+    busy.cluster.delete(reference)
+
+
+@pytest.mark.usefixtures("wandb")
+def test_fit_names_secrets_and_keys_that_are_missing(busy: Local, tmp_path: Path) -> None:
+    def seen(**variables: tuple[str, str]) -> tuple[int, str]:
+        result = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", **variables)))
+        (line,) = (line for line in result.stdout.splitlines() if "Secrets and ConfigMaps: " in line)
+        return result.exit_code, line
+
+    assert seen(A=("wandb", "TOKEN"), B=("wandb", "ENTITY")) == (
+        0,
+        "✓ Secrets and ConfigMaps: Secret wandb has the key TOKEN",
+    )
+    code, line = seen(A=("wandb", "TOKN"))
+    assert code == 2
+    assert line.startswith("✗ Secrets and ConfigMaps: Secret wandb has no key TOKN (env A of container main)")
+    assert line.endswith("did you mean 'TOKEN'? Known: ENTITY, TOKEN")
+    code, line = seen(A=("wanb", "TOKEN"))
+    assert code == 2
+    assert "Secret wanb not found (env A of container main), so pods do not start; create it" in line
+    assert "did you mean 'wandb'?" in line
+
+
+def test_a_key_that_no_manager_recorded_is_unknown(busy: Local, wandb: Reference, tmp_path: Path) -> None:
+    busy.cluster.patch(wandb, {"metadata": {"managedFields": [{}]}})
+    busy.cluster.patch(wandb, {"stringData": {"PROJECT": KEY}})
+    found = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", A=("wandb", "TOKEN")))).stdout
+    assert "? Secrets and ConfigMaps: Secret wandb exists; unknown whether it has the key TOKEN" in found
+    known = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", A=("wandb", "PROJECT")))).stdout
+    assert "✓ Secrets and ConfigMaps: Secret wandb has the key PROJECT" in known
+
+
+@pytest.mark.usefixtures("wandb")
+def test_the_api_server_sends_no_value_of_a_secret(
+    busy: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bytes] = []
+    send = Transport.send
+
+    def listening(transport: Transport, request: Request) -> bytes:
+        answers.append(send(transport, request))
+        return answers[-1]
+
+    monkeypatch.setattr(Transport, "send", listening)
+    busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", A=("wandb", "TOKEN"))))
+    assert any(b"f:TOKEN" in answer for answer in answers)
+    encoded = base64.b64encode(KEY.encode())
+    assert not [answer for answer in answers if KEY.encode() in answer or encoded in answer]
+
+
 # A team leader's own rights.
 
 
@@ -509,6 +584,13 @@ def test_what_a_team_leader_may_not_ask_is_unknown_and_no_refusal(busy: Local, l
     assert f"? queue ml-research: {HIDDEN}" in seen.stdout
     assert "? API server: Job new not evaluated, you may not create it: " in seen.stdout
     assert seen.stdout.splitlines()[-1] == f"Job new fits as far as you may see: queue ml-research: {HIDDEN}"
+
+
+def test_secrets_that_a_team_leader_may_not_list_are_unknown(busy: Local, leader: Path, tmp_path: Path) -> None:
+    file = write(tmp_path, with_secrets("new", A=("wandb", "TOKEN")))
+    seen = busy.run("fit", "ml-research", "-f", file, kubeconfig=leader)
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    assert "? Secrets and ConfigMaps: Secrets not readable (names and keys of Secrets): you may not list" in seen.stdout
 
 
 def test_a_team_leader_who_asks_for_all_teams_is_told_to_name_one(busy: Local, leader: Path) -> None:
