@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
+from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, parts_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
 from gpu_tenancy.console.doctor.results import (
     DeniedError,
@@ -22,9 +22,6 @@ from gpu_tenancy.console.doctor.results import (
 )
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
-from gpu_tenancy.model.plan.people import access
-from gpu_tenancy.model.plan.robots import identities
-from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
@@ -89,10 +86,7 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     zones = partial(_zones, cli, needs, section)
     yield Question("zones", ", ".join(types), "offered in the zones", zones)
     yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
-    people = access(Tree(stack))
-    rights = preflight().aws.needed(
-        creates=section.create is not None, people=bool(people and people.principals), robots=bool(identities(stack))
-    )
+    rights = preflight().aws.needed(parts_of(stack))
     yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
     if section.create:
         version = section.create.version

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
+from gpu_tenancy.console.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
 from gpu_tenancy.console.doctor.results import (
     DeniedError,
@@ -24,7 +24,6 @@ from gpu_tenancy.console.doctor.results import (
     version_row,
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
-from gpu_tenancy.model.plan.robots import identities
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
@@ -86,16 +85,23 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
     """
     arm, facts, needs = Arm(run), preflight().azure, nodes_of(stack, section)
     home = f"/subscriptions/{section.subscription}"
-    creates = section.create is not None
-    for provider in facts.providers:
+    parts = parts_of(stack)
+    for provider in (*facts.providers, *(facts.providers_of_buckets if "buckets" in parts else ())):
         yield Question("provider", provider, "Registered", partial(_provider, arm, home, provider))
     for feature in facts.features:
         yield Question("feature", feature, "Registered", partial(_feature, arm, home, feature))
     types = ", ".join(sorted({need.type for need in needs}))
     yield Question("machines", types, "quota and zones", partial(_machines, arm, home, needs, section))
     yield Question("subnets", section.subnet, "free addresses", partial(_subnet, arm, needs, section))
-    rights = facts.needed(creates=creates, robots=bool(identities(stack)))
-    yield Question("rights", section.resource_group, f"{len(rights)} actions", partial(_rights, arm, section, rights))
+    rights, group = facts.needed(parts), f"{home}/resourcegroups/{section.resource_group}"
+    where = f"resource group {section.resource_group}"
+    yield Question(
+        "rights", section.resource_group, f"{len(rights)} actions", partial(_rights, arm, group, where, rights)
+    )
+    for scope in _scopes(stack, section):
+        name = "/".join(scope.rsplit("/", 2)[1:])
+        asked = partial(_rights, arm, scope, name, facts.on_scope)
+        yield Question("rights", name, f"{len(facts.on_scope)} actions", asked)
     if section.create:
         version = section.create.version
         yield Question("Kubernetes", version, "offered by AKS", partial(_version, arm, home, section, version))
@@ -192,8 +198,20 @@ def _subnet(arm: Arm, needs: Iterable[NodesNeed], section: AzureCluster) -> Iter
     yield compared("subnets", name, needed, Quota(limit, used, "addresses", "use a larger subnet", exists))
 
 
-def _rights(arm: Arm, section: AzureCluster, rights: Iterable[str]) -> Iterator[Row]:
-    scope = f"/subscriptions/{section.subscription}/resourcegroups/{section.resource_group}"
+def _scopes(stack: Stack, section: AzureCluster) -> Iterator[str]:
+    """Existing storage accounts and vaults on which teams get rights, by resource ID."""
+    home = f"/subscriptions/{section.subscription}/resourceGroups"
+    accounts = (
+        section.container_id(grant.folder.account, grant.folder.bucket, grant.account).partition("/blobServices")[0]
+        for grant in grants_of(stack)
+    )
+    vaults = (
+        f"{home}/{store.group}/providers/Microsoft.KeyVault/vaults/{store.place}" for store, _ in secrets_of(stack)
+    )
+    yield from dict.fromkeys((*accounts, *vaults))
+
+
+def _rights(arm: Arm, scope: str, where: str, rights: Iterable[str]) -> Iterator[Row]:
     granted = list(arm.pages(f"{scope}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
     wanted = list(rights)
     allowed = [
@@ -204,7 +222,7 @@ def _rights(arm: Arm, section: AzureCluster, rights: Iterable[str]) -> Iterator[
             for row in granted
         )
     ]
-    yield from present("rights", wanted, allowed, f"assign a role with it in resource group {section.resource_group}")
+    yield from present("rights", wanted, allowed, f"assign a role with it in {where}")
 
 
 def _matches(right: str, patterns: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from gpu_tenancy.console.doctor.needs import NodesNeed, nodes_of, zone_fix
+from gpu_tenancy.console.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of, zone_fix
 from gpu_tenancy.console.doctor.programs import Run, not_logged_in
 from gpu_tenancy.console.doctor.results import (
     DeniedError,
@@ -25,13 +25,15 @@ from gpu_tenancy.console.doctor.results import (
     version_row,
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
-from gpu_tenancy.model.plan.robots import identities
+from gpu_tenancy.model.plan.buckets import Folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
 COMPUTE: Final = "https://compute.googleapis.com/compute/v1"
 CONTAINER: Final = "https://container.googleapis.com/v1"
 PROJECTS: Final = "https://cloudresourcemanager.googleapis.com/v1"
+SECRETS: Final = "https://secretmanager.googleapis.com/v1"
+STORAGE: Final = "https://storage.googleapis.com/storage/v1"
 SERVICES: Final = "https://serviceusage.googleapis.com/v1"
 _QUEUED: Final = {"flex-start", "queued"}
 """They count against the quota of preemptible GPUs: https://cloud.google.com/kubernetes-engine/docs/concepts/dws."""
@@ -80,28 +82,31 @@ class Google:
             self._tokens.append(done.stdout.strip())
         return self._tokens[0]
 
-    def get(self, url: str, right: str, **query: str) -> dict[str, Any]:
+    def get(self, url: str, right: str, **query: str | list[str]) -> dict[str, Any]:
         """A resource.
 
         Args:
             url: of the resource.
-            right: that the caller needs.
+            right: that the caller needs; empty for none.
             query: parameters.
 
         Raises:
             DeniedError: the caller may not read it.
             NoAnswerError: the API rejected the request.
         """
-        return self._ask("GET", f"{url}?{urllib.parse.urlencode(query)}" if query else url, right, None)
+        return self._ask("GET", f"{url}?{urllib.parse.urlencode(query, doseq=True)}" if query else url, right, None)
 
     def allowed(self, project: str, rights: list[str]) -> list[str]:
-        """Those of some rights in a project that the caller has.
+        """Those of some rights in a project that the caller has."""
+        return self.tested(f"{PROJECTS}/projects/{project}", rights)
+
+    def tested(self, url: str, rights: list[str]) -> list[str]:
+        """Those of some rights on a resource that the caller has.
 
         `testIamPermissions` is a POST request that changes nothing, and needs no right.
         """
         body = json.dumps({"permissions": rights}).encode()
-        answer = self._ask("POST", f"{PROJECTS}/projects/{project}:testIamPermissions", "", body)
-        return answer.get("permissions", [])
+        return self._ask("POST", f"{url}:testIamPermissions", "", body).get("permissions", [])
 
     def _ask(self, method: str, url: str, right: str, body: bytes | None) -> dict[str, Any]:
         status, text = self.send(method, url, self.token, body)
@@ -125,14 +130,15 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
         google: the APIs.
     """
     facts, project, needs = preflight().gcp, section.project, nodes_of(stack, section)
-    creates = section.create is not None
-    rights = facts.needed(creates=creates, robots=bool(identities(stack)))
+    parts = parts_of(stack)
+    rights = facts.needed(parts)
     _ = google.token
     yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
-    services = [*facts.services, *(facts.services_of_create if creates else [])]
-    services += facts.services_of_robots if identities(stack) else []
+    services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
+    services += facts.services_of_robots if "robots" in parts else []
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))
+    yield from _data(stack, google)
     yield Question("quota", section.region, "GPUs", partial(_quotas, google, needs, section))
     for machine_type in sorted({need.type for need in needs}):
         own = [need for need in needs if need.type == machine_type]
@@ -143,6 +149,53 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
         yield Question("Kubernetes", section.create.version, "offered by GKE", partial(_version, google, section))
     else:
         yield Question("cluster", section.name, "RUNNING", partial(_cluster, google, section))
+
+
+def _data(stack: Stack, google: Google) -> Iterator[Question]:
+    """Rights to grant on each existing bucket or folder, and on each secret, which can be of other projects."""
+    facts = preflight().gcp
+    for place in [grant.folder for grant in grants_of(stack)]:
+        rights = facts.on_folder if place.prefix else facts.on_bucket
+        yield Question("rights", str(place), f"{len(rights)} permissions", partial(_on_folder, google, place, rights))
+    secrets = secrets_of(stack)
+    for project in dict.fromkeys(store.place for store, _ in secrets):
+        service = facts.service_of_secrets
+        yield Question("API", service, "enabled", partial(_service, google, project, service))
+    for store, name in secrets:
+        asked = partial(_on_secret, google, store.place, name)
+        yield Question("rights", name, f"{len(facts.on_secret)} permissions", asked)
+
+
+def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
+    url = f"{STORAGE}/b/{place.bucket}"
+    if place.prefix:
+        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
+    try:
+        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
+    except NoAnswerError as error:
+        if not str(error).startswith("HTTP 404"):
+            raise
+        create = (
+            f"gcloud storage managed-folders create {place}/" if place.prefix else "correct its name, or set create"
+        )
+        yield Row(
+            "rights", str(place), "a managed folder" if place.prefix else "a bucket", "not found", "missing", create
+        )
+        return
+    yield from _each(rights, granted, str(place))
+
+
+def _on_secret(google: Google, project: str, name: str) -> Iterator[Row]:
+    rights = preflight().gcp.on_secret
+    granted = google.tested(f"{SECRETS}/projects/{project}/secrets/{name}", rights)
+    yield from _each(rights, granted, f"secret {name} of project {project}")
+
+
+def _each(rights: list[str], granted: list[str], place: str) -> Iterator[Row]:
+    for right in rights:
+        answer = "allowed" if right in granted else "not allowed"
+        fix = f"grant a role with it on {place}"
+        yield judged("rights", f"{right} on {place}", "allowed", answer, fits=right in granted, fix=fix)
 
 
 def _rights(google: Google, project: str, rights: list[str]) -> Iterator[Row]:

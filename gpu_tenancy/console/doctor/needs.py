@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpu_tenancy.model.catalogue import Machine, find_machine
+from gpu_tenancy.model.catalogue.preflight import Part
 from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.identities import DataGrant, made_buckets, team_identities
+from gpu_tenancy.model.plan.people import access
+from gpu_tenancy.model.plan.robots import identities
+from gpu_tenancy.model.plan.secrets import Store, readers
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
@@ -88,3 +94,36 @@ def zone_fix(need: NodesNeed, offered: set[str]) -> str:
     if not offered:
         return f"set another pools.{need.pool}.machine, or another region"
     return f"set pools.{need.pool}.zones: [{', '.join(sorted(offered))}]"
+
+
+def parts_of(stack: Stack) -> frozenset[Part]:
+    """The parts of a stack that need rights beyond those for node pools."""
+    people, creates = access(Tree(stack)), stack.cluster.creation is not None
+    found: dict[Part, bool] = {
+        "create": creates,
+        "people": bool(people and people.principals),
+        "robots": bool(identities(stack)),
+        "identities": bool(team_identities(stack)),
+        "buckets": bool(made_buckets(stack)),
+        "secrets": bool(readers(stack)),
+        "secretsOfCreate": creates and bool(readers(stack)),
+    }
+    return frozenset(part for part, needed in found.items() if needed)
+
+
+def grants_of(stack: Stack) -> tuple[DataGrant, ...]:
+    """The rights of teams on buckets that exist, on each folder once; those of buckets to create are not asked for."""
+    made = {(made.bucket.bucket, made.bucket.account) for made in made_buckets(stack)}
+    by_folder = {
+        grant.folder: grant
+        for identity in team_identities(stack)
+        for grant in identity.datasets
+        if (grant.folder.bucket, grant.folder.account) not in made
+    }
+    return tuple(grant for _, grant in sorted(by_folder.items()))
+
+
+def secrets_of(stack: Stack) -> tuple[tuple[Store, str], ...]:
+    """The secrets in the cloud that teams read, each once."""
+    pairs = ((store, name) for reader in readers(stack) for store, names in reader.secrets for name in names)
+    return tuple(dict.fromkeys(pairs))

@@ -2,9 +2,10 @@
 
 import datetime as dt
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -28,35 +29,30 @@ class AwsQuota(Row):
     families: list[str]
 
 
+Part: TypeAlias = Literal["create", "people", "robots", "identities", "buckets", "secrets", "secretsOfCreate"]
+"""What a stack may have that needs further rights: a cluster to create, people who log in, identities of robots,
+identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to create."""
+
+
 class Rights(Row):
     """The rights that a deployment uses.
 
     Attributes:
         rights: for node pools in any cluster.
-        create: further ones, if the stack creates the cluster.
-        people: further ones, if the stack lets people log in.
-        robots: further ones, if the stack creates cloud identities of robots.
+        further: those that only some stacks need.
         source: URL of the facts.
         date: when it was read.
     """
 
     rights: list[str]
-    create: list[str]
-    people: list[str]
-    robots: list[str]
+    further: dict[Part, list[str]]
     source: str
     date: dt.date
 
-    def needed(self, *, creates: bool, people: bool = False, robots: bool = False) -> list[str]:
-        """The rights of a stack, each once.
-
-        Args:
-            creates: whether it creates the cluster.
-            people: whether it lets people log in.
-            robots: whether it creates cloud identities of robots.
-        """
-        further = ((self.create, creates), (self.people, people), (self.robots, robots))
-        return list(dict.fromkeys([*self.rights, *(right for rights, needed in further if needed for right in rights)]))
+    def needed(self, parts: Collection[Part] = ()) -> list[str]:
+        """The rights of a stack with some parts, each once."""
+        further = (right for part, rights in self.further.items() if part in parts for right in rights)
+        return list(dict.fromkeys([*self.rights, *further]))
 
 
 class Aws(Rights):
@@ -92,6 +88,10 @@ class Gcp(Rights):
         services: APIs that must be enabled.
         services_of_create: further ones, if the stack creates the cluster.
         services_of_robots: those with which CI jobs log in as robots.
+        service_of_secrets: the one of secrets.
+        on_bucket: rights on an existing bucket that a team gets a right on.
+        on_folder: rights on such a managed folder.
+        on_secret: rights on such a secret.
     """
 
     gpus: dict[str, str]
@@ -99,6 +99,10 @@ class Gcp(Rights):
     services: list[str]
     services_of_create: list[str]
     services_of_robots: list[str]
+    service_of_secrets: str
+    on_bucket: list[str]
+    on_folder: list[str]
+    on_secret: list[str]
 
     def metric_of(self, machine_type: str) -> str | None:
         """The quota metric of a machine type's GPUs; None if it is not in the table."""
@@ -106,9 +110,18 @@ class Gcp(Rights):
 
 
 class Azure(Rights):
-    """What is asked of Azure: resource providers and features that must be registered."""
+    """What is asked of Azure: resource providers and features that must be registered.
+
+    Attributes:
+        providers: of any stack.
+        providers_of_buckets: further ones, if the stack creates buckets.
+        features: of any stack.
+        on_scope: rights on an existing storage account or vault that a team gets a right on.
+    """
 
     providers: list[str]
+    providers_of_buckets: list[str]
+    on_scope: list[str]
     features: list[str]
 
 

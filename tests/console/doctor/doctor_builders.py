@@ -93,7 +93,7 @@ class GoogleProject:
         api, name = self._method(method, url)
         self.asked.append(name)
         if body is not None:
-            assert name == "cloudresourcemanager.projects.testIamPermissions"
+            assert name.endswith(".testIamPermissions")
             conforms(json.loads(body), "TestIamPermissionsRequest", api["schemas"])
         answer = self.answers[name]
         if callable(answer):

@@ -40,7 +40,7 @@ CREATE: Data = {
 
 def account(**changes: Data | str) -> AwsAccount:
     """An account that has all that the stack needs."""
-    rights = preflight().aws.needed(creates=True)
+    rights = preflight().aws.needed({"create"})
     return AwsAccount(
         {
             "GetCallerIdentity": {
@@ -171,10 +171,41 @@ def test_people_and_robots_of_an_existing_cluster_need_rights_of_their_own() -> 
     assert more_rights(robots) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
 
 
+DATA: Data = {
+    "own": {"bucket": "s3://ml-own/v1", "create": True},
+    "corpus": {"bucket": "s3://ml-corpus/v3"},
+}
+
+
+def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() -> None:
+    sections = {**stack(create=CREATE), "datasets": DATA}
+    created = account()
+    rows_of(sections, created)
+    buckets = {right for right in more_rights(created) if right.startswith("s3:")}
+    assert {"s3:CreateBucket", "s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock"} <= buckets
+    assert {"eks:CreatePodIdentityAssociation", "iam:PutRolePolicy"} <= more_rights(created)
+    given = account()
+    existing = stack(provides=["networkPolicies", "s3Volumes"])
+    rows_of({**existing, "datasets": {"corpus": DATA["corpus"]}}, given)
+    assert more_rights(given) == set()  # the report lists who grants what
+
+
+def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens() -> None:
+    secrets = {"wandb": {"from": "aws://us-west-2/a/wandb"}}
+    rights: list[set[str]] = []
+    for sections in (stack(), stack(create=CREATE)):
+        sections["teams"]["a"]["secrets"] = secrets
+        asked = account()
+        rows_of(sections, asked)
+        rights.append(more_rights(asked))
+    assert rights[0] == {"iam:GetOpenIDConnectProvider", "iam:ListOpenIDConnectProviders", "iam:PutRolePolicy"}
+    assert "iam:CreateOpenIDConnectProvider" in rights[1]
+
+
 def more_rights(asked: AwsAccount) -> set[str]:
     """What is asked for beyond the rights for node pools."""
     (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
-    return {*given["ActionNames"]} - {*preflight().aws.needed(creates=False)}
+    return {*given["ActionNames"]} - {*preflight().aws.needed()}
 
 
 def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_missing() -> None:

@@ -67,7 +67,8 @@ def subscription(**changes: Any) -> AzureSubscription:
         "cluster": "/managedClusters/ml",
         "versions": "/kubernetesVersions",
     }
-    registered = {f"/providers/Microsoft.{name}": answers["compute"] for name in ("ContainerService", "Network")}
+    others = ("ContainerService", "Network", "Storage")
+    registered = {f"/providers/Microsoft.{name}": answers["compute"] for name in others}
     return AzureSubscription(registered | {ends[name]: answer for name, answer in answers.items()})
 
 
@@ -110,6 +111,55 @@ def test_a_right_that_is_not_granted_and_a_feature_that_is_not_registered_are_mi
     assert row(rows, "feature", "Encryption").fix == (
         "run az feature register --namespace Microsoft.Compute --name EncryptionAtHost"
     )
+
+
+ACCOUNT = f"{HOME}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mldata"
+VAULT = f"{HOME}/resourceGroups/keys/providers/Microsoft.KeyVault/vaults/ml-vault"
+
+
+def with_data(**dataset: Any) -> Data:
+    """A cluster to create, whose team has a dataset and a secret."""
+    sections = stack()
+    sections["cluster"]["create"] = {
+        "version": "1.35",
+        "system": {"machine": "Standard_D16s_v5"},
+        "secretsKey": "https://ml-vault.vault.azure.net/keys/aks/0123456789abcdef0123456789abcdef",
+        "vault": VAULT,
+        "logs": f"{HOME}/resourceGroups/logs/providers/Microsoft.OperationalInsights/workspaces/ml",
+        "tenant": "11111111-2222-3333-4444-555555555555",
+        "admins": ["22222222-2222-3333-4444-555555555555"],
+    }
+    sections["datasets"] = {"corpus": {"bucket": "az://mldata/corpus", **dataset}}
+    sections["teams"]["a"]["secrets"] = {"hub": {"from": "azure://keys/ml-vault/hub"}}
+    return sections
+
+
+def for_a_new_cluster(**changes: Any) -> AzureSubscription:
+    """A subscription that has the version and the system nodes, too."""
+    skus = {"value": [*sku()["value"], *sku(name="Standard_D16s_v5")["value"]]}
+    return subscription(versions={"values": [{"version": "1.35"}]}, skus=skus, usages=usage(1000), **changes)
+
+
+def test_rights_of_data_are_asked_on_each_storage_account_and_vault_that_exists() -> None:
+    ready = for_a_new_cluster()
+    rows = rows_of(with_data(account=ACCOUNT), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    permissions = {
+        path.partition("/providers/Microsoft.Authorization")[0] for path in ready.asked if "permissions" in path
+    }
+    assert permissions == {f"{HOME}/resourcegroups/ml", ACCOUNT, VAULT}
+    contributor = {"value": [{"actions": ["*"], "notActions": ["Microsoft.Authorization/*/Write"]}]}
+    lacking = rows_of(with_data(account=ACCOUNT), for_a_new_cluster(rights=contributor))
+    missing = {row.fix for row in lacking if row.verdict == "missing"}
+    assert {f"assign a role with it in {name}" for name in ("storageAccounts/mldata", "vaults/ml-vault")} <= missing
+
+
+def test_a_storage_account_to_create_needs_its_provider_and_rights_in_the_resource_group() -> None:
+    ready = for_a_new_cluster()
+    rows = rows_of(with_data(create=True), ready)
+    assert row(rows, "provider", "Microsoft.Storage").verdict == "OK"
+    assert row(rows, "rights", "Microsoft.Storage/storageAccounts/write").verdict == "OK"
+    assert not [path for path in ready.asked if "mldata" in path]
 
 
 def test_a_small_subnet_is_missing_and_what_may_not_be_asked_is_unknown() -> None:

@@ -47,6 +47,9 @@ def project(**changes: Any) -> GoogleProject:
         "cluster": "container.projects.locations.clusters.get",
         "rights": "cloudresourcemanager.projects.testIamPermissions",
         "service": "serviceusage.services.get",
+        "bucket": "storage.buckets.testIamPermissions",
+        "folder": "storage.managedFolders.testIamPermissions",
+        "secret": "secretmanager.projects.secrets.testIamPermissions",
     }
     quotas = {"NVIDIA_L4_GPUS": (64, 8), "PREEMPTIBLE_NVIDIA_A100_GPUS": (16, 0)}
     answers: Data = {
@@ -76,8 +79,11 @@ def project(**changes: Any) -> GoogleProject:
         },
         "versions": {"validMasterVersions": ["1.34.1-gke.1", "1.33.5-gke.2"]},
         "cluster": {"name": "ml", "status": "RUNNING"},
-        "rights": {"permissions": preflight().gcp.needed(creates=True)},
+        "rights": {"permissions": preflight().gcp.needed({"create"})},
         "service": {"name": "projects/1/services/x", "state": "ENABLED"},
+        "bucket": {"permissions": preflight().gcp.on_bucket},
+        "folder": {"permissions": preflight().gcp.on_folder},
+        "secret": {"permissions": preflight().gcp.on_secret},
     }
     return GoogleProject({methods[name]: answer for name, answer in (answers | changes).items()})
 
@@ -126,6 +132,44 @@ def test_a_missing_right_api_zone_range_and_version_have_their_fixes() -> None:
     assert row(rows, "subnets", "pods").fix == "set cluster.create.podRange to one of gke-pods"
     assert row(rows, "subnets", "nodes").verdict == "unknown"
     assert row(rows, "Kubernetes", "1.34").fix == "set cluster.create.version to one of 1.36"
+
+
+def with_data() -> Data:
+    """A team with a bucket to create, an existing bucket and an existing folder, and a secret of another project."""
+    sections = stack(create=CREATE)
+    sections["datasets"] = {
+        "own": {"bucket": "gs://ml-own/v1", "create": True},
+        "corpus": {"bucket": "gs://ml-corpus"},
+        "evals": {"bucket": "gs://ml-evals/set/v2"},
+    }
+    sections["teams"]["a"]["secrets"] = {"hub": {"from": "gcp://other-project/hub"}}
+    return sections
+
+
+def test_rights_of_data_are_asked_on_each_bucket_folder_and_secret_that_exists() -> None:
+    urls: list[str] = []
+
+    def folder(url: str) -> Data:
+        urls.append(url)
+        return {"permissions": preflight().gcp.on_folder}
+
+    ready = project(folder=folder, rights={"permissions": preflight().gcp.needed({"create", "identities", "buckets"})})
+    rows = asked(with_data(), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    (url,) = urls  # not of the bucket that the stack creates
+    assert "/b/ml-evals/managedFolders/set%2Fv2%2F/iam/testPermissions?permissions=" in url
+    subjects = {row.subject for row in rows}
+    assert {"storage.buckets.create", "storage.buckets.setIamPolicy on gs://ml-corpus"} <= subjects
+    assert "secretmanager.secrets.setIamPolicy on secret hub of project other-project" in subjects
+
+
+def test_a_folder_that_does_not_exist_is_missing_and_a_secret_unknown() -> None:
+    rows = asked(with_data(), project(folder=404, bucket={"permissions": []}, secret=403))
+    assert row(rows, "rights", "gs://ml-evals/set/v2").fix == (
+        "gcloud storage managed-folders create gs://ml-evals/set/v2/"
+    )
+    assert row(rows, "rights", "storage.buckets.setIamPolicy on").fix == "grant a role with it on gs://ml-corpus"
+    assert row(rows, "rights", "hub").verdict == "unknown"
 
 
 def test_pods_need_a_part_of_the_range_for_each_node() -> None:
