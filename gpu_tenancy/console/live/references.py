@@ -135,14 +135,20 @@ def keys_of(row: Manifest, kind: Named) -> Keys:
     """The keys of a Secret or ConfigMap, without its values.
 
     The API server records in `managedFields` who wrote which key. Whoever writes an object can delete these records, so
-    they are compared with the number of keys that the server's table shows.
+    they are compared with the number of keys that the server's table shows. A server-side apply of `stringData` leaves
+    no record of keys in `data`, and its own record stays when a key is deleted.
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#managing-fields
     """
-    names = {
+    count, certain = int_at(row, "cells", "Data"), _recorded(row, *_FIELDS[kind])
+    names = certain | _recorded(row, "f:stringData")
+    return Keys(names, complete=True) if len(names) == count else Keys(certain, len(certain) == count)
+
+
+def _recorded(row: Manifest, *fields: str) -> frozenset[str]:
+    return frozenset(
         key.removeprefix("f:")
         for manager in maps_at(row, "metadata", "managedFields")
-        for field in _FIELDS[kind]
+        for field in fields
         for key in map_at(manager, "fieldsV1", field)
         if key.startswith("f:")
-    }
-    return Keys(frozenset(names), len(names) == int_at(row, "cells", "Data"))
+    )

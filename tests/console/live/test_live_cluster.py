@@ -451,7 +451,7 @@ def wandb(busy: Local) -> Iterator[Reference]:
 def test_fit_names_secrets_and_keys_that_are_missing(busy: Local, tmp_path: Path) -> None:
     def seen(**variables: tuple[str, str]) -> tuple[int, str]:
         result = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", **variables)))
-        (line,) = (line for line in result.stdout.splitlines() if "Secrets and ConfigMaps: " in line)
+        (line,) = (line for line in result.stdout.splitlines() if line[2:].startswith("Secrets and ConfigMaps: "))
         return result.exit_code, line
 
     assert seen(A=("wandb", "TOKEN"), B=("wandb", "ENTITY")) == (
@@ -470,11 +470,8 @@ def test_fit_names_secrets_and_keys_that_are_missing(busy: Local, tmp_path: Path
 
 def test_a_key_that_no_manager_recorded_is_unknown(busy: Local, wandb: Reference, tmp_path: Path) -> None:
     busy.cluster.patch(wandb, {"metadata": {"managedFields": [{}]}})
-    busy.cluster.patch(wandb, {"stringData": {"PROJECT": KEY}})
     found = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", A=("wandb", "TOKEN")))).stdout
     assert "? Secrets and ConfigMaps: Secret wandb exists; unknown whether it has the key TOKEN" in found
-    known = busy.run("fit", "ml-research", "-f", write(tmp_path, with_secrets("new", A=("wandb", "PROJECT")))).stdout
-    assert "✓ Secrets and ConfigMaps: Secret wandb has the key PROJECT" in known
 
 
 @pytest.mark.usefixtures("wandb")

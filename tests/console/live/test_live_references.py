@@ -99,6 +99,16 @@ def test_keys_that_nobody_recorded_are_unknown() -> None:
     )
 
 
+def test_keys_that_were_applied_as_string_data_count_if_all_are_there() -> None:
+    applied = row("wandb", "other", count=2)
+    applied["metadata"]["managedFields"].append({"operation": "Apply", "fieldsV1": {"f:stringData": {"f:token": {}}}})
+    assert only(using(variable()), Secret=[applied]) == ("now", "Secret wandb has the key token")
+    applied["cells"]["Data"] = 1  # somebody deleted one of them
+    assert only(using(variable()), Secret=[applied])[0] == "never"
+    applied["cells"]["Data"] = 3  # another one has no record
+    assert only(using(variable()), Secret=[applied])[0] == "unknown"
+
+
 def test_binary_keys_of_a_config_map_count() -> None:
     binary = row("wandb", count=1)
     binary["metadata"]["managedFields"][0]["fieldsV1"] = {"f:binaryData": {".": {}, "f:token": {}}}
