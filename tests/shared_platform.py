@@ -41,6 +41,7 @@ WAITING: Final = (
     "tests/console/test_console_cli.py",
     "tests/console/test_console_faults.py",
     "tests/console/test_console_scaling.py",
+    "tests/console/test_console_secrets.py",
 )
 """Files that bring up platforms of their own, and wait for them as long as those that share one."""
 
