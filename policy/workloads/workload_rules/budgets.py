@@ -10,9 +10,9 @@ from pydantic import Field
 
 from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, elsewhere, format_number
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
-from workload_rules.pods import Pod, TenantGpus, Tenants, namespace_of
+from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, kind_of, namespace_of
 from workload_rules.priorities import class_of
-from workload_rules.scaling import SERVERS, pods_of
+from workload_rules.scaling import GROUPED, SERVERS, pods_of, pods_per_replica
 
 _QUOTAS: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _ROLLOUT: Final = "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge"
@@ -54,7 +54,7 @@ def _servers(namespace: str, quota: Resource, resource: str, settings: TenantGpu
 def _needs(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, Decimal]:
     """The maximum number of pods of a workload, and the GPUs of a pod."""
     gpus_per_pod = pod.gpus(settings)[resource]
-    return pods_of(pod.resource, stack)[1], gpus_per_pod
+    return pods_of(pod, stack)[1], gpus_per_pod
 
 
 def _gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
@@ -101,6 +101,24 @@ FITS: Final = Rule(
 )
 
 
+def _added(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, str, Decimal]:
+    """What a rollout adds to the pods of a template: how many, what they are, and the GPUs of each.
+
+    A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
+    """
+    count, gpus_per_pod = _needs(pod, resource, settings, stack)
+    if kind_of(pod.resource) != GROUPED:
+        return _surge(pod.resource, count), "pods", gpus_per_pod
+    templates = [one for one in pod.resource.parts(PODS) if resource in one.gpus(settings)]
+    each = pods_per_replica(pod)
+    if templates[0].spec.path != pod.spec.path or not each:
+        return Decimal(0), "groups", Decimal(0)
+    surge = pod.resource.props.at("spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge")
+    of_group = sum((pods_per_replica(one) * one.gpus(settings)[resource] for one in templates), Decimal(0))
+    groups = number_or_percentage(surge, count / each) if surge.has() else None
+    return groups or Decimal(0), "groups", of_group
+
+
 def _surge(workload: Resource, count: Decimal) -> Decimal:
     """Pods that a rollout adds to `count`: `maxSurge` (default 25 %) for Deployments and Rollouts, else 0."""
     if workload.kind == "Rollout":
@@ -128,8 +146,7 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     if not settings.tenant(namespace):
         return
     for resource in pod.gpus(settings):
-        count, gpus_per_pod = _needs(pod, resource, settings, stack)
-        surge = _surge(pod.resource, count)
+        surge, noun, gpus_of_each = _added(pod, resource, settings, stack)
         if not surge:
             continue
         for quota in stack.matching(QUOTAS, lambda other: _counts(other, pod), (namespace_of, namespace)):
@@ -140,12 +157,12 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
             total = stack.once(
                 (_in_use, id(settings), id(quota), resource), partial(_in_use, quota, resource, settings, stack)
             )
-            if total <= hard < total + surge * gpus_per_pod:
+            if total <= hard < total + surge * gpus_of_each:
                 yield (
-                    f"a rollout at maximum replicas adds {format_number(surge)} pods of {format_number(gpus_per_pod)}"
+                    f"a rollout at maximum replicas adds {format_number(surge)} {noun} of {format_number(gpus_of_each)}"
                     f" {resource} to the {format_number(total)} in use, but {quota.place} allows {format_number(hard)};"
                     " set maxSurge: 0 and maxUnavailable: 1, or raise the quota to"
-                    f" {format_number(total + surge * gpus_per_pod)}"
+                    f" {format_number(total + surge * gpus_of_each)}"
                 )
 
 
@@ -227,7 +244,7 @@ def _has_budget(pod: Pod, stack: Stack) -> bool:
 def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
     if not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
-    fewest, _ = pods_of(pod.resource, stack)
+    fewest, _ = pods_of(pod, stack)
     if fewest >= settings.least and not _has_budget(pod, stack):
         yield (
             f"has at least {format_number(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
@@ -271,7 +288,7 @@ def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator
         (_label, _selected_label(budget)),
     )
     for pod in (labelled.pod for labelled in selected):
-        fewest, _ = pods_of(pod.resource, stack)
+        fewest, _ = pods_of(pod, stack)
         required = number_or_percentage(spec.at("minAvailable"), fewest)
         if fewest and required is not None and required >= fewest:
             yield (

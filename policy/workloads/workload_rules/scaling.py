@@ -6,12 +6,17 @@ from typing import Final
 
 from rule_engine import Among, Resource, Stack, Subject, elsewhere, kubernetes
 from workload_rules.objects import name
-from workload_rules.pods import PODS, namespace_of
+from workload_rules.pods import PODS, Pod, kind_of, namespace_of
 
 SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaSet", "argoproj.io:Rollout"})
 """Kinds with `spec.replicas` and one pod template, whose pods run as long as they do."""
-WORKLOADS: Final = Subject("workloads", kubernetes(*SCALED), lambda resource: (resource,))
-SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*SCALED), lambda resource: resource.parts(PODS))
+GROUPED: Final = "leaderworkerset.x-k8s.io:LeaderWorkerSet"
+"""Kind whose replicas are groups of pods: a leader, and workers with a template of their own or the leader's.
+https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go"""
+REPLICATED: Final = SCALED | {GROUPED}
+"""Kinds with `spec.replicas`, which an autoscaler can set."""
+WORKLOADS: Final = Subject("workloads", kubernetes(*REPLICATED), lambda resource: (resource,))
+SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*REPLICATED), lambda resource: resource.parts(PODS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +112,32 @@ def _target_name(autoscaler: Autoscaler) -> str:
     return autoscaler.target_name
 
 
-def pods_of(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
-    """Minimum and maximum number of pods of a workload: those of its autoscaler, else its replicas.
+def pods_of(pod: Pod, stack: Stack) -> tuple[Decimal, Decimal]:
+    """Minimum and maximum number of pods of a template: its workload's replicas, of which a group has several.
 
     Raises:
         UnknownValueError: they are unknown.
     """
+    (fewest, most), each = _replicas(pod.resource, stack), pods_per_replica(pod)
+    return fewest * each, most * each
+
+
+def pods_per_replica(pod: Pod) -> Decimal:
+    """Number of pods of a template in each replica of its workload.
+
+    Raises:
+        UnknownValueError: the size of the groups is unknown.
+    """
+    if kind_of(pod.resource) != GROUPED or "leaderTemplate" in pod.spec.path:
+        return Decimal(1)
+    with elsewhere(pod.resource):
+        group = pod.resource.props.at("spec", "leaderWorkerTemplate")
+        size = group.number("size")
+        return (Decimal(1) if size is None else size) - group.has("leaderTemplate")
+
+
+def _replicas(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
+    """Minimum and maximum number of replicas of a workload: those of its autoscaler, else `spec.replicas`."""
     autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
     if autoscaler is not None:
         with elsewhere(autoscaler):

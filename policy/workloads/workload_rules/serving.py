@@ -8,7 +8,7 @@ from pydantic import Field
 from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, format_number
 from workload_rules.objects import always, matches_any, name
 from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace_of
-from workload_rules.scaling import AUTOSCALERS, SCALED, WORKLOADS, Autoscaler, autoscalers_of
+from workload_rules.scaling import AUTOSCALERS, REPLICATED, SCALED, WORKLOADS, Autoscaler, autoscalers_of
 
 _PROBES: Final = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"
 _HPA: Final = "https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/"
@@ -234,7 +234,7 @@ def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
     meta, spec = _json_map(props.get("metadata")), _json_map(props.get("spec"))
     full_name = f"{meta.get('namespace', 'default')}/{meta.get('name')}"
     if (
-        f"{group}:{parts[-1]}" not in SCALED
+        f"{group}:{parts[-1]}" not in REPLICATED
         or not matches_any(full_name, settings.autoscaled)
         or "replicas" not in spec
     ):

@@ -16,6 +16,33 @@ spec:
   strategy: {canary: {maxSurge: 1}}
   template: {spec: {containers: [{name: server, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """)
+GROUPS: Final = manifest("""
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: large, namespace: ml-serving, labels: {app: large}}
+spec:
+  replicas: 2
+  rolloutStrategy: {type: RollingUpdate, rollingUpdateConfiguration: {maxSurge: 0, maxUnavailable: 1}}
+  leaderWorkerTemplate:
+    size: 3
+    leaderTemplate:
+      metadata: {labels: {app: large}}
+      spec: {containers: [{name: server, resources: {limits: {nvidia.com/gpu: 2}}}]}
+    workerTemplate:
+      metadata: {labels: {app: large}}
+      spec: {containers: [{name: server, resources: {limits: {nvidia.com/gpu: 2}}}]}
+""")
+OF_GROUPS: Final = manifest("""
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: large, namespace: ml-serving}
+spec:
+  scaleTargetRef: {apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: large}
+  minReplicas: 1
+  maxReplicas: 3
+""")
+_GROUPS: Final = "LeaderWorkerSet ml-serving/large"
+_TEMPLATE: Final = "groups: spec.leaderWorkerTemplate"
 _ALL: Final = {"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "quota": QUOTA}
 _QUOTA: Final = "ResourceQuota ml-serving/budget"
 _CHAT: Final = "Deployment ml-serving/chat"
@@ -138,6 +165,50 @@ CASES: Final = (
             ),
         ],
         unknown={"quota: spec.hard": doubt("Rollout ml-serving/blue", f"{_QUOTA}: spec.hard")},
+    ),
+    Case(
+        name="servers of several nodes at their most",
+        rule=budgets.FITS,
+        given={"groups": GROUPS, "quota": QUOTA},
+        also=[
+            (f"{_TEMPLATE}.leaderTemplate", GONE),  # Then the leader has the workers' template.
+            (f"{_TEMPLATE}.workerTemplate.spec.containers.0.resources", GONE),
+            ("groups: spec.replicas", GONE),
+        ],
+        breaks=[
+            Break(
+                "hpa",
+                OF_GROUPS,
+                f"{_QUOTA}: quota is 12 nvidia.com/gpu, but serving workloads need up to 18 (large 3 pods of 2, large"
+                f" 6 pods of 2); {_MORE}",
+            ),
+            Break(
+                f"{_TEMPLATE}.size",
+                4,
+                f"{_QUOTA}: quota is 12 nvidia.com/gpu, but serving workloads need up to 16 (large 2 pods of 2, large"
+                f" 6 pods of 2); {_MORE}",
+            ),
+        ],
+        unknown={
+            f"{_TEMPLATE}.size": doubt(_QUOTA, f"{_GROUPS}: spec.leaderWorkerTemplate.size"),
+        },
+    ),
+    Case(
+        name="groups that a rollout adds",
+        rule=budgets.SURGE,
+        given={"groups": GROUPS, "quota": QUOTA},
+        also=[("groups: spec.rolloutStrategy", GONE), (_HARD, 18)],
+        breaks=[
+            Break(
+                "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
+                "50%",
+                f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 6 nvidia.com/gpu to the 12 in use, but"
+                f" {_QUOTA} allows 12; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 18",
+            ),
+        ],
+        unknown={
+            "groups: spec.rolloutStrategy": doubt(_GROUPS, "spec.rolloutStrategy"),
+        },
     ),
     Case(
         name="budgets of servers",
