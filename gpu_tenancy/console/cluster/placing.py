@@ -21,10 +21,18 @@ if TYPE_CHECKING:
     from gpu_tenancy.console.offline.wire import Json
 
 _UNPROCESSABLE: Final = 422
+_FORBIDDEN: Final = 403
 _IMMUTABLE: Final = re.compile(
     r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
 )
 """Messages of API servers and of validation rules about a field that cannot change after creation."""
+_DENIED: Final = re.compile(r'admission webhook "[^"]+" denied the request: ')
+_OF_FIELDS: Final = re.compile(
+    r": (Invalid value|Required value|Unsupported value|Duplicate value|Forbidden|Not found|Too long|Too many|Too few"
+    r"|Internal error)\b"
+)
+"""What is wrong with each field, in the one message of a webhook that rejects several: `ErrorType` in
+https://github.com/kubernetes/apimachinery/blob/v0.36.0/pkg/util/validation/field/errors.go."""
 
 _DELETED_WITHIN: Final = 180
 """Seconds: the object can be a namespace, which is deleted after its last Pod has ended."""
@@ -146,6 +154,8 @@ def immutable(error: ApiError) -> bool:
 
     If there is another problem, a replacement would be rejected after the existing object is deleted.
     """
+    if error.status == _FORBIDDEN and _DENIED.match(error.message):
+        return 0 < len(_OF_FIELDS.findall(error.message)) == error.message.count(": field is immutable")
     messages = [cause.message for cause in error.causes] or [error.message]
     return error.status == _UNPROCESSABLE and all(_IMMUTABLE.search(message) for message in messages)
 

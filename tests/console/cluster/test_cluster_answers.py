@@ -67,6 +67,17 @@ def test_what_is_wrong_beside_an_immutable_field_counts() -> None:
     assert not immutable(ApiError(422, "Invalid", "spec.a: field is immutable, spec.b: must be positive", causes))
 
 
+def test_immutable_fields_in_the_one_message_of_a_webhook_are_understood() -> None:
+    """Kueue's webhook of LeaderWorkerSets answers so."""
+    denied = 'admission webhook "vleaderworkerset.kb.io" denied the request: '
+    first = "spec.size: Invalid value: 3: field is immutable"
+    other = 'spec.template.spec.containers[0].resources: Invalid value: {"cpu":"1"}: field is immutable'
+    assert immutable(ApiError(403, "", f"{denied}{first}"))
+    assert immutable(ApiError(403, "", f"{denied}[{first}, {other}]"))
+    assert not immutable(ApiError(403, "", f"{denied}[{first}, spec.replicas: Invalid value: -1: must be >= 0]"))
+    assert not immutable(ApiError(403, "", f"{denied}the team may not set this"))
+
+
 def test_an_answer_that_is_no_status_is_told_as_it_is() -> None:
     error = api_error(502, "Bad Gateway", b"upstream is gone\n")
     assert (error.status, error.reason, error.message) == (502, "Bad Gateway", "upstream is gone")
