@@ -69,6 +69,7 @@ def scaled_object(
     server keeps its replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires
     KEDA 2.18.
     """
+    api_version, kind = server.api
     return CustomResource(
         name,
         api_version="keda.sh/v1alpha1",
@@ -80,7 +81,7 @@ def scaled_object(
             "annotations": {"scaledobject.keda.sh/transfer-hpa-ownership": "true"},
         },
         spec={
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": server.name},
+            "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": server.name},
             "minReplicaCount": scaling.minimum,
             "maxReplicaCount": scaling.maximum,
             "fallback": {

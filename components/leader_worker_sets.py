@@ -1,11 +1,38 @@
 """LeaderWorkerSets: groups of a leader and workers, each of which works as one."""
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.plan.workloads import JobPlan
+from gpu_tenancy.model.plan.workloads import JobPlan, ServerPlan
+from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET
 
+from .conventions import NAME, queued
 from .job_objects import job_object, pod_template
+
+COMPONENT: Final = "app.kubernetes.io/component"
+"""Label of the pods of a group with their role, by which a server's Service selects the leaders:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/."""
+OF_LEADERS: Final = {COMPONENT: LEADER}
+"""Label of leaders."""
+
+_COUNTED: Final = ("nodeSelector", "affinity", "tolerations", "initContainers")
+_OF_CONTAINER: Final = ("resources", "ports")
+_TEMPLATES: Final = ("leaderTemplate", "workerTemplate")
+REPLACED: Final = (
+    "spec.leaderWorkerTemplate.size",
+    *(f"spec.leaderWorkerTemplate.{template}.spec.{field}" for template in _TEMPLATES for field in _COUNTED),
+    *(
+        f"spec.leaderWorkerTemplate.{template}.spec.containers[0].{field}"
+        for template in _TEMPLATES
+        for field in _OF_CONTAINER
+    ),
+)
+"""What Kueue's webhook does not let change, because its Workload has counted it. All else is rolled out.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go,
+`SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
 
 
 def leader_worker_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
@@ -14,13 +41,55 @@ def leader_worker_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> 
     https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
     """
     leader, worker = job.roles
+    leader_pods, worker_pods = pod_template(job, leader, "train"), pod_template(job, worker, "train")
     spec = {
         "replicas": job.groups,
-        "leaderWorkerTemplate": {
-            "size": leader.pods + worker.pods,
-            "restartPolicy": "RecreateGroupOnPodRestart",
-            "leaderTemplate": pod_template(job, leader, "train"),
-            "workerTemplate": pod_template(job, worker, "train"),
-        },
+        "leaderWorkerTemplate": _groups(leader.pods + worker.pods, leader_pods, worker_pods),
     }
     return job_object(name, job, spec, opts)
+
+
+def server_groups(
+    name: str, server: ServerPlan, templates: Mapping[str, dict[str, Any]], parent: pulumi.Resource
+) -> CustomResource:
+    """A server whose replicas are groups of nodes.
+
+    Each group has a headless Service of its own, named as its leader: with one for all groups, LeaderWorkerSet would
+    name it as the server, whose own Service has that name. An autoscaler owns the number of groups, as it does for
+    Deployments.
+
+    Args:
+        name: of the resource.
+        server: with workers.
+        templates: of the pods by role.
+        parent: of the resource.
+    """
+    leader, worker = templates.values()
+    rollout = {"maxSurge": server.surge, "maxUnavailable": 0 if server.surge else 1}
+    return CustomResource(
+        name,
+        api_version=LEADER_WORKER_SET[0],
+        kind=LEADER_WORKER_SET[1],
+        metadata={
+            "name": server.name,
+            "namespace": server.team,
+            "labels": {NAME: server.name, **queued(server.queue, server.pod.priority)},
+        },
+        spec={
+            **({} if server.replicas is None else {"replicas": server.replicas}),
+            "leaderWorkerTemplate": _groups(server.nodes, leader, worker),
+            "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
+            "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": rollout},
+        },
+        opts=pulumi.ResourceOptions(parent=parent, replace_on_changes=list(REPLACED), delete_before_replace=True),
+    )
+
+
+def _groups(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
+    """The pods of each group: if one fails, all restart, because they wait for each other."""
+    return {
+        "size": size,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": leader,
+        "workerTemplate": worker,
+    }

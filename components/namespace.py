@@ -27,6 +27,7 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME, fair_sharing
+from .leader_worker_sets import OF_LEADERS
 from .multikueue import manager_binding
 from .people import team_binding
 from .pods import ACCOUNT
@@ -195,11 +196,15 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
     if network.data:
         policies["allow-datasets"] = _https_to(network.data)
     if network.from_cluster:
-        policies |= {f"allow-server-{server}": _to_server(server, port) for server, port in network.ports.items()}
+        policies |= {
+            f"allow-server-{server}": _to_server(_answering(network, server), port)
+            for server, port in network.ports.items()
+        }
     if network.kuberay:
         policies["allow-ray-dashboard"] = _to_ray(network.kuberay)
     policies |= {
-        f"allow-metrics-{server}": _to_metrics(server, monitor) for server, monitor in network.monitors.items()
+        f"allow-metrics-{server}": _to_metrics(_answering(network, server), monitor)
+        for server, monitor in network.monitors.items()
     }
     return policies
 
@@ -217,9 +222,14 @@ def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:
     }
 
 
-def _to_server(server: str, port: int) -> NetworkPolicySpecArgsDict:
+def _answering(network: planned.NetworkRules, server: str) -> dict[str, str]:
+    """Labels of the pods of a server that answer requests: all, or the leaders of its groups."""
+    return {NAME: server, **(OF_LEADERS if server in network.grouped else {})}
+
+
+def _to_server(labels: Mapping[str, str], port: int) -> NetworkPolicySpecArgsDict:
     return {
-        "pod_selector": {"match_labels": {NAME: server}},
+        "pod_selector": {"match_labels": labels},
         "policy_types": ["Ingress"],
         "ingress": [{"from_": [{"namespace_selector": {}}], "ports": [{"port": port, "protocol": "TCP"}]}],
     }
@@ -242,10 +252,10 @@ def _to_ray(namespace: str) -> NetworkPolicySpecArgsDict:
     }
 
 
-def _to_metrics(server: str, monitor: Monitor) -> NetworkPolicySpecArgsDict:
+def _to_metrics(labels: Mapping[str, str], monitor: Monitor) -> NetworkPolicySpecArgsDict:
     prometheus = {"kubernetes.io/metadata.name": monitor.namespace}
     return {
-        "pod_selector": {"match_labels": {NAME: server}},
+        "pod_selector": {"match_labels": labels},
         "policy_types": ["Ingress"],
         "ingress": [
             {

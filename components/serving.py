@@ -1,6 +1,7 @@
-"""A model server: Deployment, Service, autoscaler, disruption budget."""
+"""A model server: Deployment or LeaderWorkerSet, Service, autoscaler, disruption budget."""
 
 import math
+from typing import Any
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
@@ -23,12 +24,15 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
-from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, Scaling, ServerPlan
+from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
+from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
 from .conventions import DO_NOT_AWAIT, NAME, queued
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
+from .leader_worker_sets import COMPONENT, OF_LEADERS, server_groups
 from .pods import container, near, pod_spec, template_metadata
 from .secrets import checksums
+from .wire import wire
 
 _PERIOD = 10
 
@@ -48,11 +52,13 @@ _BEHAVIOR: HorizontalPodAutoscalerBehaviorArgsDict = {
 class ModelServer(pulumi.ComponentResource):
     """A model server on GPUs that scales with its load.
 
-    The autoscaler owns the number of replicas: the Deployment does not set it, because each deployment would reset it.
+    A replica is one pod of a Deployment, or a group of pods on several nodes, of which the leader gets the requests.
+    The autoscaler owns the number of replicas: the workload does not set it, because each deployment would reset it.
     The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The
     image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
     Attributes:
+        workload: the Deployment or LeaderWorkerSet.
         autoscaler: owner of the number of replicas; None if it is fixed.
         monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
 
@@ -64,7 +70,12 @@ class ModelServer(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:ModelServer", name, {}, opts)
         self._own = pulumi.ResourceOptions(parent=self)
         self._labels = {NAME: server.name}
-        self.deployment = self._deployment(f"{name}-deployment", server)
+        self._answering = self._labels | (OF_LEADERS if server.worker else {})
+        self.workload = (
+            self._groups(f"{name}-leader-worker-set", server, server.worker)
+            if server.worker
+            else self._deployment(f"{name}-deployment", server)
+        )
         self.service = self._service(f"{name}-service", server)
         self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
         self.monitor = (
@@ -96,7 +107,7 @@ class ModelServer(pulumi.ComponentResource):
             },
             "template": {
                 "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
-                "spec": self._pod(server),
+                "spec": self._pod(server.pod, self._container(server)),
             },
         }
         if server.replicas is not None:
@@ -108,14 +119,28 @@ class ModelServer(pulumi.ComponentResource):
             opts=self._own,
         )
 
-    def _pod(self, server: ServerPlan) -> PodSpecArgsDict:
-        own: ContainerArgsDict = {
+    def _groups(self, name: str, server: ServerPlan, worker: PodPlan) -> CustomResource:
+        """Only leaders answer requests, so only they have a port and probes; they are ready when their workers are."""
+        templates = {
+            LEADER: self._template(LEADER, server.pod, self._container(server)),
+            WORKER: self._template(WORKER, worker, container(worker, "server")),
+        }
+        return server_groups(name, server, templates, self)
+
+    def _template(self, role: str, pod: PodPlan, own: ContainerArgsDict) -> dict[str, Any]:
+        metadata = template_metadata(pod, {**self._labels, COMPONENT: role}, checksums(pod.references))
+        return {"metadata": wire(metadata), "spec": wire(self._pod(pod, own))}
+
+    def _container(self, server: ServerPlan) -> ContainerArgsDict:
+        return {
             **container(server.pod, "server"),
             "ports": _container_ports(server),
             "startup_probe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
             "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
             "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
         }
+
+    def _pod(self, pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
         apart: AffinityArgsDict = {
             "pod_anti_affinity": {
                 "preferred_during_scheduling_ignored_during_execution": [
@@ -129,8 +154,8 @@ class ModelServer(pulumi.ComponentResource):
                 ]
             }
         }
-        affinity: AffinityArgsDict = {**near(server.pod.caches), **apart} if server.pod.caches else apart
-        return {**pod_spec(server.pod, own), "affinity": affinity}
+        affinity: AffinityArgsDict = {**near(pod.caches), **apart} if pod.caches else apart
+        return {**pod_spec(pod, own), "affinity": affinity}
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         return Service(
@@ -138,38 +163,42 @@ class ModelServer(pulumi.ComponentResource):
             metadata=self._metadata(server),
             spec={
                 "type": "ClusterIP",
-                "selector": self._labels,
+                "selector": self._answering,
                 "ports": _service_ports(server),
             },
             opts=self._own,
         )
 
     def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:
-        """10 % of the pods, rounded up, can be evicted at a time, so that nodes can be drained."""
+        """10 % of the pods, rounded up, can be evicted at a time, so that nodes can be drained.
+
+        Of groups it is one pod, because its whole group restarts with it.
+        """
         return PodDisruptionBudget(
             name,
             metadata={"name": server.name, "namespace": server.team, "labels": self._labels},
-            spec={"max_unavailable": "10%", "selector": {"match_labels": self._labels}},
+            spec={"max_unavailable": 1 if server.worker else "10%", "selector": {"match_labels": self._labels}},
             opts=self._own,
         )
 
     def _scaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler | CustomResource:
         if scaling.query:
-            return scaled_object(name, server, scaling, _BEHAVIOR, self._after(self.deployment))
+            return scaled_object(name, server, scaling, _BEHAVIOR, self._after(self.workload))
         return self._autoscaler(name, server, scaling)
 
     def _autoscaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler:
+        api_version, kind = server.api
         return HorizontalPodAutoscaler(
             name,
             metadata=self._metadata(server),
             spec={
-                "scale_target_ref": {"api_version": "apps/v1", "kind": "Deployment", "name": server.name},
+                "scale_target_ref": {"api_version": api_version, "kind": kind, "name": server.name},
                 "min_replicas": scaling.minimum,
                 "max_replicas": scaling.maximum,
                 "metrics": _metrics(scaling),
                 "behavior": _BEHAVIOR,
             },
-            opts=self._after(self.deployment),
+            opts=self._after(self.workload),
         )
 
 

@@ -155,6 +155,8 @@ def is_passed_on(path: Path) -> bool:
     match path:
         case ("teams", _, "training", _, "roles", _, key, *_):
             return _TEXTS.get(str(key)) == len(path) - 2
+        case ("teams", _, "serving", _, "worker", key, *_):
+            return _TEXTS.get(str(key)) == len(path) - 1
         case ("teams", _, section, _, key, *_):
             return section in _WORKLOADS and _TEXTS.get(str(key)) == len(path)
         case (section, _, key, _, *_):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final
 
@@ -12,6 +13,7 @@ from gpu_tenancy.console.offline.wire import int_at, map_at, maps_at, text_at
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.texts import plural
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.spec.roles import LEADER_WORKER_SET
 
 _QUIET: Final = 3.0
 """Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
@@ -19,6 +21,8 @@ _WITHIN: Final = 30.0
 """Seconds in which pods must become stable; where they do not, the summary shows the state at that moment."""
 _INTERVAL: Final = 5.0
 """Seconds between two lines of progress."""
+_SET: Final = "leaderworkerset.sigs.k8s.io/name"
+"""Label of pods with the name of their LeaderWorkerSet."""
 _LISTED: Final = 10
 """Number of servers that are named; the others are counted."""
 
@@ -55,7 +59,8 @@ def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tup
 
     with suppress(WaitTimeoutError):
         cluster.wait_for(steady, timeout=_WITHIN, what="pods to become stable")
-    lines = list(_not_ready(cluster, teams))
+    groups = {(server.team, server.name) for team in plan.teams for server in team.servers if server.worker}
+    lines = [*_not_ready(cluster, teams), *_groups_not_ready(cluster, groups)]
     more = [f"{plural(len(lines) - _LISTED, 'more server')}"] if len(lines) > _LISTED else []
     return (*lines[:_LISTED], *more)
 
@@ -77,6 +82,16 @@ def _not_ready(cluster: Cluster, teams: frozenset[str]) -> Iterator[str]:
         own = [pod for pod in pods if text_at(pod, "metadata", "namespace") == namespace and _selects(server, pod)]
         ready, wanted = int_at(server, "status", "availableReplicas"), int_at(server, "spec", "replicas")
         yield f"Deployment {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
+
+
+def _groups_not_ready(cluster: Cluster, servers: AbstractSet[tuple[str, str]]) -> Iterator[str]:
+    """Servers of several nodes whose groups are not all ready, with the reason of one of their pods."""
+    for namespace, name in sorted(servers):
+        server = cluster.get(*LEADER_WORKER_SET, name, namespace)
+        ready, wanted = (int_at(server or {}, *path) for path in (("status", "readyReplicas"), ("spec", "replicas")))
+        if server and ready < wanted:
+            pods = cluster.list("v1", "Pod", namespace=namespace, labels=f"{_SET}={name}")
+            yield f"LeaderWorkerSet {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, pods)}"
 
 
 def _selects(server: Manifest, pod: Manifest) -> bool:

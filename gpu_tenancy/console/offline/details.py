@@ -169,7 +169,7 @@ def _leader_worker_set(manifest: Manifest) -> str:
             _role("worker", str(size - 1), at(manifest, *group, "workerTemplate")),
         ]
     )
-    return f"{_plain(at(manifest, 'spec', 'replicas'))} x ({roles})"
+    return " x ".join(filter(None, (_plain(at(manifest, "spec", "replicas")), f"({roles})")))
 
 
 def _autoscaler(manifest: Manifest) -> str:

@@ -1,7 +1,7 @@
 """Proof that a server's autoscaler works: simulated CPU usage, the real metrics-server and the real autoscaler.
 
 kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, and
-kube-controller-manager scales the Deployment. Nothing else changes the number of pods here.
+kube-controller-manager scales the workload. Nothing else changes the number of pods here.
 """
 
 import math
@@ -137,8 +137,8 @@ class _Run:
             return False
 
     def _step(self, load: int, pods: int) -> bool:
-        deployment = self.cluster.get("apps/v1", "Deployment", self.server.name, self.server.team) or {}
-        wanted, ready = at(deployment, "spec", "replicas"), at(deployment, "status", "readyReplicas")
+        workload = self.cluster.get(*self.server.api, self.server.name, self.server.team) or {}
+        wanted, ready = at(workload, "spec", "replicas"), at(workload, "status", "readyReplicas")
         if isinstance(wanted, int) and self.counts[-1:] != [wanted]:
             self.counts.append(wanted)
         running = self._pods()
@@ -147,8 +147,9 @@ class _Run:
         return wanted == ready == len(running) == pods
 
     def _pods(self) -> tuple[Manifest, ...]:
-        """The server's pods, without those that are being deleted."""
-        labels = f"app.kubernetes.io/name={self.server.name}"
+        """The pods that the autoscaler measures, of groups the leaders, without those that are being deleted."""
+        of_leaders = ",app.kubernetes.io/component=leader" if self.server.worker else ""
+        labels = f"app.kubernetes.io/name={self.server.name}{of_leaders}"
         pods = self.cluster.list("v1", "Pod", namespace=self.server.team, labels=labels)
         return tuple(pod for pod in pods if not text_at(pod, "metadata", "deletionTimestamp"))
 

@@ -15,7 +15,6 @@ from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 _GANG: Final = ("batch.volcano.sh/v1alpha1", "Job")
-_SERVER: Final = ("apps/v1", "Deployment")
 
 
 def prove_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Proof]:
@@ -48,7 +47,7 @@ def prove_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Pr
 def _workloads(plan: Plan, *, gangs: bool) -> Iterator[tuple[str, str, tuple[str, str]]]:
     """Namespace, name and kind with its version; jobs that finish are deleted after a while."""
     for team in plan.teams:
-        yield from ((team.namespace.name, server.name, _SERVER) for server in team.servers)
+        yield from ((team.namespace.name, server.name, server.api) for server in team.servers)
         for job in team.jobs:
             if gangs or not job.gang:
                 yield team.namespace.name, job.name, JOBS[job.framework].api

@@ -243,7 +243,9 @@ def _center_costs(outlook: StackOutlook) -> Table:
 
 
 def _serving(outlook: StackOutlook) -> Table:
-    heads = columns("team", "server", "flavor", "GPUs per pod#", "replicas#", "surge#", "peak#", "limit#", "headroom#")
+    heads = columns(
+        "team", "server", "flavor", "GPUs per replica#", "replicas#", "surge#", "peak#", "limit#", "headroom#"
+    )
     return Table("serving", "Serving", heads, tuple(_server(server) for server in outlook.serving), keys=2)
 
 

@@ -1,5 +1,6 @@
 """Fields whose change forces Pulumi to replace a resource."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -56,12 +57,13 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
     Args:
         type_: the resource's type token.
         path: `spec.template.spec.containers.0.image`.
-        declared: `replaceOnChanges` of the resource.
+        declared: `replaceOnChanges` of the resource, such as `spec.containers[0].image`.
         provider: inputs of its provider; some are strings that contain JSON.
     """
     mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
     fields = (*declared, *(NAMED_BY if mutable else _of_kubernetes(type_)))
-    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
+    plain = (re.sub(r"\[([0-9]+)\]", r".\1", field) for field in fields)
+    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in plain)
 
 
 def _of_kubernetes(type_: str) -> tuple[str, ...]:

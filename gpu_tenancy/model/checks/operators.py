@@ -15,10 +15,12 @@ from gpu_tenancy.model.plan.operators.needs import (
     AMD,
     INTEL,
     NVIDIA,
+    OF_GROUPS,
     OF_JOBS,
     certified,
     copies_secrets,
     gpu_pools,
+    groups,
     has_gangs,
     infiniband_pools,
     installed_by,
@@ -105,8 +107,13 @@ def _network_operator(stack: Stack) -> tuple[Path, str] | None:
 def _of_jobs(operator: str) -> Callable[[Stack], tuple[Path, str] | None]:
     def lacking(stack: Stack) -> tuple[Path, str] | None:
         jobs = (job for team in stack.teams.values() for job in team.training.values())
-        job = next((job for job in jobs if job.kind.operator == operator), None)
-        return (("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s") if job else None
+        if job := next((job for job in jobs if job.kind.operator == operator), None):
+            return ("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s"
+        group = next(groups(stack), None) if operator == OF_GROUPS else None
+        if group is None:
+            return None
+        team, name = group
+        return ("teams", team, "serving", name, "nodes"), f"server {name} of team {team} is a LeaderWorkerSet"
 
     return lacking
 

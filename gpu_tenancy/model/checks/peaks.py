@@ -24,10 +24,11 @@ class _Running:
         return pods_of(self.server) * self.size.amounts.get(resource, 0)
 
     def text(self, resource: str) -> str:
-        """`model-server: 50 + 1 surge pods with 2 each`."""
+        """`model-server: 50 + 1 surge pods with 2 each`, or `chat: 3 groups of 2 pods with 8 each`."""
         surge = f" + {self.server.surge} surge" if self.server.surge else ""
         per_pod = format_amount(resource, self.size.amounts.get(resource, 0))
-        return f"{self.name}: {self.server.replicas.max}{surge} pods with {per_pod} each"
+        groups = f" groups of {self.server.nodes}" if self.server.grouped else ""
+        return f"{self.name}: {self.server.replicas.max}{surge}{groups} pods with {per_pod} each"
 
 
 def peak_problems(tree: Tree) -> Iterator[Problem]:

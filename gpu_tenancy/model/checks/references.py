@@ -185,7 +185,20 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
             "rename one of them",
             workload,
         )
+    yield from _group_names(name, team)
     yield from _queue(stack, name, team)
+
+
+def _group_names(name: str, team: Team) -> Iterator[Problem]:
+    """Names of the groups of servers of several nodes: each has a StatefulSet and a Service of its own."""
+    for kind, names in (("serving", team.serving), ("training", team.training)):
+        for workload in names:
+            server, _, index = workload.rpartition("-")
+            of = team.serving.get(server)
+            if of and of.grouped and index.isdecimal() and str(int(index)) == index and int(index) < of.most_replicas:
+                rule = f"is also the name of a group of server {server}, which has a Service of that name"
+                about = (("teams", name, "serving", server),)
+                yield Problem(("teams", name, kind, workload), rule, "rename one of them", workload, about=about)
 
 
 def _queue(stack: Stack, name: str, team: Team) -> Iterator[Problem]:

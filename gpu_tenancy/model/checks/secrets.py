@@ -42,6 +42,9 @@ def _workload(team: Team, path: Path, workload: Server | Training) -> Iterator[P
     for name, role in workload.roles.items() if isinstance(workload, Training) else ():
         yield from _environment(team, (*path, "roles", name), role.env)
         yield from _clear_texts((*path, "roles", name), {"command": role.command, "args": role.args})
+    if isinstance(workload, Server) and (worker := workload.worker):
+        yield from _environment(team, (*path, "worker"), worker.env)
+        yield from _clear_texts((*path, "worker"), {"command": worker.command, "args": worker.args})
 
 
 def _environment(team: Team, path: Path, env: Variables) -> Iterator[Problem]:

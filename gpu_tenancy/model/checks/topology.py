@@ -1,4 +1,4 @@
-"""Checks of topologies: labels that nodes do not have, nodes that Kueue would wait for, and jobs that never fit."""
+"""Checks of topologies: labels that nodes do not have, nodes that Kueue would wait for, and pods that never fit."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,21 +12,21 @@ from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.topology import Level, Together
-from gpu_tenancy.model.spec.workloads import Training
+from gpu_tenancy.model.spec.topology import Level
+from gpu_tenancy.model.spec.workloads import Server, Training
 
 _GROUP: Final = 2
 """Number of pod sets that Kueue can group: `model.plan.topology.grouped`."""
 
 
 def topology_problems(tree: Tree) -> Iterator[Problem]:
-    """Topologies of pools that Kueue could not use, and jobs that ask for what their flavor does not have."""
+    """Topologies of pools that Kueue could not use, and workloads that ask for what their flavor does not have."""
     for flavor in tree.flavors.values():
         yield from _flavor(tree, flavor)
     for name, team in tree.stack.teams.items():
         for path, workload in workloads(name, team):
-            if isinstance(workload, Training) and workload.scheduler == "kueue":
-                yield from _job(tree, path, workload)
+            if isinstance(workload, Server) or workload.scheduler == "kueue":
+                yield from _workload(tree, path, workload)
 
 
 def _flavor(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
@@ -60,25 +60,31 @@ def _pool(tree: Tree, flavor: Flavor, pool: PoolSupply) -> Iterator[Problem]:
         yield Problem(place, rule, f"add a label under pools.{pool.name}.labels")
 
 
-def _job(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
-    level = job.together.level if job.together else None
-    roles = parts(tree, str(path[1]), job)
+def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
+    level = workload.together.level if workload.together else None
+    roles = parts(tree, str(path[1]), workload)
     placed = {name: pod_size(tree, str(path[1]), roles[name]) for name in placed_roles(roles)}
     sizes = {name: size for name, size in placed.items() if size}
-    if job.together is None or level is None or len(sizes) < len(placed):
+    if workload.together is None or level is None or len(sizes) < len(placed):
         return
-    if len(placed) > 1 and (problem := _ungrouped(path, job, level, sizes)):
+    if len(placed) > 1 and (problem := _ungrouped(path, workload, level, sizes)):
         yield problem
         return
     problems: dict[Problem, None] = {}  # Roles can have the same problem.
-    least = {name: job.workers.min if job.elastic else job.pods_by_role[name] for name in sizes}
     for size in sizes.values():
-        alike = sum(least[name] for name, other in sizes.items() if other == size)
-        problems.update(dict.fromkeys(_role(tree, path, job.together, (size, alike))))
+        alike = sum(_least(workload, name) for name, other in sizes.items() if other == size)
+        problems.update(dict.fromkeys(_role(tree, path, workload, (size, alike))))
     yield from problems
 
 
-def _ungrouped(path: Path, job: Training, level: Level, sizes: Mapping[str, PodSize]) -> Problem | None:
+def _least(workload: Server | Training, role: str) -> int:
+    """The number of pods of a role that Kueue places together: of a group, or with which an elastic job can run."""
+    if isinstance(workload, Training) and workload.elastic:
+        return workload.workers.min
+    return workload.pods_by_role[role]
+
+
+def _ungrouped(path: Path, job: Server | Training, level: Level, sizes: Mapping[str, PodSize]) -> Problem | None:
     """Roles for which Kueue cannot select one part of the network."""
     flavors = {size.flavor.name for size in sizes.values()}
     if len(sizes) == _GROUP and min(job.pods_by_role[name] for name in sizes) == 1 and len(flavors) == 1:
@@ -89,11 +95,12 @@ def _ungrouped(path: Path, job: Training, level: Level, sizes: Mapping[str, PodS
     return Problem((*path, "together"), rule, "remove together, or change roles", level, about=((*path, "roles"),))
 
 
-def _role(tree: Tree, path: Path, together: Together, pods: tuple[PodSize, int]) -> Iterator[Problem]:
+def _role(tree: Tree, path: Path, workload: Server | Training, pods: tuple[PodSize, int]) -> Iterator[Problem]:
     """Problems of one role, by its size and the number of pods that run in one part of the network."""
     size, number = pods
-    level = together.level
-    if level is None:
+    together = workload.together
+    level = together.level if together else None
+    if together is None or level is None:
         return
     flavor, place = size.flavor, (*path, "together")
     known = [item.level for item in flavor.levels if item.level]
@@ -105,9 +112,10 @@ def _role(tree: Tree, path: Path, together: Together, pods: tuple[PodSize, int])
         return
     most = _most(tree, size, level)
     if together.required and most is not None and number > most:
-        rule = f"one {level} of flavor {flavor.name} has room for {most} of the job's {number} pods"
-        fix = f"lower workers to {most}, or set together: {{preferred: {level}}}"
-        yield Problem(place, f"{rule}, so the job would stay pending", fix, level, about=(("pools",),))
+        noun, key = ("group", "nodes") if isinstance(workload, Server) else ("job", "workers")
+        rule = f"one {level} of flavor {flavor.name} has room for {most} of the {noun}'s {number} pods"
+        fix = f"lower {key} to {most}, or set together: {{preferred: {level}}}"
+        yield Problem(place, f"{rule}, so the {noun} would stay pending", fix, level, about=(("pools",),))
 
 
 def _most(tree: Tree, size: PodSize, level: Level) -> int | None:

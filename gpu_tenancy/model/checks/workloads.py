@@ -271,9 +271,13 @@ def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
 
 
 def _services(name: str, team: Team) -> Iterator[Problem]:
-    """Servers have a Service each, and so have gangs and all jobs but Jobs, so that their pods find each other."""
+    """Servers have a Service each, and so have gangs and all jobs but Jobs, so that their pods find each other.
+
+    Of a server of several nodes, each group has one, too.
+    """
     jobs = [job for job in team.training.values() if is_gang(job) or job.framework != "job"]
-    needed, budget = len(team.serving) + len(jobs), team.objects.services
+    groups = sum(server.most_replicas for server in team.serving.values() if server.grouped)
+    needed, budget = len(team.serving) + groups + len(jobs), team.objects.services
     if budget is not None and needed > budget:
         yield Problem(
             ("teams", name, "objects", "services"),

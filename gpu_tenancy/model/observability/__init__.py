@@ -57,10 +57,10 @@ def _without_gpus(tree: "Tree", on: Expressions, services: list[promises.Service
 
 
 def _service(server: "ServerPlan") -> promises.Service:
-    scaling = server.scaling
+    scaling, grouped = server.scaling, server.worker is not None
     if scaling is None:
-        return promises.Service(server.team, server.name, None, scaled=False)
-    return promises.Service(server.team, server.name, scaling.latency, scaling.per_pod)
+        return promises.Service(server.team, server.name, None, scaled=False, grouped=grouped)
+    return promises.Service(server.team, server.name, scaling.latency, scaling.per_pod, grouped=grouped)
 
 
 __all__ = ["ObservabilityPlan", "observability"]

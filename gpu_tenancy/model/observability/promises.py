@@ -24,6 +24,7 @@ class Service:
         latency: the latency metric and its target in seconds; None without a target.
         per_pod: PromQL of the latency of each pod; None if the metric has it.
         scaled: whether an autoscaler sets its replicas.
+        grouped: whether a replica is a group of pods on several nodes.
     """
 
     team: str
@@ -31,6 +32,12 @@ class Service:
     latency: tuple[str, float] | None
     per_pod: str | None = None
     scaled: bool = True
+    grouped: bool = False
+
+    @property
+    def pods(self) -> str:
+        """A regular expression of the names of its pods: with parts of ReplicaSet and pod, or of group and worker."""
+        return f"{self.name}-[0-9]+(-[0-9]+)?" if self.grouped else f"{self.name}-[^-]+-[^-]+"
 
 
 def quota(on: Expressions, flavors: Sequence[str]) -> Dashboard:
@@ -220,7 +227,7 @@ def _replicas(metric: str, picked: str) -> str:
 
 
 def _of_server(on: Expressions, server: Service) -> tuple[Panel, ...]:
-    pod = f'pod=~"{server.name}-[^-]+-[^-]+"'  # ReplicaSet and pod add a part each
+    pod = f'pod=~"{server.pods}"'
     own = f', exported_namespace="{server.team}", exported_{pod}'
     held = on.held(f', namespace="{server.team}", {pod}')
     gpus = graph(on.noun, f"sum({held})", "held", empty=f"No pod of it holds a {on.noun[:-1]}.")

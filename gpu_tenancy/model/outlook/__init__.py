@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
-from gpu_tenancy.model.plan.pods import pod_size, pods_of
+from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
@@ -113,9 +113,9 @@ class Serving:
     """An inference server and the limit of its team's queue.
 
     Attributes:
-        gpus: GPUs per pod.
+        gpus: GPUs per replica: of one pod, or of all pods of a group of nodes.
         replicas: minimum and maximum.
-        surge: additional pods during a rollout.
+        surge: additional replicas during a rollout.
         limit: GPUs of the flavor that the team's queue admits at most.
     """
 
@@ -129,7 +129,7 @@ class Serving:
 
     @property
     def peak(self) -> int:
-        """GPUs of all its pods at once, including the surge of a rollout."""
+        """GPUs of all its replicas at once, including the surge of a rollout."""
         return self.gpus * (self.replicas.maximum + self.surge)
 
 
@@ -330,9 +330,9 @@ def _serving(tree: Tree) -> list[Serving]:
                     team=team,
                     name=name,
                     flavor=size.flavor.name,
-                    gpus=server.gpus,
+                    gpus=server.gpus * server.nodes,
                     replicas=Span(server.replicas.min, server.replicas.max),
-                    surge=pods_of(server) - server.replicas.max,
+                    surge=server.surge,
                     limit=(share.limit or 0) if share else 0,
                 )
             )

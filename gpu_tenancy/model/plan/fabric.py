@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.quantity import Amounts
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
-from gpu_tenancy.model.spec.workloads import Training, Workload
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 HUGEPAGES: Final = "hugepages-2Mi"
 """Resource of huge pages of 2 MiB: https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/."""
@@ -56,8 +56,8 @@ def wired(stack: Stack) -> Iterator[tuple[str, Machine, str]]:
 
 
 def works_together(workload: Workload) -> bool:
-    """Whether several GPU pods of one workload exchange data, as those of a distributed job do."""
-    if not isinstance(workload, Training) or not workload.gpus:
+    """Whether several GPU pods of one workload exchange data, as those of a distributed job or of a group do."""
+    if not isinstance(workload, (Server, Training)) or not workload.gpus:
         return False
     pods = workload.pods_by_role
     return sum(pods[name] for name, part in workload.parts.items() if part.gpus) > 1
@@ -66,7 +66,7 @@ def works_together(workload: Workload) -> bool:
 def uses_fabric(workload: Workload) -> bool:
     """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
 
-    Pods that do not communicate with each other, such as those of a server, gain nothing from it.
+    Pods that do not communicate with each other, such as those of a server of one node, gain nothing from it.
     """
     return works_together(workload) if workload.fabric is None else workload.fabric
 

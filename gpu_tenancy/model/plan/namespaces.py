@@ -101,6 +101,7 @@ class NetworkRules:
 
     Attributes:
         ports: servers' ports by server.
+        grouped: servers of several nodes, of which only the leaders answer requests.
         from_cluster: whether all namespaces may call the servers, or only the team's own pods.
         egress: CIDRs that the team's pods may reach over HTTPS.
         data: CIDRs that the sidecars of the team's datasets must reach over HTTPS.
@@ -116,6 +117,7 @@ class NetworkRules:
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     kuberay: str | None = None
     data: tuple[str, ...] = ()
+    grouped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             node_endpoints=_node_endpoints(tree),
             kuberay=charts()["kuberay-operator"].namespace if tree.kuberay else None,
             data=egress_of_datasets(tree.stack, name),
+            grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
         ),
         queue=tree.queue_of(name),
         usage_weight=usage_weight(tree, name),

@@ -27,17 +27,17 @@ def is_gang(workload: Workload) -> bool:
 
 
 def pods_of(workload: Server | Training) -> int:
-    """Maximum number of pods: the autoscaler's maximum plus the surge of a rollout, or all pods of a job."""
+    """Maximum number of pods: those of a server's replicas at their peak, or all pods of a job."""
     return workload.most_pods
 
 
 def parts(tree: Tree, team: str, workload: Server | Training) -> dict[str, Server | Training]:
-    """A workload's roles, each as a workload with the keys of its pods; a server is one without a name.
+    """A workload's roles, each as a workload with the keys of its pods; a server of one node is one without a name.
 
     A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
     """
     if isinstance(workload, Server):
-        return {"": workload}
+        return dict(workload.parts)
     roles = workload.parts
     for_gpus = next((part for part in roles.values() if part.gpus), None)
     if for_gpus is None or len(roles) == 1:
@@ -88,7 +88,7 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
     """
     if workload.shared_memory is not None:
         return workload.shared_memory
-    together = isinstance(workload, Training) and pods_of(workload) > 1
+    together = isinstance(workload, (Server, Training)) and sum(workload.pods_by_role.values()) > 1
     several = workload.gpus > 1 or (workload.gpus and together)
     return size.amounts[MEMORY] // 4 // _MIB * _MIB if several else 0
 

@@ -343,5 +343,5 @@ def _users(team: Team) -> dict[str, list[str]]:
 
 
 def parts_of(workload: Server | Training) -> tuple[Workload, ...]:
-    """The roles of a job, or the server itself."""
-    return (workload,) if isinstance(workload, Server) else tuple(workload.parts.values())
+    """The roles of a job or of a group of nodes, or the server itself."""
+    return tuple(workload.parts.values())

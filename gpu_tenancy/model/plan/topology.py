@@ -1,4 +1,4 @@
-"""The levels of a pool's network, and what a job asks of them."""
+"""The levels of a pool's network, and what a job or server asks of them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
 from gpu_tenancy.model.spec.topology import HOSTNAME, Level
-from gpu_tenancy.model.spec.workloads import Training, Workload
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
     """
     if not levels or (isinstance(workload, Training) and workload.scheduler == "volcano"):
         return {}
-    together = workload.together if isinstance(workload, Training) else None
+    together = workload.together if isinstance(workload, (Server, Training)) else None
     if together is None or together.level is None:
         return {UNCONSTRAINED: "true"}
     label = next((item.label for item in levels if item.level == together.level), None)
@@ -70,7 +70,7 @@ def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
 
 
 def placed_roles(roles: Mapping[str, Workload]) -> tuple[str, ...]:
-    """The roles of a job that `together` applies to: those with GPUs, or all if none has any."""
+    """The roles of a workload that `together` applies to: those with GPUs, or all if none has any."""
     return tuple(name for name, part in roles.items() if part.gpus) or tuple(roles)
 
 

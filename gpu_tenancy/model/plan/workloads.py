@@ -15,9 +15,11 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.quantity import Amounts, is_extended
-from gpu_tenancy.model.spec.roles import Framework
+from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
+DEPLOYMENT: Final = ("apps/v1", "Deployment")
+"""API version and kind of a server of one node."""
 OF_JOB = "job-"
 """Start of the names of the runtimes of jobs; no runtime of a priority class starts with it."""
 SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
@@ -100,13 +102,17 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A Deployment with its Service and autoscaler.
+    """A Deployment, or a LeaderWorkerSet, with its Service and autoscaler.
 
     Attributes:
+        pod: its pods; of a group of nodes, the leader.
+        surge: additional replicas during a rollout.
         replicas: a fixed number; None with an autoscaler.
         scaling: the autoscaler; None with a fixed number.
         startup: maximum startup time in seconds.
         monitor: how Prometheus scrapes its pods; None if it does not.
+        nodes: number of pods of each replica.
+        worker: the other pods of each replica; None if a replica is one pod.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -123,11 +129,18 @@ class ServerPlan:
     replicas: int | None
     scaling: Scaling | None
     monitor: Monitor | None = None
+    nodes: int = 1
+    worker: PodPlan | None = None
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
             msg = f"server {self.name} must have either a fixed number of replicas or an autoscaler; set exactly one"
             raise ValueError(msg)
+
+    @property
+    def api(self) -> tuple[str, str]:
+        """API version and kind of the object that has its pods."""
+        return LEADER_WORKER_SET if self.worker else DEPLOYMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +264,19 @@ def class_runtime(framework: Framework, priority: str) -> str:
 
 
 def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:
-    """The roles of a job; empty if the flavor of one is ambiguous, which `model.checks` reports."""
-    of_role = parts(tree, team, job)
+    """The roles of a job; empty if the flavor of one is ambiguous."""
+    pods = _pods(tree, team, job)
+    return tuple(RolePlan(name, number, pods[name]) for name, number in job.pods_by_role.items()) if pods else ()
+
+
+def _pods(tree: Tree, team: str, workload: Server | Training) -> dict[str, PodPlan]:
+    """The pods of a workload by role; empty if the flavor of one is ambiguous, which `model.checks` reports."""
+    of_role = parts(tree, team, workload)
     pods = {name: pod for name, part in of_role.items() if (pod := _pod(tree, team, part))}
     if len(pods) < len(of_role):
-        return ()
+        return {}
     topology = grouped({name: pod.topology for name, pod in pods.items()}, placed_roles(of_role))
-    return tuple(
-        RolePlan(name, number, replace(pods[name], topology=topology[name]))
-        for name, number in job.pods_by_role.items()
-    )
+    return {name: replace(pod, topology=topology[name]) for name, pod in pods.items()}
 
 
 def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
@@ -308,14 +324,14 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
 
 
 def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | None:
-    pod = _pod(tree, team, server)
-    if pod is None:
+    pods = _pods(tree, team, server)
+    if not pods:
         return None
     return ServerPlan(
         name=name,
         team=team,
         queue=team,
-        pod=pod,
+        pod=pods[LEADER if server.grouped else ""],
         port=server.port,
         health=server.health,
         startup=int(server.startup),
@@ -323,6 +339,8 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
         monitor=monitor(tree.stack, server),
+        nodes=server.nodes,
+        worker=pods.get(WORKER),
     )
 
 

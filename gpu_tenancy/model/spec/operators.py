@@ -108,7 +108,7 @@ class Operators(Section):
     """KubeRay; needed for jobs with `framework: ray`. In each team's namespace, it may reach the dashboards of Ray's
     heads, to which it submits jobs."""
     lws: OperatorEntry = Operator()
-    """LeaderWorkerSet; needed for jobs with `framework: leader-worker`."""
+    """LeaderWorkerSet; needed for jobs with `framework: leader-worker`, and for servers with several `nodes`."""
     external_secrets: OperatorEntry = Operator()
     """External Secrets; needed if a team has secrets from a cloud's secret manager (`from`)."""
     fluid: OperatorEntry = Operator()

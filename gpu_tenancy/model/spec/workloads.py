@@ -96,11 +96,34 @@ class ScaleOn(Section):
         return self
 
 
+class ServerWorker(Section):
+    """What the workers of a server with several `nodes` run; all else they have as the leader has it."""
+
+    command: list[str] = []
+    """Command; default: the server's."""
+    args: list[str] = []
+    """Arguments of the command; default: the server's, unless `command` is set."""
+    env: Variables = {}
+    """Environment variables, in addition to the server's: texts, or references as in the server's."""
+
+
 class Server(Workload):
-    """A Deployment with a Service, probes, a PodDisruptionBudget and an autoscaler."""
+    """A Deployment with a Service, probes, a PodDisruptionBudget and an autoscaler.
+
+    With several `nodes`, it is a LeaderWorkerSet in place of a Deployment.
+    """
 
     replicas: Annotated[Replicas, Shorthand(int, ("min", "max"))]
-    """Number of pods: `{min, max}` with an autoscaler, or a fixed number without one."""
+    """Number of pods, or of groups of `nodes`: `{min, max}` with an autoscaler, or a fixed number without one."""
+    nodes: Positive = 1
+    """Number of nodes that serve as one replica, for a model that needs the GPUs of several nodes. Each replica is then
+    a group of pods with the same resources, one for each node: a leader, which the Service, the probes and the
+    autoscaler use, and workers, which find it by the variable `LWS_LEADER_ADDRESS`. Kueue admits each group whole."""
+    worker: ServerWorker | None = None
+    """Command, arguments and variables of the workers, if they differ from those of the leader."""
+    together: TogetherEntry | None = None
+    """In which part of the network all pods of a group run: `block`, `rack`, `node`, or `{preferred: rack}`; default:
+    anywhere. Requires `nodes` and `topology` of the flavor's pools."""
     scale_on: ScaleOn | None = None
     """Targets of the autoscaler; default: CPU utilization of 70 %."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
@@ -112,7 +135,15 @@ class Server(Workload):
     startup: Seconds = 600.0
     """Maximum startup time, such as the time to load a model."""
     surge: Count = 0
-    """Additional pods during a rollout (maxSurge); the quota must include them."""
+    """Additional pods, or groups of `nodes`, during a rollout (maxSurge); the quota must include them."""
+
+    @model_validator(mode="after")
+    def _of_groups(self) -> Self:
+        for key in ("worker", "together"):
+            if getattr(self, key) is not None and not self.grouped:
+                rule = f"sets {key}, which only applies to a server of several nodes"
+                raise refuse(rule, f"set nodes, or remove {key}")
+        return self
 
     @model_validator(mode="after")
     def _one_owner_of_replicas(self) -> Self:
@@ -125,9 +156,37 @@ class Server(Workload):
         return self
 
     @property
-    def most_pods(self) -> int:
-        """Maximum number of pods: the autoscaler's maximum plus the surge of a rollout."""
+    def grouped(self) -> bool:
+        """Whether each replica is a group of pods on several nodes."""
+        return self.nodes > 1
+
+    @property
+    def most_replicas(self) -> int:
+        """Maximum number of replicas: the autoscaler's maximum plus the surge of a rollout."""
         return self.replicas.max + self.surge
+
+    @property
+    def most_pods(self) -> int:
+        """Maximum number of pods: those of all replicas at their peak."""
+        return self.most_replicas * self.nodes
+
+    @property
+    def pods_by_role(self) -> dict[str, int]:
+        """Pods of one replica by role, the leader first; one pod without a role if it is not a group."""
+        return {LEADER: 1, WORKER: self.nodes - 1} if self.grouped else {"": 1}
+
+    @property
+    def parts(self) -> "dict[str, Server]":
+        """Each role as a server with the keys of its pods. `most_pods` of each is that of the whole server."""
+        if not self.grouped:
+            return {"": self}
+        own = self.worker or ServerWorker()
+        of_worker = {
+            "command": own.command or self.command,
+            "args": own.args or ([] if own.command else self.args),
+            "env": {**self.env, **own.env},
+        }
+        return {LEADER: self, WORKER: self.model_copy(update=of_worker)}
 
     @property
     def autoscaled(self) -> bool:

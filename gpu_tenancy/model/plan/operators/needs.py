@@ -18,6 +18,8 @@ NVIDIA: Final = "nvidia.com/"
 """Domains of the GPU resources of each vendor."""
 OF_JOBS: Final = ("trainer", "kuberay", "lws")
 """Operators, by field, that run kinds of jobs."""
+OF_GROUPS: Final = "lws"
+"""Operator, by field, that runs servers of several nodes."""
 CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
 """Operators, by field, whose charts create a Certificate and an Issuer of cert-manager for their webhooks:
 https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (a subchart of AMD's),
@@ -59,9 +61,15 @@ def framework_used(stack: Stack, *frameworks: Framework) -> bool:
 
 
 def needs_for_jobs(stack: Stack, operator: str) -> bool:
-    """Whether an operator runs a job of the stack. Kubeflow Trainer's chart installs JobSet, too."""
+    """Whether an operator runs a job or server of the stack. Kubeflow Trainer's chart installs JobSet, too."""
     frameworks: tuple[Framework, ...] = tuple(name for name, kind in KINDS.items() if kind.operator == operator)
-    return framework_used(stack, *frameworks)
+    return framework_used(stack, *frameworks) or (operator == OF_GROUPS and next(groups(stack), None) is not None)
+
+
+def groups(stack: Stack) -> Iterator[tuple[str, str]]:
+    """Team and name of the servers of several nodes, which LeaderWorkerSet runs."""
+    for team, spec in stack.teams.items():
+        yield from ((team, name) for name, server in spec.serving.items() if server.grouped)
 
 
 def copies_secrets(stack: Stack) -> bool:
