@@ -21,7 +21,7 @@ class Addon:
 
     Attributes:
         account: its service account that calls AWS; None if it does not.
-        policy: managed policy of that account.
+        policy: managed policy of that account, with the path of its ARN.
         values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
     """
 
@@ -47,7 +47,7 @@ ON_NODES: Final[Mapping[AddonName, Addon]] = {
     "metrics-server": Addon(),
     # Its own default StorageClass has no encryption, and is set again with each update of the add-on.
     "aws-ebs-csi-driver": Addon(
-        "ebs-csi-controller-sa", "AmazonEBSCSIDriverPolicy", {"defaultStorageClass": {"enabled": False}}
+        "ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy", {"defaultStorageClass": {"enabled": False}}
     ),
 }
 """Add-ons that run on nodes."""

@@ -31,7 +31,10 @@ def _domain(region: str) -> str:
 
 
 def managed_policy(region: str, name: str) -> str:
-    """ARN of an AWS managed policy."""
+    """ARN of an AWS managed policy, from its name, with the path that policies for service roles have.
+
+    https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html
+    """
     return f"arn:{partition(region)}:iam::aws:policy/{name}"
 
 

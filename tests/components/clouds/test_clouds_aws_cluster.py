@@ -68,6 +68,28 @@ def statements(policy: str) -> list[dict[str, Any]]:
     return json.loads(policy)["Statement"]
 
 
+POLICIES: Final = {
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEKSClusterPolicy",
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKS_CNI_Policy",
+    "AmazonSSMManagedInstanceCore",
+    "service-role/AmazonEBSCSIDriverPolicy",
+}
+"""Managed policies with the paths of their ARNs, without which IAM knows none:
+https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, read 2026-11-23."""
+
+
+def test_policies_that_are_attached_are_those_of_aws() -> None:
+    made = resources(stack(creation(section_={"sessionManager": True})))
+    attached = {
+        str(one.inputs["policyArn"]).removeprefix("arn:aws:iam::aws:policy/")
+        for one in made
+        if one.type == "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+    }
+    assert attached == POLICIES
+
+
 def test_a_cluster_is_private_where_the_stack_names_no_networks() -> None:
     assert cluster(stack(creation()))["vpcConfig"] == {
         "subnetIds": list(SUBNETS.values()),
