@@ -8,7 +8,7 @@ from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
 from gpu_tenancy.model.spec.roles import LAUNCHER, NODE, TRAINER_STEP
 
 from .job_sets import job_of_role
-from .pods import POD_SECURITY, container, container_rights, pod_spec
+from .pods import container, container_rights, pod_security, pod_spec
 
 _HOME: Final = "/home/mpiuser/.ssh"
 _USER: Final = 1000
@@ -62,6 +62,6 @@ def _role(job: JobPlan, role: RolePlan, name: str, probe: ProbeArgsDict | None) 
     if probe:
         own["readiness_probe"] = probe
     pod = pod_spec(role.pod, own)
-    pod["security_context"] = {**POD_SECURITY, "fs_group": _USER}
+    pod["security_context"] = {**pod_security(role.pod), "fs_group": _USER}
     metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
     return {"name": name, "replicas": 1, "template": {**metadata, "spec": job_of_role(job, role, pod)}}

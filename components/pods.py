@@ -226,6 +226,17 @@ ACCOUNT: Final = "workload"
 POD_SECURITY: Final[PodSecurityContextArgsDict] = {"seccomp_profile": {"type": "RuntimeDefault"}}
 
 
+def pod_security(pod: PodPlan) -> PodSecurityContextArgsDict:
+    """The security context of a pod; the root of its storage is given to its group, once for each volume.
+
+    The files in it are not touched, or each start would visit all of them:
+    https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+    """
+    if pod.volumes.group is None:
+        return POD_SECURITY
+    return {**POD_SECURITY, "fs_group": pod.volumes.group, "fs_group_change_policy": "OnRootMismatch"}
+
+
 def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgsDict:
     """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token."""
     spec: PodSpecArgsDict = {
@@ -234,7 +245,7 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         "tolerations": tolerations(pod.tolerated),
         "automount_service_account_token": False,
         "service_account_name": ACCOUNT,
-        "security_context": POD_SECURITY,
+        "security_context": pod_security(pod),
     }
     if pod.caches:
         spec["affinity"] = near(pod.caches)

@@ -11,7 +11,7 @@ from .conventions import DO_NOT_AWAIT
 
 
 class StorageClasses(pulumi.ComponentResource):
-    """The StorageClasses that claims of teams need. The cluster's CSI drivers are not managed here.
+    """The StorageClasses that claims of teams need. Their CSI drivers are managed with the cluster.
 
     Volumes of a class that keeps them stay in the cloud when their claim is deleted, with the claim's name in
     `claimRef` of the PersistentVolume.
@@ -29,7 +29,7 @@ class StorageClasses(pulumi.ComponentResource):
                 f"{name}-{planned.name}",
                 metadata={"name": planned.name},
                 provisioner=planned.service.provisioner,
-                parameters=dict(planned.service.parameters),
+                parameters=dict(planned.parameters),
                 reclaim_policy="Retain" if planned.keep else "Delete",
                 # A disk is created in the zone of the pod.
                 volume_binding_mode="Immediate" if planned.service.immediate else "WaitForFirstConsumer",

@@ -25,6 +25,7 @@ from .pods import (
     host_volumes,
     mounts,
     near,
+    pod_security,
     resources,
     rights,
     sidecars,
@@ -148,7 +149,7 @@ def _patch(job: JobPlan) -> dict[str, Any]:
         "nodeSelector": pod.node_labels,
         "tolerations": wire(tolerations(pod.tolerated)),
         "serviceAccountName": ACCOUNT,
-        "securityContext": wire(POD_SECURITY),
+        "securityContext": wire(pod_security(pod)),
         "containers": [node],
     }
     if pod.caches:

@@ -19,7 +19,7 @@ class Api:
         kubeconfig: content or path; None for the same defaults as for kubectl.
         context: in the kubeconfig; None for its current one.
         opts: of its providers.
-        users: names of users that only the cloud decides, by their names in the plan.
+        users: names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
     """
 
     name: str

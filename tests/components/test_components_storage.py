@@ -47,6 +47,8 @@ def test_every_kind_of_workload_mounts_storage_for_writing_and_has_scratch_space
         mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
         assert (mounts["storage-0"]["mountPath"], mounts["storage-0"]["readOnly"]) == ("/ck", False)
         assert mounts["scratch"]["mountPath"] == "/scratch"
+        security = spec["securityContext"]
+        assert (security["fsGroup"], security["fsGroupChangePolicy"]) == (1000, "OnRootMismatch")
 
 
 def test_the_class_of_a_created_cluster_keeps_volumes_unless_told_otherwise() -> None:

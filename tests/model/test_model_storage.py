@@ -8,6 +8,7 @@ from builders import Data, errors, job, planned, server, stack, team
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.quantity import parse_bytes
 from gpu_tenancy.model.source import Source
 
 GIB = 2**30
@@ -100,12 +101,9 @@ REFUSED = {
             " change mode"
         ),
     ),
-    "a class that needs more than a StorageClass": (
-        with_storage(CREATED, ck={"size": "1Gi", "mode": "shared"}),
-        (
-            "teams.a.storage.ck: efs needs an EFS file system in the cluster's network and the add-on"
-            " aws-efs-csi-driver, which are not made here; set storageClass to a StorageClass that you create for it"
-        ),
+    "a size between those of Lustre": (
+        with_storage(CREATED, ck={"size": "3Ti", "mode": "shared", "class": "fsx-lustre"}),
+        "teams.a.storage.ck.size: 3Ti is not a size of FSx for Lustre; set 4800Gi",
     ),
     "shared storage of an existing cluster's default class": (
         with_storage(ck={"size": "1Gi", "mode": "shared"}),
@@ -185,6 +183,22 @@ def test_storage_counts_in_the_budget_of_its_team() -> None:
 def test_two_volumes_at_one_path_are_refused() -> None:
     (problem,) = errors(with_storage(CREATED, of_job(volumes={"ck": "/scratch"}, scratch="1Gi"), ck={"size": "1Gi"}))
     assert "mounts two volumes at /scratch; set different paths under datasets, volumes, scratch and files" in problem
+
+
+SIZES = {
+    ("aws", "fsx-lustre"): {"1200Gi": "1200Gi", "1201Gi": "2400Gi", "2401Gi": "4800Gi", "4801Gi": "7200Gi"},
+    ("gcp", "filestore"): {"9984Gi": "9984Gi", "9985Gi": "10Ti", "10241Gi": "12800Gi", "100Ti": "100Ti"},
+    ("gcp", "managed-lustre"): {"9000Gi": "9000Gi", "9001Gi": "18000Gi"},
+    ("aws", "efs"): {"1Gi": "1Gi", "1201Gi": "1201Gi"},
+}
+
+
+@pytest.mark.parametrize(("cloud", "name"), SIZES)
+def test_sizes_are_those_of_the_service(cloud: str, name: str) -> None:
+    service = storage_services()[cloud][name]
+    assert {size: service.next_size(parse_bytes(size)) for size in SIZES[cloud, name]} == {
+        size: parse_bytes(fitting) for size, fitting in SIZES[cloud, name].items()
+    }
 
 
 def test_each_service_is_made_here_or_says_what_it_needs() -> None:

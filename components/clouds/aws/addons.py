@@ -12,7 +12,7 @@ from gpu_tenancy.model.spec.clouds.aws import AddonName, EksCreation
 
 from .context import ClusterContext
 from .identity import Grant, Role
-from .policies import managed_policy, trust
+from .policies import lustre_policy, managed_policy, trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,13 @@ class Addon:
         account: its service account that calls AWS; None if it does not.
         policy: managed policy of that account, with the path of its ARN.
         values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
+        document: policy of that account, where no managed one is as narrow.
     """
 
     account: str | None = None
     policy: str | None = None
     values: Mapping[str, object] | None = None
+    document: str | None = None
 
 
 CNI: Final = Addon("aws-node", "AmazonEKS_CNI_Policy", {"enableNetworkPolicy": "true"})
@@ -56,6 +58,21 @@ S3: Final[Mapping[AddonName, Addon]] = {
 }
 """The CSI driver for S3, on all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod
 Identity: https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458."""
+
+
+EFS: Final[Mapping[AddonName, Addon]] = {
+    "aws-efs-csi-driver": Addon("efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy"),
+}
+"""The CSI driver for EFS: https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html."""
+
+
+def fsx(cluster: str) -> Mapping[AddonName, Addon]:
+    """The CSI driver for FSx for Lustre, with a policy of its own.
+
+    AWS proposes AmazonFSxFullAccess, which may delete every file system of the account:
+    https://docs.aws.amazon.com/eks/latest/userguide/fsx-csi-create.html.
+    """
+    return {"aws-fsx-csi-driver": Addon("fsx-csi-controller-sa", document=lustre_policy(cluster))}
 
 
 class Addons(pulumi.ComponentResource):
@@ -93,9 +110,10 @@ class Addons(pulumi.ComponentResource):
         context = self._context
         identity: list[aws.eks.AddonPodIdentityAssociationArgsDict] = []
         roles: list[pulumi.Resource] = []
-        if needs.account and needs.policy:
-            policy = managed_policy(context.section.region, needs.policy)
-            grant = Grant(trust("pods.eks"), managed=(policy,))
+        if needs.account and (needs.policy or needs.document):
+            managed = (managed_policy(context.section.region, needs.policy),) if needs.policy else ()
+            inline = {"driver": needs.document} if needs.document else {}
+            grant = Grant(trust("pods.eks"), managed, inline)
             within = pulumi.ResourceOptions(parent=self)
             role = Role(f"{name}-role", f"{context.name}-{needs.account}", grant, context.tags, within)
             identity.append({"role_arn": role.arn, "service_account": needs.account})

@@ -1,6 +1,6 @@
 """An EKS cluster with its nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pulumi
@@ -14,12 +14,13 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
 from .access import people_entries, robot_entries
-from .addons import BEFORE_NODES, CNI, ON_NODES, S3, Addons
+from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, Addons, fsx
 from .autoscaling import ClusterAutoscaler
 from .charts import release
 from .context import ClusterContext, NodeRole
 from .control_plane import ControlPlane
 from .data import data_access
+from .files import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles
 from .identity import Grant, Role
 from .karpenter import Karpenter
 from .kubeconfig import certificate, kubeconfig
@@ -62,14 +63,16 @@ class EksCluster(pulumi.ComponentResource):
         )
         identifier = f"{section.region}/{section.name}"
         readers = SecretReaders(f"{name}-secrets", plan, section, cluster, within).arns if plan.readers else {}
-        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=readers)
+        files, targets = self._files(name, pulumi.Output.all(cluster.endpoint, cluster.vpc_config).apply(own_network))
+        late = {**readers, **files}
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=late)
         self.kubernetes = self.api.provider()
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
         people_entries(f"{name}-people", plan, section, after_cluster)
         robot_entries(f"{name}-robot", plan, section, after_cluster)
         data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
         system = self._created(name, plane) if plane else []
-        self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system)]
+        self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system), *targets]
         self.register_outputs({"name": section.name})
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
@@ -111,17 +114,41 @@ class EksCluster(pulumi.ComponentResource):
         nodes = NodeGroup(f"{name}-system", system_group(section, system), self._context, role.arn, after_addons)
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes.group])
         on_nodes = Addons(f"{name}-addons", self._context, ON_NODES, plane.version, after_nodes).resources
-        return [nodes.group, *on_nodes, *self._s3(name, plane, nodes.group)]
+        return [nodes.group, *on_nodes, *self._drivers(name, plane, nodes.group)]
 
-    def _s3(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
-        """The CSI driver for S3, without rights of its own; none without datasets on S3.
+    def _drivers(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
+        """The CSI drivers of the data of teams, only those that it needs.
 
-        Its own pods mount the buckets, in its own namespace, so the pods of teams need no network access to S3.
+        Pods of a driver mount S3, and nodes mount shared file systems, so the pods of teams need no network access to
+        them.
         """
-        if all(identity.team == CACHES for identity in self._plan.identities):
-            return []
+        with_buckets = any(identity.team != CACHES for identity in self._plan.identities)
+        drivers = (
+            ("s3", S3, with_buckets),
+            ("efs", EFS, self._plan.stores(SHARED_KIND)),
+            ("fsx", fsx(self._section.name), self._plan.stores(LUSTRE_KIND)),
+        )
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
-        return Addons(f"{name}-s3", self._context, S3, plane.version, after_nodes).resources
+        return [
+            driver
+            for key, addons, needed in drivers
+            if needed
+            for driver in Addons(f"{name}-{key}", self._context, addons, plane.version, after_nodes).resources
+        ]
+
+    def _files(
+        self, name: str, network: pulumi.Output[str]
+    ) -> tuple[Mapping[str, pulumi.Output[str]], Sequence[pulumi.Resource]]:
+        """IDs of what shared storage of teams needs, by their placeholders, and the addresses of file systems."""
+        late: dict[str, pulumi.Output[str]] = {}
+        targets: Sequence[pulumi.Resource] = ()
+        within = pulumi.ResourceOptions(parent=self)
+        if self._plan.stores(SHARED_KIND):
+            files = SharedFiles(f"{name}-shared-files", self._context, network, within)
+            late, targets = {**files.late}, files.targets
+        if self._plan.stores(LUSTRE_KIND):
+            late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
+        return late, targets
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """The stack's node pools and their autoscaler."""
@@ -195,6 +222,11 @@ def open_eks(
 def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
     """Id of the security group that EKS creates for a cluster."""
     return next((part.cluster_security_group_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
+
+
+def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
+    """Id of the VPC of a cluster."""
+    return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
 
 
 def role_name(arn: str) -> str:

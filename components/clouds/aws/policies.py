@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.plan.secrets import Store
-from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS, AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import LUSTRE_TAG, OBJECT_ACTIONS, AwsCluster
 
 AUDIENCE: Final = "sts.amazonaws.com"
 """Audience of the tokens with which CI jobs assume roles."""
@@ -195,6 +195,68 @@ def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
         }
         for key in keys
     ]
+
+
+def shared_files_policy(region: str) -> str:
+    """The policy of the EFS file system of a cluster: clients mount and write access points over TLS, nothing else.
+
+    So a client that reaches the file system cannot mount its root, which has the claims of all teams. Clients are
+    anonymous, because the CSI driver mounts without IAM; the security group admits nodes alone.
+    https://docs.aws.amazon.com/efs/latest/ug/iam-access-control-nfs-efs.html
+    """
+    points = f"arn:{partition(region)}:elasticfilesystem:{region}:*:access-point/*"
+    return document(
+        [
+            {
+                "Sid": "AccessPoints",
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+                "Resource": "*",
+                "Condition": {
+                    "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
+                    "StringLike": {"elasticfilesystem:AccessPointArn": points},
+                },
+            },
+            {
+                "Sid": "DenyWithoutTLS",
+                "Effect": "Deny",
+                "Principal": {"AWS": "*"},
+                "Action": "*",
+                "Resource": "*",
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            },
+        ]
+    )
+
+
+def lustre_policy(cluster: str) -> str:
+    """The policy of the CSI driver for FSx for Lustre: it changes and deletes only file systems with the cluster's tag.
+
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md#set-up-driver-permissions,
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html
+    """
+    tag, own = LUSTRE_TAG, {"Effect": "Allow", "Resource": "*"}
+    return document(
+        [
+            {**own, "Action": ["fsx:DescribeFileSystems"]},
+            {
+                **own,
+                "Action": ["fsx:CreateFileSystem", "fsx:TagResource"],
+                "Condition": {"StringEquals": {f"aws:RequestTag/{tag}": cluster}},
+            },
+            {
+                **own,
+                "Action": ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
+                "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": cluster}},
+            },
+            {
+                **own,
+                "Action": ["iam:CreateServiceLinkedRole"],
+                "Condition": {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
+            },
+        ]
+    )
 
 
 def queue_policy(queue: str) -> str:

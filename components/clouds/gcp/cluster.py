@@ -45,9 +45,9 @@ class GkeCluster(pulumi.ComponentResource):
     """A GKE Standard cluster, created or looked up by name, and its node pools.
 
     Not managed here: the network with its ranges, NAT and firewall; the APIs of the project (container, compute, iam,
-    and cloudkms if the key is created); the Workload Identity of an existing cluster, which the pools require, and its
-    multi-networking, which GPUDirect requires. For NVLink between machines
-    (GB200), only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
+    cloudkms if the key is created, file and lustre if claims need them); the Workload Identity of an existing cluster,
+    which the pools require, and its multi-networking, which GPUDirect requires. For NVLink between machines (GB200),
+    only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
 
     The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
     no credentials.

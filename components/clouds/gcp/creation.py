@@ -144,6 +144,8 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         addons_config={
             "gce_persistent_disk_csi_driver_config": {"enabled": True},
             "gcs_fuse_csi_driver_config": {"enabled": True},
+            "gcp_filestore_csi_driver_config": {"enabled": plan.stores("filestore")},
+            "lustre_csi_driver_config": {"enabled": plan.stores("managed-lustre")},
         },
         # Node auto-provisioning would create pools without the taints and labels of the stack's pools.
         cluster_autoscaling={"enabled": False},

@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.robots import identities
 from gpu_tenancy.model.plan.secrets import Store, readers
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import services_of_claims
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
@@ -107,6 +108,8 @@ def parts_of(stack: Stack) -> frozenset[Part]:
         "buckets": bool(made_buckets(stack)),
         "secrets": bool(readers(stack)),
         "secretsOfCreate": creates and bool(readers(stack)),
+        "efs": "efs" in services_of_claims(stack),
+        "lustre": "fsx-lustre" in services_of_claims(stack),
     }
     return frozenset(part for part, needed in found.items() if needed)
 

@@ -100,7 +100,7 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
     yield Section("access", 14, tuple(_part("Access", all_["access"])))
     if review.now.data:
-        yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review)))
+        yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review), *_network(review)))
     if review.now.caches:
         yield Section("caches", 14, tuple(_part("Caches of datasets", all_["caches"])))
     if review.now.people:
@@ -113,6 +113,12 @@ def _data_rights(review: Review) -> Iterator[str]:
     if review.now.data_rights:
         rights = [f"- {code(right)}" for right in review.now.data_rights]
         yield from folded("<b>Rights on data</b>: whoever administers the buckets grants", rights)
+
+
+def _network(review: Review) -> Iterator[str]:
+    if review.now.network_needs:
+        needs = [f"- {text(need)}" for need in review.now.network_needs]
+        yield from folded("<b>Network for shared storage</b>: not created by this stack", needs)
 
 
 def _head(review: Review, room: int) -> str:

@@ -29,9 +29,12 @@ class AwsQuota(Row):
     families: list[str]
 
 
-Part: TypeAlias = Literal["create", "people", "robots", "identities", "buckets", "secrets", "secretsOfCreate"]
+Part: TypeAlias = Literal[
+    "create", "people", "robots", "identities", "buckets", "secrets", "secretsOfCreate", "efs", "lustre"
+]
 """What a stack may have that needs further rights: a cluster to create, people who log in, identities of robots,
-identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to create."""
+identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to create,
+and file systems for claims of teams."""
 
 
 class Rights(Row):
@@ -89,6 +92,7 @@ class Gcp(Rights):
         services_of_create: further ones, if the stack creates the cluster.
         services_of_robots: those with which CI jobs log in as robots.
         service_of_secrets: the one of secrets.
+        services_of_storage: those of shared storage, by the class that claims use.
         on_bucket: rights on an existing bucket that a team gets a right on.
         on_folder: rights on such a managed folder.
         on_secret: rights on such a secret.
@@ -100,6 +104,7 @@ class Gcp(Rights):
     services_of_create: list[str]
     services_of_robots: list[str]
     service_of_secrets: str
+    services_of_storage: dict[str, list[str]]
     on_bucket: list[str]
     on_folder: list[str]
     on_secret: list[str]

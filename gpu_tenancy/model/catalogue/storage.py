@@ -4,12 +4,27 @@ import datetime as dt
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from gpu_tenancy.model.catalogue.reserved import Row
 from gpu_tenancy.model.spec.base import Bytes
+from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
 from gpu_tenancy.model.spec.data import StorageMode
 from gpu_tenancy.model.tables import Url, read_table
+
+
+class Sizes(Row):
+    """Sizes in bytes: `from`, and the next ones in steps.
+
+    Attributes:
+        to: the last one; None if the largest is unknown.
+    """
+
+    start: Annotated[Bytes, Field(alias="from")]
+    to: Bytes | None = None
+    step: Bytes
 
 
 class StorageService(Row):
@@ -21,8 +36,11 @@ class StorageService(Row):
         provisioner: CSI driver of the StorageClass.
         parameters: of a StorageClass that is made here; empty where it must exist.
         needs: what such a StorageClass requires; empty where it is made here.
+        requires: what the network must have, which the stack does not create; empty for nothing.
+        since: first minor version of Kubernetes; None for all.
         immediate: whether volumes are created before a pod needs them.
         min: smallest size in bytes; None if unknown.
+        sizes: ranges of sizes that it takes; empty if it takes every size.
         snapshots: whether its driver takes VolumeSnapshots.
         source: URL of the facts.
         date: when it was read.
@@ -33,11 +51,26 @@ class StorageService(Row):
     provisioner: str
     parameters: Mapping[str, str] = {}
     needs: str = ""
+    requires: str = ""
+    since: KubernetesVersion | None = None
     immediate: bool = False
     min: Bytes | None = None
+    sizes: tuple[Sizes, ...] = ()
     snapshots: bool
     source: Url
     date: dt.date
+
+    def next_size(self, size: int) -> int | None:
+        """The smallest size in bytes that it takes and that is not less than one; None if that is too large for it."""
+        if not self.sizes:
+            return max(size, self.min or 0)
+        fitting = (_next(sizes, size) for sizes in self.sizes)
+        return next((found for found in fitting if found is not None), None)
+
+
+def _next(sizes: Sizes, size: int) -> int | None:
+    found = sizes.start + max(0, -(-(size - sizes.start) // sizes.step)) * sizes.step
+    return found if sizes.to is None or found <= sizes.to else None
 
 
 @cache

@@ -84,7 +84,7 @@ def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
         yield from known_in(storage.kind, rows, "class of storage", (*path, "class"), ())
     name, service = service_of(stack, storage)
     if service:
-        yield from _service(storage, name, service, rows, path)
+        yield from _service(stack, storage, (name, service), rows, path)
 
 
 def _of_others(storage: Storage, path: Path) -> Iterator[Problem]:
@@ -99,8 +99,9 @@ def _of_others(storage: Storage, path: Path) -> Iterator[Problem]:
 
 
 def _service(
-    storage: Storage, name: str, service: StorageService, rows: Mapping[str, StorageService], path: Path
+    stack: Stack, storage: Storage, used: tuple[str, StorageService], rows: Mapping[str, StorageService], path: Path
 ) -> Iterator[Problem]:
+    name, service = used
     place = (*path, "class") if storage.kind else path
     if storage.mode not in service.modes:
         others = [key for key, row in rows.items() if storage.mode in row.modes]
@@ -109,9 +110,31 @@ def _service(
     elif service.needs:
         rule = f"needs {service.needs}, which are not made here"
         yield Problem(place, rule, "set storageClass to a StorageClass that you create for it", name)
+    creation = stack.cluster.creation
+    if service.since and creation and _minor(creation.version) < _minor(service.since):
+        rule = f"needs Kubernetes {service.since} or later, but the cluster has {creation.version}"
+        yield Problem(place, rule, f"set cluster.create.version to {service.since} or later, or another class", name)
+    yield from _size(storage, service, path)
+
+
+def _minor(version: str) -> int:
+    return int(version.partition(".")[2])
+
+
+def _size(storage: Storage, service: StorageService, path: Path) -> Iterator[Problem]:
+    """A size that the service takes: a driver would round it up, above the budget of the team."""
+    place, size = (*path, "size"), format_bytes(storage.size)
     if service.min is not None and storage.size < service.min:
         rule = f"is less than {format_bytes(service.min)}, the minimum of {service.title}"
-        yield Problem((*path, "size"), rule, "raise it, or set another class", format_bytes(storage.size))
+        yield Problem(place, rule, "raise it, or set another class", size)
+        return
+    fitting = service.next_size(storage.size)
+    if fitting is None:
+        largest = max(sizes.to for sizes in service.sizes if sizes.to is not None)
+        rule = f"is more than {format_bytes(largest)}, the maximum of {service.title}"
+        yield Problem(place, rule, "lower it, or use several claims", size)
+    elif fitting != storage.size:
+        yield Problem(place, f"is not a size of {service.title}", f"set {format_bytes(fitting)}", size)
 
 
 def _mounted(name: str, team: Team) -> Iterator[Problem]:

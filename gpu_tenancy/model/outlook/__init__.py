@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
-from gpu_tenancy.model.outlook.data import DataAccess, data_of, rights_to_grant
+from gpu_tenancy.model.outlook.data import DataAccess, data_of, network_needs, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
@@ -162,6 +162,7 @@ class StackOutlook:
         data: datasets and storage of teams.
         caches: caches of datasets.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
+        network_needs: what the network must have before the first volume of shared storage.
         adopts: objects that are taken over if they exist in the cluster already.
         secrets: Secrets that teams declare or use, with their sources and users.
         pulls: what lets the nodes pull images of the allowed registries.
@@ -185,6 +186,7 @@ class StackOutlook:
     workers: tuple[str, ...] = ()
     data: tuple[DataAccess, ...] = ()
     data_rights: tuple[str, ...] = ()
+    network_needs: tuple[str, ...] = ()
     secrets: tuple[SecretRow, ...] = ()
     pulls: tuple[str, ...] = ()
     caches: tuple[CacheOutlook, ...] = ()
@@ -231,6 +233,7 @@ def outlook(stack: Stack) -> StackOutlook:
         workers=tuple(worker.name for worker in worker_clusters(stack)),
         data=tuple(data_of(tree)),
         data_rights=rights_to_grant(stack),
+        network_needs=network_needs(stack),
         caches=tuple(caches_of_stack(tree)),
     )
 

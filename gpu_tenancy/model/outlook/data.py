@@ -1,6 +1,6 @@
 """Data of teams: datasets with their rights, storage, and the rights that somebody must grant outside of the stack."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -9,7 +9,7 @@ from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_gra
 from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
-from gpu_tenancy.model.plan.storage import claims
+from gpu_tenancy.model.plan.storage import StorageClassPlan, claims, storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
@@ -73,6 +73,18 @@ def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:
 def rights_to_grant(stack: Stack) -> tuple[str, ...]:
     """What whoever administers a bucket must do, because the stack cannot: one sentence or command each."""
     return tuple(dict.fromkeys(_rights_to_grant(stack)))
+
+
+def network_needs(stack: Stack) -> tuple[str, ...]:
+    """What the network must have before the first volume of shared storage: one sentence each."""
+    return tuple(dict.fromkeys(_network_needs(storage_classes(stack))))
+
+
+def _network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
+    for made in classes:
+        shared = "private services access" if made.parameters.get("connect-mode") == "PRIVATE_SERVICE_ACCESS" else ""
+        if needs := made.service.requires or shared:
+            yield f"{made.service.title}: the network {made.parameters.get('network', '')} needs {needs}"
 
 
 def _rights_to_grant(stack: Stack) -> Iterator[str]:

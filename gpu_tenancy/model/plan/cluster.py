@@ -12,9 +12,11 @@ from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
 from gpu_tenancy.model.plan.robots import RobotPlan, identities
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
+from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
+from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Capacity, Disk, Pool
@@ -124,6 +126,7 @@ class ClusterPlan:
         robots: those to create a cloud identity for.
         readers: those to create a cloud identity for that reads a team's secrets.
         registries: registries of images that the nodes get the right to read.
+        storage: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
     """
 
     environment: str
@@ -139,14 +142,22 @@ class ClusterPlan:
     robots: tuple[RobotPlan, ...] = ()
     readers: tuple[SecretReader, ...] = ()
     registries: tuple[str, ...] = ()
+    storage: tuple[StorageClassPlan, ...] = ()
+
+    def stores(self, kind: str) -> bool:
+        """Whether claims of teams are volumes of a service of the cloud, such as `efs`."""
+        return any(made.kind == kind for made in self.storage)
 
     @property
     def late_users(self) -> tuple[str, ...]:
-        """Placeholders for what the cloud decides: names of robots in the cluster, and identities of teams."""
+        """Placeholders for what the cloud decides: names of robots, identities of teams, and IDs of shared storage."""
         found = (robot.identity.name for robot in self.robots if robot.identity)
         clients = (f"{CLIENT_ID_OF}{identity.name}" for identity in self.identities)
         of_readers = (name for reader in self.readers for name in reader.annotations.values())
-        return (*(name for name in (*found, *clients) if self.section.is_late(name)), *of_readers)
+        late = late_storage("")
+        of_storage = (value for made in self.storage for value in made.parameters.values() if value.endswith(late))
+        named = (name for name in (*found, *clients) if self.section.is_late(name))
+        return (*named, *of_readers, *dict.fromkeys(of_storage))
 
 
 def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
@@ -172,6 +183,7 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         robots=identities(stack),
         readers=readers(stack),
         registries=tuple(dict.fromkeys(stack.images.registries)),
+        storage=storage_classes(stack),
     )
 
 

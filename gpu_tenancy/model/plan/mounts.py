@@ -9,6 +9,10 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Scratch
 from gpu_tenancy.model.spec.workloads import Workload
 
+STORAGE_GROUP: Final = 1000
+"""Group that the root of a team's storage is given to, so that users other than root can write. Its number has no
+meaning: pods of the team have it besides the groups of their image."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mount:
@@ -34,11 +38,13 @@ class Mounts:
         mounts: claims that the container mounts: first those of datasets, then those of the team's storage.
         scratch: temporary space on the node; None without.
         annotations: of the pod, for the sidecars of datasets.
+        group: that can write the team's storage; None without storage.
     """
 
     mounts: tuple[Mount, ...] = ()
     scratch: Scratch | None = None
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    group: int | None = None
 
 
 NO_MOUNTS: Final = Mounts()
@@ -58,4 +64,4 @@ def mounts_of(stack: Stack, team: str, workload: Workload) -> Mounts:
         if name in owner.storage
     ]
     annotations = sidecars_of(stack, owner, workload).annotations
-    return Mounts((*datasets, *storage), workload.scratch, annotations)
+    return Mounts((*datasets, *storage), workload.scratch, annotations, STORAGE_GROUP if storage else None)

@@ -1,5 +1,6 @@
 """Storage of teams: claims, and the StorageClasses that are made for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,13 +18,17 @@ class StorageClassPlan:
     """A StorageClass of a cluster that is created here.
 
     Attributes:
+        kind: name of the service.
         service: what its volumes are.
         keep: whether a volume stays when its claim is deleted.
+        parameters: for its driver; IDs that only the cloud decides have placeholders.
     """
 
     name: str
+    kind: str
     service: StorageService
     keep: bool
+    parameters: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,25 @@ def claims(tree: Tree, team: str) -> tuple[ClaimPlan, ...]:
 def storage_classes(stack: Stack) -> tuple[StorageClassPlan, ...]:
     """The StorageClasses that claims of the stack need, each once."""
     found = {
-        _class_name(name, spec): StorageClassPlan(_class_name(name, spec), service, spec.keep)
+        _class_name(name, spec): StorageClassPlan(
+            _class_name(name, spec), name, service, spec.keep, _parameters(stack, service)
+        )
         for team in stack.teams.values()
         for spec in team.storage.values()
         for name, service in [service_of(stack, spec)]
         if service
     }
     return tuple(found[name] for name in sorted(found))
+
+
+def services_of_claims(stack: Stack) -> tuple[str, ...]:
+    """Names of the services of which StorageClasses are made, each once."""
+    return tuple(dict.fromkeys(made.kind for made in storage_classes(stack)))
+
+
+def _parameters(stack: Stack, service: StorageService) -> Mapping[str, str]:
+    values = stack.cluster.storage_parameters
+    return {key: text.format_map(values) for key, text in service.parameters.items()}
 
 
 def service_of(stack: Stack, storage: Storage) -> tuple[str, StorageService | None]:

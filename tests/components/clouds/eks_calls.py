@@ -48,6 +48,15 @@ def big(name: str) -> str:
     return name[0].upper() + name[1:]
 
 
+_RULE: Final[Mapping[str, Steps]] = {
+    "securityGroupId": ("GroupId",),
+    "referencedSecurityGroupId": ("IpPermissions", "UserIdGroupPairs", "GroupId"),
+    "ipProtocol": ("IpPermissions", "IpProtocol"),
+    "fromPort": ("IpPermissions", "FromPort"),
+    "toPort": ("IpPermissions", "ToPort"),
+}
+"""A rule of a security group."""
+
 CALLS: Final[Mapping[str, Sequence[Call]]] = {
     "aws:eks/cluster:Cluster": [
         Call(
@@ -198,6 +207,43 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
     ],
     "aws:cloudwatch/eventRule:EventRule": [
         Call("events", "PutRule", {"name": ("Name",), "eventPattern": ("EventPattern",), "tags": ("Tags",)}),
+    ],
+    "aws:efs/fileSystem:FileSystem": [
+        Call(
+            "efs",
+            "CreateFileSystem",
+            {"encrypted": ("Encrypted",), "throughputMode": ("ThroughputMode",), "tags": ("Tags",)},
+            {"CreationToken": "made"},
+        ),
+    ],
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": [
+        Call("efs", "PutFileSystemPolicy", {"fileSystemId": ("FileSystemId",), "policy": ("Policy",)}),
+    ],
+    "aws:efs/mountTarget:MountTarget": [
+        Call(
+            "efs",
+            "CreateMountTarget",
+            {"fileSystemId": ("FileSystemId",), "subnetId": ("SubnetId",), "securityGroups": ("SecurityGroups",)},
+        ),
+    ],
+    "aws:ec2/securityGroup:SecurityGroup": [
+        Call(
+            "ec2",
+            "CreateSecurityGroup",
+            {
+                "name": ("GroupName",),
+                "namePrefix": ("GroupName",),
+                "description": ("Description",),
+                "vpcId": ("VpcId",),
+                "tags": ("TagSpecifications", "Tags"),
+            },
+        ),
+    ],
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": [
+        Call("ec2", "AuthorizeSecurityGroupIngress", _RULE),
+    ],
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": [
+        Call("ec2", "AuthorizeSecurityGroupEgress", _RULE),
     ],
     "aws:cloudwatch/eventTarget:EventTarget": [
         Call(

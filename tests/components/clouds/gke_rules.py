@@ -195,5 +195,7 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         Need(("costManagementConfig",), "enabled"),
         Need(("addonsConfig", "gcePersistentDiskCsiDriverConfig"), "enabled"),
         Need(("addonsConfig", "gcsFuseCsiDriverConfig"), "enabled"),
+        Need(("addonsConfig", "gcpFilestoreCsiDriverConfig"), "enabled"),
+        Need(("addonsConfig", "lustreCsiDriverConfig"), "enabled"),
     ),
 }

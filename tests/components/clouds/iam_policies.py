@@ -1,7 +1,7 @@
 """IAM policies as AWS evaluates them: an evaluator of its own, which shares nothing with the code that writes policies.
 
-Only what identity policies of teams can have: Allow and Deny, wildcards in actions and resources, and the operators
-`StringEquals` and `StringLike`. A key that a request does not have matches no such condition.
+Only what policies here can have: Allow and Deny, the principal `*`, wildcards in actions and resources, and the
+operators `Bool`, `StringEquals` and `StringLike`. A key that a request does not have matches no such condition.
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html,
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html.
 """
@@ -11,6 +11,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+_EVERYONE: Final = {"AWS": "*"}
 
 
 def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
@@ -28,13 +30,13 @@ def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] 
     effects = [
         statement["Effect"]
         for statement in json.loads(policy)["Statement"]
-        if _applies(statement, action, resource, context or {})
+        if statement.get("Principal", _EVERYONE) == _EVERYONE and _applies(statement, action, resource, context or {})
     ]
     return "Allow" in effects and "Deny" not in effects
 
 
 def _applies(statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
-    if unknown := statement.keys() - {"Sid", "Effect", "Action", "Resource", "Condition"}:
+    if unknown := statement.keys() - {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}:
         raise KeyError(*unknown)
     return (
         any(_matches(pattern.lower(), action.lower()) for pattern in _list(statement["Action"]))
@@ -52,7 +54,11 @@ def _matches(pattern: str, text: str) -> bool:
     return re.fullmatch("".join(parts.get(char, re.escape(char)) for char in pattern), text) is not None
 
 
-OPERATORS: Final[Mapping[str, Callable[[str, str], bool]]] = {"StringEquals": operator.eq, "StringLike": _matches}
+OPERATORS: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "Bool": operator.eq,
+    "StringEquals": operator.eq,
+    "StringLike": _matches,
+}
 
 
 def _list(value: Any) -> list[str]:

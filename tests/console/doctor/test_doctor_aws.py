@@ -202,6 +202,25 @@ def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens(
     assert "iam:CreateOpenIDConnectProvider" in rights[1]
 
 
+@pytest.mark.parametrize(
+    ("storage", "right", "other"),
+    [
+        ({"mode": "shared"}, "elasticfilesystem:CreateFileSystem", "ec2:AuthorizeSecurityGroupEgress"),
+        (
+            {"mode": "shared", "class": "fsx-lustre"},
+            "ec2:AuthorizeSecurityGroupEgress",
+            "elasticfilesystem:CreateFileSystem",
+        ),
+    ],
+)
+def test_shared_storage_needs_the_rights_of_its_class(storage: Data, right: str, other: str) -> None:
+    sections, shared = stack(create=CREATE), account()
+    sections["teams"]["a"]["storage"] = {"files": {"size": "1200Gi", **storage}}
+    rows_of(sections, shared)
+    assert right in more_rights(shared)
+    assert other not in more_rights(shared)
+
+
 def more_rights(asked: AwsAccount) -> set[str]:
     """What is asked for beyond the rights for node pools."""
     (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]

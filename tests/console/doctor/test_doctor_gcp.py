@@ -103,6 +103,15 @@ def test_a_ready_project_has_all_and_each_question_only_reads() -> None:
     assert set(ready.asked) >= {"compute.regions.get", "cloudresourcemanager.projects.testIamPermissions"}
 
 
+def test_apis_of_shared_storage_are_asked_for_the_claims_that_use_it() -> None:
+    sections = stack(create=CREATE)
+    storage = {"fast": {"size": "9000Gi", "mode": "shared", "class": "managed-lustre"}}
+    sections["teams"] = {name: {**team, "storage": storage} for name, team in sections["teams"].items()}
+    apis = {row.subject for row in asked(sections, project()) if row.check == "API"}
+    without = {row.subject for row in asked(stack(create=CREATE), project()) if row.check == "API"}
+    assert apis - without == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
+
+
 def test_gpus_that_others_use_are_missing_for_a_cluster_to_create_and_unknown_for_one_that_exists() -> None:
     quotas = [{"metric": "NVIDIA_L4_GPUS", "limit": 32.0, "usage": 8.0}]
     few = {"name": "us-central1", "quotas": quotas}

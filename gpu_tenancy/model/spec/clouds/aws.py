@@ -1,12 +1,12 @@
 """EKS: https://docs.aws.amazon.com/eks/latest/userguide/."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.base import refuse
-from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader
+from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader, late_storage
 from gpu_tenancy.model.spec.people import Person
 
 RoleArn: TypeAlias = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$")]
@@ -20,12 +20,20 @@ OBJECT_ACTIONS: Final = {
 }
 """Actions on objects of S3, by whether they write:
 https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions."""
+FILE_SYSTEM: Final = late_storage("file-system")
+"""The EFS file system of a cluster."""
+LUSTRE_GROUP: Final = late_storage("lustre-group")
+"""The security group of its FSx for Lustre file systems."""
+LUSTRE_TAG: Final = "gpu-tenancy-cluster"
+"""Tag of these file systems, with the name of the cluster."""
 Subnet: TypeAlias = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z0-9]+)+[a-z]$")]
 Region: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
 
 AddonName: TypeAlias = Literal[
     "aws-ebs-csi-driver",
+    "aws-efs-csi-driver",
+    "aws-fsx-csi-driver",
     "aws-mountpoint-s3-csi-driver",
     "coredns",
     "eks-node-monitoring-agent",
@@ -139,6 +147,19 @@ class AwsCluster(CloudCluster):
         https://docs.aws.amazon.com/eks/latest/userguide/associate-service-account-role.html
         """
         return {"eks.amazonaws.com/role-arn": late_reader(team)}
+
+    @property
+    def storage_parameters(self) -> Mapping[str, str]:
+        """The file system of EFS and the security group of Lustre, created with the cluster, and the first subnet.
+
+        A Lustre file system is in one subnet; pods in other zones reach it too.
+        """
+        return {
+            "fileSystem": FILE_SYSTEM,
+            "lustreGroup": LUSTRE_GROUP,
+            "lustreTag": f"{LUSTRE_TAG}={self.name}",
+            "subnet": next(iter(self.subnets.values())),
+        }
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
         """Nodes read ECR by the policy of their role, which includes pull-through caches."""

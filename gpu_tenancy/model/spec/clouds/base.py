@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
@@ -154,6 +154,11 @@ class Login:
     command: str
 
 
+def late_storage(resource: str) -> str:
+    """The ID of a resource for shared storage, which only the cloud decides, as a parameter of StorageClasses."""
+    return f"{resource}.of.storage.invalid"
+
+
 def late_reader(team: str) -> str:
     """The identity that reads a team's secrets, in place of its name, which only the cloud decides."""
     return f"secret-reader.of.{team}.invalid"
@@ -233,6 +238,11 @@ class ClusterSection(Section):
     @property
     def reader_cluster(self) -> dict[str, str]:
         """What a SecretStore says about the cluster; empty where External Secrets finds it out."""
+        return {}
+
+    @property
+    def storage_parameters(self) -> Mapping[str, str]:
+        """Values of the words in braces in parameters of StorageClasses; empty for a cloud whose classes have none."""
         return {}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -232,6 +232,21 @@ class GcpCluster(CloudCluster):
     def reader_cluster(self) -> dict[str, str]:
         """The cluster whose ServiceAccounts are members of IAM policies, as External Secrets names it."""
         return {"clusterName": self.name, "clusterLocation": self.location, "clusterProjectID": self.project}
+
+    @property
+    def storage_parameters(self) -> Mapping[str, str]:
+        """The cluster's network; in a shared VPC, Filestore needs private services access.
+
+        https://github.com/kubernetes-sigs/gcp-filestore-csi-driver#plugin-features
+        """
+        if self.create is None:
+            return {}
+        name = self.create.network.rpartition("/")[2]
+        own = f"projects/{self.project}/global/networks/{name}"
+        path = self.create.network if "/" in self.create.network else own
+        if path == own:
+            return {"network": name, "networkPath": path, "connectMode": "DIRECT_PEERING"}
+        return {"network": path, "networkPath": path, "connectMode": "PRIVATE_SERVICE_ACCESS"}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
         """Nodes read Artifact Registry by a role of their service account in the project of each repository."""
