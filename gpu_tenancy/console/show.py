@@ -16,6 +16,7 @@ from gpu_tenancy.console.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
 from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.spec import Stack
@@ -103,10 +104,15 @@ _POOL_COLUMNS: Final[tuple[Column, ...]] = (
 
 
 def price_note(stack: Stack) -> str:
-    """Sources of the prices: the stack, then the price tables of the pools' clouds, with their dates."""
+    """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
     machines = [machine for pool in stack.pools.values() if (machine := machine_of(stack, pool))]
     tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
-    listed = "; ".join(f"{table.region}, {table.source}, {table.date}" for table in tables)
+    of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
+    of_storage = {made.kind: made.service.price for made in storage_classes(stack)}
+    of_classes = [
+        f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
+    ]
+    listed = "; ".join([*of_machines, *of_classes])
     own = "from the stack, then " if stack.prices else ""
     return f"prices: {own}{listed}; custom machines without a price in the stack are unknown" if listed else ""
 

@@ -430,8 +430,8 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
         "a price of no machine": (
             on("aws") | {"prices": {"p5.48xlage": {"onDemand": 30.0}}},
             (
-                "prices.p5.48xlage: unknown machine type 'p5.48xlage' (did you mean 'p5.48xlarge'?);"
-                " use one of: p5.48xlarge, "
+                "prices.p5.48xlage: unknown machine type or class of storage 'p5.48xlage' (did you mean"
+                " 'p5.48xlarge'?); use one of: p5.48xlarge, "
             ),
         ),
         "zones of nodes that are somebody else's": (

@@ -7,7 +7,7 @@ from builders import Data, errors, job, planned, server, stack, team
 
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.quantity import parse_bytes
 from gpu_tenancy.model.source import Source
 
@@ -223,3 +223,58 @@ def test_a_report_lists_data_and_who_must_grant_what() -> None:
     )
     created = outlook(load(Source({**sections, "cluster": CREATED, "datasets": {"corpus": "s3://ml-corpus/v3"}})))
     assert created.data_rights == ()
+
+
+def costs(stored: Data, prices: Data | None = None, cluster: Data | None = CREATED) -> dict[str, float | None]:
+    made = outlook(load(Source({**with_storage(cluster, **stored), "prices": prices or {}})))
+    return {one.name: one.cost for one in made.data}
+
+
+def test_storage_costs_its_size_at_the_price_of_its_class() -> None:
+    listed = storage_services()["aws"]["gp3"].price
+    assert listed is not None
+    stored = {"ck": {"size": "100Gi"}, "fs": {"size": "1200Gi", "mode": "shared", "class": "fsx-lustre"}}
+    assert costs(stored) == {"ck": pytest.approx(100 * listed.gib_month), "fs": None}
+    own = {"gp3": {"gibMonth": 0.5}, "fsx-lustre": {"gibMonth": 0.25}}
+    assert costs(stored, own) == {"ck": pytest.approx(50), "fs": pytest.approx(300)}
+
+
+def test_storage_of_an_existing_cluster_has_the_price_of_its_class_in_the_stack() -> None:
+    stored = {"ck": {"size": "10Gi"}, "fs": {"size": "2Gi", "mode": "shared", "storageClass": "nfs"}}
+    assert costs(stored, {"nfs": {"gibMonth": 2}}, None) == {"ck": None, "fs": pytest.approx(4)}
+
+
+def test_costs_of_storage_add_up_by_team_and_cost_center_and_one_unknown_price_makes_a_sum_unknown() -> None:
+    def made(**storage: Data) -> StackOutlook:
+        sections = with_storage(CREATED, ck={"size": "100Gi"})
+        sections["teams"]["b"] = team(gpus={}, storage=storage)
+        return outlook(load(Source({**sections, "prices": {"gp3": {"gibMonth": 0.5}}})))
+
+    known = made(ck={"size": "20Gi"})
+    assert [one.cost.storage for one in known.teams] == [pytest.approx(50), pytest.approx(10)]
+    assert [cost.storage for cost in known.cost_centers.values()] == [pytest.approx(60)]
+    unknown = made(ck={"size": "1200Gi", "mode": "shared", "class": "fsx-lustre"})
+    assert [one.cost.storage for one in unknown.teams] == [pytest.approx(50), None]
+    assert [cost.storage for cost in unknown.cost_centers.values()] == [None]
+    assert [cost.guaranteed for cost in unknown.cost_centers.values()] != [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "price", "message"),
+    [
+        ("gp3", {"onDemand": 1}, "gp3 is storage, whose price is for a GiB in a month; set gibMonth"),
+        ("gp3", {"gibMonth": 1, "spot": 1}, "gp3 is storage, which has no price per hour; remove onDemand and spot"),
+        (
+            "p5.48xlarge",
+            {"gibMonth": 1},
+            "p5.48xlarge is a machine type, which has no price for a GiB; remove gibMonth",
+        ),
+    ],
+)
+def test_a_price_that_cannot_be_is_refused(name: str, price: Data, message: str) -> None:
+    assert errors({**with_storage(CREATED), "prices": {name: price}}) == [f"prices.{name}: {message}"]
+
+
+def test_a_price_of_nothing_that_the_stack_can_have_is_refused() -> None:
+    (problem,) = errors({**with_storage(CREATED), "prices": {"gp4": {"gibMonth": 1}}})
+    assert problem.startswith("prices.gp4: unknown machine type or class of storage 'gp4'")

@@ -22,7 +22,7 @@ from gpu_tenancy.console.review.review import Review
 from gpu_tenancy.console.review.verdict import total
 from gpu_tenancy.console.texts import available
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
-from gpu_tenancy.model.outlook.costs import HOURS
+from gpu_tenancy.model.outlook.costs import HOURS, Cost
 from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
 
@@ -33,21 +33,27 @@ _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 def tables(review: Review) -> dict[str, Table]:
     """All tables by name, with the values at the base."""
     before = review.comparison.before if review.comparison else None
-    old = {table.name: table for table in _all(before)} if before else {}
-    return {table.name: compared(table, old.get(table.name)) for table in _all(review.now)}
+    stored = any(has_storage(outlook) for outlook in (before, review.now) if outlook)
+    old = {table.name: table for table in _all(before, stored=stored)} if before else {}
+    return {table.name: compared(table, old.get(table.name)) for table in _all(review.now, stored=stored)}
 
 
-def _all(outlook: StackOutlook) -> Iterator[Table]:
+def has_storage(outlook: StackOutlook) -> bool:
+    """Whether a team has storage, without which tables have no column for its cost."""
+    return any(access.kind == "storage" for access in outlook.data)
+
+
+def _all(outlook: StackOutlook, *, stored: bool) -> Iterator[Table]:
     yield _promises(outlook)
     yield _groups(outlook)
     yield _supply(outlook)
     yield _pools(outlook)
     yield _busy(outlook)
-    yield _team_costs(outlook)
-    yield _center_costs(outlook)
+    yield _team_costs(outlook, stored=stored)
+    yield _center_costs(outlook, stored=stored)
     yield _serving(outlook)
     yield _access(outlook)
-    yield _data(outlook)
+    yield _data(outlook, stored=stored)
     yield _caches(outlook)
     yield _people(outlook)
     yield _secrets(outlook)
@@ -223,22 +229,35 @@ def _busy(outlook: StackOutlook) -> Table:
     return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
 
 
-def _team_costs(outlook: StackOutlook) -> Table:
+def _team_costs(outlook: StackOutlook, *, stored: bool) -> Table:
     rows = [
-        row(team.name, team.cost_center, money(team.cost.guaranteed), money(team.cost.limit), team=team.name)
+        row(team.name, team.cost_center, *_cost_cells(team.cost, stored=stored), team=team.name)
         if team.queue == team.name or any(own(team))
-        else row(team.name, team.cost_center, f"paid by {team.queue}", f"paid by {team.queue}", team=team.name)
+        else row(
+            team.name,
+            team.cost_center,
+            *[f"paid by {team.queue}"] * 2,
+            *_cost_cells(team.cost, stored=stored)[2:],
+            team=team.name,
+        )
         for team in outlook.teams
     ]
-    all_ = total(outlook)
-    rows.append(row("all teams", "", money(all_.guaranteed), money(all_.limit), sums=True))
-    heads = columns("team", "cost center", "guaranteed#", "at limit#")
+    rows.append(row("all teams", "", *_cost_cells(total(outlook), stored=stored), sums=True))
+    heads = columns("team", "cost center", *_cost_heads(stored=stored))
     return Table("cost-by-team", "Monthly cost by team", heads, tuple(rows))
 
 
-def _center_costs(outlook: StackOutlook) -> Table:
-    rows = [row(name, money(cost.guaranteed), money(cost.limit)) for name, cost in sorted(outlook.cost_centers.items())]
-    heads = columns("cost center", "guaranteed#", "at limit#")
+def _cost_heads(*, stored: bool) -> tuple[str, ...]:
+    return ("guaranteed#", "at limit#", *(("storage#",) if stored else ()))
+
+
+def _cost_cells(cost: Cost, *, stored: bool) -> tuple[Cell, ...]:
+    return (money(cost.guaranteed), money(cost.limit), *((money(cost.storage),) if stored else ()))
+
+
+def _center_costs(outlook: StackOutlook, *, stored: bool) -> Table:
+    rows = [row(name, *_cost_cells(cost, stored=stored)) for name, cost in sorted(outlook.cost_centers.items())]
+    heads = columns("cost center", *_cost_heads(stored=stored))
     return Table("cost-by-centre", "Monthly cost by cost center", heads, tuple(rows))
 
 
@@ -282,7 +301,7 @@ def _access(outlook: StackOutlook) -> Table:
     return Table("access", "Access", heads, tuple(rows))
 
 
-def _data(outlook: StackOutlook) -> Table:
+def _data(outlook: StackOutlook, *, stored: bool) -> Table:
     rows = [
         row(
             access.team,
@@ -290,12 +309,14 @@ def _data(outlook: StackOutlook) -> Table:
             access.place,
             access.right,
             format_bytes(access.size) if access.size else DASH,
+            *([DASH if access.kind == "dataset" else money(access.cost)] if stored else []),
             ", ".join(access.mounted_by) or DASH,
             team=access.team,
         )
         for access in outlook.data
     ]
-    heads = columns("team", "claim", "bucket or class", "right", "size#", "mounted by")
+    costs = ("monthly cost#",) if stored else ()
+    heads = columns("team", "claim", "bucket or class", "right", "size#", *costs, "mounted by")
     return Table("data", "Data", heads, tuple(rows), keys=2)
 
 

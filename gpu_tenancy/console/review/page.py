@@ -71,6 +71,9 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         policy=policy(templates.get_template("filter.js").render() if search else ""),
         price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No prices available",
         unpriced=[pool.name for pool in review.now.pools if pool.node_price is None],
+        unpriced_storage=sorted(
+            {access.place for access in review.now.data if access.kind == "storage" and access.cost is None}
+        ),
         folded=_folded,
         fold=FOLD,
         few=SEARCH,

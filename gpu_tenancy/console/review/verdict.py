@@ -23,6 +23,7 @@ _Shares: TypeAlias = Mapping[str, tuple[int, int]]
 """Guarantee and limit by flavor."""
 _LISTED: Final = 3
 """Resources that a reason names before it counts the others."""
+_UNCHANGED: Final = "unchanged"
 
 
 def verdict(
@@ -193,7 +194,9 @@ def _costs(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     if before is not None:
         old, new = total(before), total(now)
         guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
-        yield f"Monthly cost: guarantees {guarantees}, limits {limits}"
+        stored = _difference(old.storage, new.storage)
+        storage = "" if stored == _UNCHANGED else f", storage {stored}"
+        yield f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
 
 
 def _difference(before: float | None, now: float | None) -> str:
@@ -201,7 +204,7 @@ def _difference(before: float | None, now: float | None) -> str:
         return "unknown (no price)"
     difference = round(now - before)
     if difference == 0:
-        return "unchanged"
+        return _UNCHANGED
     return f"{'+' if difference > 0 else '-'}${abs(difference):,}"
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpu_tenancy.model.catalogue.reserved import Reserved, Row
+from gpu_tenancy.model.catalogue.reserved import Reserved, Row, known_price
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
 from gpu_tenancy.model.tables import Url, read_table
 
@@ -155,16 +155,9 @@ class Machine:
         return domains * accelerators // self.gpus
 
 
-def _known(value: Any) -> Any:
-    if value is None:
-        msg = "no price; set a price or 'unknown'"
-        raise ValueError(msg)
-    return None if value == "unknown" else value
-
-
 class _PriceRow(Row):
-    on_demand: Annotated[float | None, Field(gt=0), BeforeValidator(_known)]
-    spot: Annotated[float | None, Field(gt=0), BeforeValidator(_known)]
+    on_demand: Annotated[float | None, Field(gt=0), BeforeValidator(known_price)]
+    spot: Annotated[float | None, Field(gt=0), BeforeValidator(known_price)]
     region: str | None = None
 
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -17,6 +17,18 @@ class Row(BaseModel):
     """A part of a YAML table: frozen, with keys in camelCase; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
+
+
+def known_price(value: Any) -> Any:
+    """A price of a row: `unknown` is None, and nothing at all is an error.
+
+    Raises:
+        ValueError: the row has no price.
+    """
+    if value is None:
+        msg = "no price; set a price or 'unknown'"
+        raise ValueError(msg)
+    return None if value == "unknown" else value
 
 
 class _Step(Row):

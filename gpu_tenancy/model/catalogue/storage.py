@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from gpu_tenancy.model.catalogue.reserved import Row
+from gpu_tenancy.model.catalogue.reserved import Row, known_price
 from gpu_tenancy.model.spec.base import Bytes
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
 from gpu_tenancy.model.spec.data import StorageMode
@@ -27,6 +27,22 @@ class Sizes(Row):
     step: Bytes
 
 
+class StoragePrice(Row):
+    """List price of a service.
+
+    Attributes:
+        gib_month: US dollars for a GiB in a month.
+        region: of the price.
+        source: URL of the price.
+        date: of the source.
+    """
+
+    gib_month: Annotated[float, Field(gt=0)]
+    region: str
+    source: Url
+    date: dt.date
+
+
 class StorageService(Row):
     """A service that volumes of a StorageClass are created in.
 
@@ -42,6 +58,7 @@ class StorageService(Row):
         min: smallest size in bytes; None if unknown.
         sizes: ranges of sizes that it takes; empty if it takes every size.
         snapshots: whether its driver takes VolumeSnapshots.
+        price: None if it is unknown.
         source: URL of the facts.
         date: when it was read.
     """
@@ -57,6 +74,7 @@ class StorageService(Row):
     min: Bytes | None = None
     sizes: tuple[Sizes, ...] = ()
     snapshots: bool
+    price: Annotated[StoragePrice | None, BeforeValidator(known_price)]
     source: Url
     date: dt.date
 

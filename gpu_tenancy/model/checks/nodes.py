@@ -5,6 +5,7 @@ from typing import Final
 
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
+from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.placement import placement_problems, zone_problems
 from gpu_tenancy.model.checks.pools import machines_command
@@ -32,10 +33,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
         return
     rules = clouds()[service]
     yield from _system(stack)
-    for machine in stack.prices:
-        if machine not in stack.machines and find_machine(machine) is None:
-            known = [*stack.machines, *(name for cloud, name in machines() if service in {cloud, "existing"})]
-            yield Problem(("prices", machine), *unknown("machine type", machine, known, machines_command(service)))
+    yield from _prices(stack, service)
     for name, pool in stack.pools.items():
         if stack.cluster.NODES_MADE:
             yield from _made(stack, name, rules)
@@ -49,6 +47,24 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
 
 
 _CLOUDS: Final = "tenancy clouds"
+
+
+def _prices(stack: Stack, service: str) -> Iterator[Problem]:
+    """Prices of machines, and of classes of storage; what is priced by the hour has no price by size."""
+    claims = [claim for team in stack.teams.values() for claim in team.storage.values()]
+    classes = {*storage_services().get(service, {}), *(claim.storage_class for claim in claims if claim.storage_class)}
+    for name, price in stack.prices.items():
+        of_storage = name in classes
+        if not of_storage and name not in stack.machines and find_machine(name) is None:
+            known = [*stack.machines, *(machine for cloud, machine in machines() if service in {cloud, "existing"})]
+            what = "machine type or class of storage"
+            yield Problem(("prices", name), *unknown(what, name, [*known, *classes], machines_command(service)))
+        elif of_storage and price.gib_month is None:
+            yield Problem(("prices", name), "is storage, whose price is for a GiB in a month", "set gibMonth", name)
+        elif of_storage and (price.on_demand or price.spot):
+            yield Problem(("prices", name), "is storage, which has no price per hour", "remove onDemand and spot", name)
+        elif not of_storage and price.gib_month is not None:
+            yield Problem(("prices", name), "is a machine type, which has no price for a GiB", "remove gibMonth", name)
 
 
 def _made(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
-from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, prices
+from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage, prices
 from gpu_tenancy.model.outlook.data import DataAccess, data_of, network_needs, rights_to_grant
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
@@ -84,7 +84,7 @@ class TeamOutlook:
     Attributes:
         cohort: cohort of its queue.
         queue: team whose queue it uses, usually itself.
-        cost: of its own queue and gangs; 0 where it uses the queue of another team, which pays.
+        cost: of its own queue and gangs (0 where it uses the queue of another team, which pays), and of its storage.
     """
 
     name: str
@@ -250,7 +250,7 @@ def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: di
         cohort=tree.cohort_of(tree.queue_of(name)),
         queue=tree.queue_of(name),
         holdings=held,
-        cost=cost_of(own, prices_of),
+        cost=cost_of(own, prices_of) + cost_of_storage(tree.stack, name),
     )
 
 

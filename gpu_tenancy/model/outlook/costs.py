@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.outlook.shares import Holding
-from gpu_tenancy.model.plan.costs import PoolCost
+from gpu_tenancy.model.plan.costs import PoolCost, storage_cost
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.quantity import MEMORY
+from gpu_tenancy.model.spec import Stack
 
 HOURS: Final = 730
 """Hours per month, as in the clouds' calculators: https://aws.amazon.com/calculator/calculator-assumptions/."""
@@ -19,13 +20,24 @@ HOURS: Final = 730
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """US dollars per month; None if a price is unknown."""
+    """US dollars per month; None if a price is unknown.
+
+    Attributes:
+        guaranteed: of guarantees.
+        limit: of limits.
+        storage: of claims, which is part of neither.
+    """
 
     guaranteed: float | None
     limit: float | None
+    storage: float | None = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(_sum(self.guaranteed, other.guaranteed), _sum(self.limit, other.limit))
+        return Cost(
+            _sum(self.guaranteed, other.guaranteed),
+            _sum(self.limit, other.limit),
+            _sum(self.storage, other.storage),
+        )
 
 
 NOTHING: Final = Cost(0.0, 0.0)
@@ -66,6 +78,11 @@ def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> 
         price = prices.get(holding.flavor)
         total += Cost(_month(price, holding.guaranteed), _month(price, holding.limit))
     return total
+
+
+def cost_of_storage(stack: Stack, team: str) -> Cost:
+    """Monthly cost of a team's claims, at their size."""
+    return sum((Cost(0.0, 0.0, storage_cost(stack, claim)) for claim in stack.teams[team].storage.values()), NOTHING)
 
 
 def _month(price: float | None, units: int) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.plan.buckets import Folder
+from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_grants, granted_here
 from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
@@ -34,6 +35,7 @@ class DataAccess:
         right: `read`, or `read and write`.
         size: of the storage in bytes; 0 for datasets, which have no size.
         mounted_by: workloads of the stack that mount it, such as `job nightly`.
+        cost: of the storage, in US dollars per month; None if it is unknown, as for datasets, whose size is unknown.
         cached: whether Fluid makes the claim of a dataset, from a cache.
     """
 
@@ -45,6 +47,7 @@ class DataAccess:
     size: int = 0
     mounted_by: tuple[str, ...] = ()
     cached: bool = False
+    cost: float | None = None
 
 
 def data_of(tree: Tree) -> Iterator[DataAccess]:
@@ -58,7 +61,8 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
         for claim in claims(tree, name):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
             mounted = _mounts(team, claim.name, storage=True)
-            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted)
+            cost = storage_cost(tree.stack, team.storage[claim.name])
+            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost)
 
 
 def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:

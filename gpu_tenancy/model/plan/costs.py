@@ -1,4 +1,4 @@
-"""Costs of pools: the floor for the minimum number of nodes, and the ceiling for the maximum."""
+"""Costs of pools, the floor for the minimum number of nodes and the ceiling for the maximum, and of teams' storage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,12 @@ from typing import Final, Literal
 
 from gpu_tenancy.model.catalogue import Price
 from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.pools import Pool
 
+_GIB: Final = 2**30
 _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
     "on-demand": "on_demand",
     "reserved": "on_demand",  # Reserved machines are billed on demand; discounts are separate contracts.
@@ -54,6 +57,19 @@ def pool_costs(stack: Stack) -> tuple[PoolCost, ...]:
         for name, pool in stack.pools.items()
     )
     return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
+
+
+def storage_cost(stack: Stack, storage: Storage) -> float | None:
+    """US dollars for a claim in a month, at its size; None if the price is unknown.
+
+    The price is the stack's for its class, else the catalogue's. The default class of a cluster that exists has none,
+    because it is unknown which class that is.
+    """
+    kind, service = service_of(stack, storage)
+    own = stack.prices.get(storage.storage_class or kind)
+    listed = service.price.gib_month if service and service.price else None
+    price = own.gib_month if own else listed
+    return None if price is None else price * storage.size / _GIB
 
 
 def _node(stack: Stack, pool: Pool) -> float | None:

@@ -35,7 +35,8 @@ class Stack(Section):
     machines: dict[str, MachineEntry] = {}
     """Machine types that extend or override the catalogue, by the cloud's name."""
     prices: dict[str, PriceEntry] = {}
-    """Prices by machine type that override the catalogue's, such as your contract's or your region's."""
+    """Prices that override the catalogue's, such as your contract's or your region's: by machine type, or by class or
+    StorageClass of storage."""
     priorities: dict[Name, PriorityEntry] = {}
     """Priority classes by name."""
     fairness: Annotated[Fairness, Shorthand(str, ("kind",))] = Fairness()

@@ -8,12 +8,14 @@ from gpu_tenancy.model.spec.base import MOST_PRICE, Bytes, Count, Cpu, Section, 
 
 
 class PriceEntry(Section):
-    """The price of a machine, in the currency of the cloud's price table."""
+    """The price of a machine or of storage, in the currency of the cloud's price table."""
 
     on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
     spot: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Spot price per hour; default: unknown."""
+    gib_month: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    """Price of storage for a GiB in a month, by its class or StorageClass; machines have none."""
 
 
 class NetworkEntry(Section):

@@ -120,3 +120,44 @@ def test_a_cache_does_not_move() -> None:
     verdict = reviewed(outlook_of(cached("s3://ml-corpus/v4")), before=outlook_of(cached())).verdict
     (moved,) = (sentence for sentence in verdict.sentences if "moves" in sentence)
     assert moved.endswith("but Fluid does not move a cache: add the new place as another dataset, and remove this one")
+
+
+def stored(price: float | None = 0.5, **storage: Data) -> Data:
+    """The smallest stack, with storage of a class whose price the stack may have."""
+    sections = without_datasets()
+    sections["teams"]["vision"]["storage"] = storage
+    return {**sections, "prices": {"disks": {"gibMonth": price}} if price else {}}
+
+
+DISK: Data = {"size": "100Gi", "storageClass": "disks"}
+
+
+def test_costs_of_storage_are_in_tables_and_verdict_beside_a_base_without_storage() -> None:
+    review = reviewed(outlook_of(stored(ck=DISK)), before=outlook_of(without_datasets()))
+    all_ = tables(review)
+    assert [column.title for column in all_["cost-by-team"].columns][-1] == "storage"
+    costs = {line.cells[0].text: line.cells[-1] for line in all_["cost-by-team"].rows}
+    assert {name: (cell.text, cell.was) for name, cell in costs.items() if cell.was} == {
+        "vision": ("$50", "$0"),
+        "all teams": ("$50", "$0"),
+    }
+    assert "$50" in {line.cells[-1].text for line in all_["cost-by-centre"].rows}
+    place = [column.title for column in all_["data"].columns].index("monthly cost")
+    assert [line.cells[place].text for line in all_["data"].rows] == ["$50"]
+    assert any(sentence.endswith(", storage +$50") for sentence in review.verdict.sentences)
+
+
+def test_storage_without_a_price_is_unknown_in_each_sum_and_the_costs_of_gpus_stay() -> None:
+    unpriced = stored(None, ck={"size": "1Gi"})
+    known, unknown = (tables(reviewed(outlook_of(sections))) for sections in (stored(ck=DISK), unpriced))
+    costs = {line.cells[0].text: line.cells[-1].text for line in unknown["cost-by-team"].rows}
+    assert {name for name, text in costs.items() if text == "unknown"} == {"vision", "all teams"}
+    assert [line.cells[2].text for line in unknown["cost-by-team"].rows] == [
+        line.cells[2].text for line in known["cost-by-team"].rows
+    ]
+
+
+def test_without_storage_no_table_has_a_column_for_it() -> None:
+    all_ = tables(reviewed(outlook_of(with_data())))
+    assert "storage" not in {column.title for column in all_["cost-by-team"].columns}
+    assert "monthly cost" not in {column.title for column in all_["data"].columns}
