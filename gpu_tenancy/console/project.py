@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.console.adopting import adoption_problems
 from gpu_tenancy.console.embedded.credentials import CONTEXT
@@ -17,6 +18,7 @@ from gpu_tenancy.console.offline.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.characters import shortened
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
 from gpu_tenancy.model.problems import StackError, nearest
 from gpu_tenancy.model.source import Source, read_file, to_config
 from gpu_tenancy.model.spec import Stack
@@ -265,6 +267,7 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[st
         "adopt": list(stack.cluster.adopt if adopt is None else adopt),
         **like,
     }
-    # Operators on an existing cluster belong to its owner, so the stack does not install them.
-    kept = {key: section for key, section in whole(source).sections.items() if key != "operators"}
-    return replace(source, sections={**kept, "cluster": cluster})
+    # Operators on an existing cluster belong to its owner, so the stack does not install them. Rights and guards follow
+    # from those that run jobs, also where no job of the stack needs them.
+    operators = {to_camel(name): "installed" for name in OF_JOBS if there(stack, name)}
+    return replace(source, sections={**whole(source).sections, "cluster": cluster, "operators": operators})

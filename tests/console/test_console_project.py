@@ -1,12 +1,14 @@
 """The project of a command: found from the working directory, or specified."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from builders import EXISTING
 from console_builders import Project, small
 
 from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.project import project_folder, project_name, read_stack, stack_names
+from gpu_tenancy.console.project import preview, project_folder, project_name, read_stack, stack_names
 
 
 @pytest.fixture
@@ -84,3 +86,17 @@ def test_a_stack_that_does_not_exist_names_the_nearest_and_its_file(project: Pro
     assert refused.value.what == "stack god does not exist"
     assert "did you mean 'good'?" in refused.value.fix
     assert refused.value.fix.endswith("or add stacks/Pulumi.god.yaml")
+
+
+def test_rights_on_the_embedded_platform_are_those_of_the_operators_that_the_stack_has(project: Project) -> None:
+    """Also where no job of the stack needs the operator, as in a worker of MultiKueue."""
+    only = {"name": "worker", "stack": "worker", "secret": "kubeconfig"}
+    project.write("hub", {"cluster": dict(EXISTING), "multikueue": {"workers": [only]}})
+    project.write("worker", {**small(), "operators": {"lws": "installed"}, "multikueue": {"manager": "hub"}})
+    roles = {
+        item.name: {resource for rule in cast("Any", item.manifest)["rules"] for resource in rule["resources"]}
+        for item in preview("worker", project.folder, onto=project.folder / "kubeconfig").objects
+        if item.kind == "ClusterRole"
+    }
+    assert "leaderworkersets" in roles["gpu-tenancy-multikueue"]
+    assert "trainjobs" not in roles["gpu-tenancy-multikueue"]
