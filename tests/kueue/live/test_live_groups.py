@@ -38,7 +38,8 @@ SET: Final = "leaderworkerset.sigs.k8s.io/name=chat"
 LEADERS: Final = f"{SET},leaderworkerset.sigs.k8s.io/worker-index=0"
 APPLIED: Final = (
     "Namespace", "ServiceAccount", "ResourceQuota", "LimitRange", "Topology", "ResourceFlavor", "Cohort",
-    "ClusterQueue", "LocalQueue", "Service", "PodDisruptionBudget", "LeaderWorkerSet", "HorizontalPodAutoscaler",
+    "ClusterQueue", "LocalQueue", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Service",
+    "PodDisruptionBudget", "LeaderWorkerSet", "HorizontalPodAutoscaler",
 )  # fmt: skip
 PATIENCE: Final = 90
 SECTIONS: Final[Data] = stack(
