@@ -20,6 +20,7 @@ from .priorities import Priorities
 from .queues import Queues
 from .secrets import NamespaceSecrets
 from .serving import ModelServer
+from .snapshots import Snapshots, TeamSnapshots
 from .storage import StorageClasses, TeamStorage
 from .train_jobs import TrainingRuntime
 from .training import GangJob, TrainingJob
@@ -29,7 +30,7 @@ AT_ONCE: Final = 10
 
 
 class Team(pulumi.ComponentResource):
-    """One team: its namespace, then its Secrets, datasets and storage, servers, runtimes of TrainJobs, jobs and gangs.
+    """One team: its namespace, then its Secrets, data and snapshots, servers, runtimes of TrainJobs, jobs and gangs.
 
     Its own components register no outputs: on a file backend, that would write the whole state once more for each.
 
@@ -47,6 +48,9 @@ class Team(pulumi.ComponentResource):
             inside = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*secrets.made]))
         self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
         self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
+        if team.snapshots:
+            after_storage = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.storage]))
+            TeamSnapshots(f"{name}.snapshots", team.namespace.name, team.snapshots, after_storage)
         self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
@@ -100,6 +104,8 @@ class Tenancy(pulumi.ComponentResource):
                 self._shared.append(Access(f"{prefix}access", plan.access, own))
             if plan.caches:
                 self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
+            if plan.snapshots:
+                self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
             if plan.manager:
                 self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
         self.teams: dict[str, Team] = {}

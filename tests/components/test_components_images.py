@@ -10,6 +10,7 @@ from repository import ROOT
 from components.clouds.azure.memory import IMAGE
 from components.clouds.gcp.daemons import PAUSE
 from components.operators import KUBECTL
+from components.snapshots import KUBECTL_AND_SHELL
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 
 UNKNOWN: Final = {
@@ -38,7 +39,7 @@ def of_fabrics() -> Iterator[str]:
                 yield f"{image.repository}/{image.image}{mark}{image.version}"
 
 
-NAMED: Final = {KUBECTL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed", *of_fabrics()}
+NAMED: Final = {KUBECTL, KUBECTL_AND_SHELL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed", *of_fabrics()}
 
 
 @pytest.mark.parametrize("image", sorted(NAMED))
@@ -58,4 +59,4 @@ def test_components_name_no_other_image() -> None:
         for image in _IMAGE.findall(re.sub(r'"\s*\n\s*"', "", file.read_text(encoding="utf-8")))
         if ("." in image.partition("/")[0] and "/" in image) or image.endswith(":fixed")
     }
-    assert found == {KUBECTL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed"}
+    assert found == {KUBECTL, KUBECTL_AND_SHELL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed"}

@@ -59,6 +59,10 @@ S3: Final[Mapping[AddonName, Addon]] = {
 """The CSI driver for S3, on all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod
 Identity: https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458."""
 
+SNAPSHOTS: Final[Mapping[AddonName, Addon]] = {"snapshot-controller": Addon()}
+"""The controller of VolumeSnapshots with their definitions; the EBS driver then takes them:
+https://docs.aws.amazon.com/eks/latest/userguide/csi-snapshot-controller.html."""
+
 
 EFS: Final[Mapping[AddonName, Addon]] = {
     "aws-efs-csi-driver": Addon("efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy"),

@@ -14,7 +14,7 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
 from .access import people_entries, robot_entries
-from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, Addons, fsx
+from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, SNAPSHOTS, Addons, fsx
 from .autoscaling import ClusterAutoscaler
 from .charts import release
 from .context import ClusterContext, NodeRole
@@ -117,7 +117,7 @@ class EksCluster(pulumi.ComponentResource):
         return [nodes.group, *on_nodes, *self._drivers(name, plane, nodes.group)]
 
     def _drivers(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
-        """The CSI drivers of the data of teams, only those that it needs.
+        """The CSI drivers of the data of teams and the controller of its snapshots, only those that it needs.
 
         Pods of a driver mount S3, and nodes mount shared file systems, so the pods of teams need no network access to
         them.
@@ -127,6 +127,7 @@ class EksCluster(pulumi.ComponentResource):
             ("s3", S3, with_buckets),
             ("efs", EFS, self._plan.stores(SHARED_KIND)),
             ("fsx", fsx(self._section.name), self._plan.stores(LUSTRE_KIND)),
+            ("snapshots", SNAPSHOTS, self._plan.snapshots),
         )
         after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
         return [

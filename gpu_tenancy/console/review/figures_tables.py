@@ -306,7 +306,7 @@ def _data(outlook: StackOutlook, *, stored: bool) -> Table:
         row(
             access.team,
             access.name,
-            access.place,
+            f"{access.place}; snapshots {access.snapshots}, cost unknown" if access.snapshots else access.place,
             access.right,
             format_bytes(access.size) if access.size else DASH,
             *([DASH if access.kind == "dataset" else money(access.cost)] if stored else []),

@@ -46,6 +46,7 @@ class Rule(Row):
         verbs: what may be done with them.
         reason: why the role needs it.
         operator: the rule applies if this operator runs in the cluster; None for always.
+        snapshots: whether the rule applies only if volumes of teams have snapshots.
     """
 
     groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]
@@ -53,6 +54,7 @@ class Rule(Row):
     verbs: tuple[Verb, ...]
     reason: str
     operator: str | None = None
+    snapshots: bool = False
 
 
 class Role(Row):

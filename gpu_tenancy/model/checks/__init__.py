@@ -19,6 +19,7 @@ from gpu_tenancy.model.checks.promises import promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
 from gpu_tenancy.model.checks.secrets import secret_problems
+from gpu_tenancy.model.checks.snapshots import snapshot_problems
 from gpu_tenancy.model.checks.topology import topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
@@ -44,6 +45,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             usage_problems,
             budget_problems,
             data_problems,
+            snapshot_problems,
             workload_problems,
             secret_problems,
             image_problems,

@@ -68,6 +68,13 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
                 yield ("teams", name, "storage", key)
 
 
+def _snapshots(tree: Tree) -> Iterator[Path]:
+    for name, team in tree.stack.teams.items():
+        for key, storage in team.storage.items():
+            if storage.snapshots:
+                yield ("teams", name, "storage", key, "snapshots")
+
+
 def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:
     def of_scheme(tree: Tree) -> Iterator[Path]:
         for name, dataset in tree.stack.datasets.items():
@@ -98,6 +105,7 @@ _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
     "s3Volumes": _datasets("s3"),
     "gcsVolumes": _datasets("gs"),
     "blobVolumes": _datasets("az"),
+    "volumeSnapshots": _snapshots,
     "provisioningRequests": _provisioned_pools,
     "efaDevices": _workloads_with_efa,
 }

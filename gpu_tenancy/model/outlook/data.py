@@ -16,6 +16,7 @@ from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
+from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.teams import Team
 
 READ: Final = "read"
@@ -36,6 +37,7 @@ class DataAccess:
         size: of the storage in bytes; 0 for datasets, which have no size.
         mounted_by: workloads of the stack that mount it, such as `job nightly`.
         cost: of the storage, in US dollars per month; None if it is unknown, as for datasets, whose size is unknown.
+        snapshots: when the storage has snapshots and how many stay, such as `0 3 * * * UTC, 7 kept`; empty for none.
         cached: whether Fluid makes the claim of a dataset, from a cache.
     """
 
@@ -48,6 +50,7 @@ class DataAccess:
     mounted_by: tuple[str, ...] = ()
     cached: bool = False
     cost: float | None = None
+    snapshots: str = ""
 
 
 def data_of(tree: Tree) -> Iterator[DataAccess]:
@@ -61,8 +64,13 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
         for claim in claims(tree, name):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
             mounted = _mounts(team, claim.name, storage=True)
-            cost = storage_cost(tree.stack, team.storage[claim.name])
-            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost)
+            cost, taken = storage_cost(tree.stack, team.storage[claim.name]), _snapshots(team.storage[claim.name])
+            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost, snapshots=taken)
+
+
+def _snapshots(storage: Storage) -> str:
+    taken = storage.snapshots
+    return f"{taken.schedule} UTC, {taken.keep} kept" if taken else ""
 
 
 def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from gpu_tenancy.model.plan.queues import (
 from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
 from gpu_tenancy.model.plan.secrets import NO_SECRETS, TeamSecrets, team_secrets
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import SnapshotPlan, SnapshotsPlan, snapshots, snapshots_plan
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan, claims, storage_classes
 from gpu_tenancy.model.plan.workloads import (
     GangPlan,
@@ -65,6 +66,7 @@ class TeamPlan:
     claims: tuple[ClaimPlan, ...] = ()
     secrets: TeamSecrets = NO_SECRETS
     cached: tuple[CachedDataset, ...] = ()
+    snapshots: tuple[SnapshotPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Plan:
         storage_classes: those that are made for claims of teams.
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
         caches: caches of datasets; None without any.
+        snapshots: what the snapshots of all teams share; None without any.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
     """
@@ -113,6 +116,7 @@ class Plan:
     storage_classes: tuple[StorageClassPlan, ...] = ()
     manager: WorkerAccess | None = None
     caches: CachesPlan | None = None
+    snapshots: SnapshotsPlan | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
 
@@ -159,6 +163,7 @@ def plan(stack: Stack) -> Plan:
         storage_classes=storage_classes(stack),
         manager=worker_access(stack),
         caches=caches_plan(tree),
+        snapshots=snapshots_plan(stack),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 
@@ -190,4 +195,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         claims(tree, name),
         team_secrets(tree.stack, name),
         cached_datasets(tree, name),
+        snapshots(tree.stack, name),
     )

@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
 from gpu_tenancy.model.plan.robots import RobotPlan, identities
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
+from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
@@ -127,6 +128,7 @@ class ClusterPlan:
         readers: those to create a cloud identity for that reads a team's secrets.
         registries: registries of images that the nodes get the right to read.
         storage: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
+        snapshots: whether volumes of teams have snapshots.
     """
 
     environment: str
@@ -143,6 +145,7 @@ class ClusterPlan:
     readers: tuple[SecretReader, ...] = ()
     registries: tuple[str, ...] = ()
     storage: tuple[StorageClassPlan, ...] = ()
+    snapshots: bool = False
 
     def stores(self, kind: str) -> bool:
         """Whether claims of teams are volumes of a service of the cloud, such as `efs`."""
@@ -184,6 +187,7 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         readers=readers(stack),
         registries=tuple(dict.fromkeys(stack.images.registries)),
         storage=storage_classes(stack),
+        snapshots=takes_snapshots(stack),
     )
 
 

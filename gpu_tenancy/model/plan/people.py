@@ -8,6 +8,7 @@ from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.robots import identities, robots
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Members, Person, person
 from gpu_tenancy.model.spec.teams import Team
@@ -180,5 +181,10 @@ def access(tree: Tree) -> AccessPlan | None:
 
 
 def rules(stack: Stack, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply to a stack: those of its operators only."""
-    return tuple(rule for rule in rules_of(role) if rule.operator is None or there(stack, rule.operator))
+    """The rules of a role that apply to a stack: those of its operators, and those of snapshots if it has any."""
+    snapshots = takes_snapshots(stack)
+    return tuple(
+        rule
+        for rule in rules_of(role)
+        if (rule.operator is None or there(stack, rule.operator)) and (snapshots or not rule.snapshots)
+    )

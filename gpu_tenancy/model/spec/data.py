@@ -1,8 +1,9 @@
 """Data of teams: datasets on object storage, storage of their own, and scratch space of pods."""
 
+import re
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.spec.acceleration import Acceleration
 from gpu_tenancy.model.spec.base import Bytes, Name, Section, Shorthand, refuse
@@ -98,6 +99,48 @@ DatasetEntry: TypeAlias = Annotated[Dataset, Shorthand(str, ("bucket",))]
 StorageMode: TypeAlias = Literal["one-node", "shared"]
 
 
+_CRON_PART: Final = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/([1-9]\d?))?")
+_CRON_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 6))
+
+
+def _cron(text: str) -> str:
+    """The fields that the CronJob controller reads: https://pkg.go.dev/github.com/robfig/cron/v3."""
+    fields = text.split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise refuse("is not a schedule", "set minute, hour, day, month and weekday, such as '0 3 * * *'")
+    for field, (name, first, last) in zip(fields, _CRON_FIELDS, strict=True):
+        for part in field.split(","):
+            match = _CRON_PART.fullmatch(part)
+            numbers = [int(number) for number in match.groups()[:2] if number] if match else [-1]
+            if not all(first <= number <= last for number in numbers) or numbers != sorted(numbers):
+                raise refuse(
+                    f"has {part} as {name}", f"set *, or numbers, ranges and steps from {first} to {last}, such as */6"
+                )
+    return text
+
+
+Schedule: TypeAlias = Annotated[str, AfterValidator(_cron)]
+"""A schedule of cron with five fields."""
+
+
+SNAPSHOTS: Final = "volume-snapshots"
+"""Namespace of the CronJobs that take snapshots, which belongs to no team."""
+
+
+class Snapshots(Section):
+    """VolumeSnapshots of a claim, which a CronJob in the namespace `volume-snapshots` takes."""
+
+    schedule: Schedule
+    """When, in UTC, as five fields of cron: `0 3 * * *` is every night at 3:00."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 7
+    """How many complete snapshots stay. Older ones are deleted, with what the cloud stores of them."""
+    kind: Name | None = Field(default=None, alias="class")
+    """Existing VolumeSnapshotClass, for a StorageClass that is not made here; default: one is made for the driver."""
+
+
+SnapshotsEntry: TypeAlias = Annotated[Snapshots, Shorthand(str, ("schedule",))]
+
+
 class Storage(Section):
     """A PersistentVolumeClaim of a team, for checkpoints and results."""
 
@@ -113,8 +156,10 @@ class Storage(Section):
     """Existing StorageClass of the cluster, in place of one that is made here; default for clusters that exist already:
     the cluster's default class."""
     keep: bool = True
-    """Whether the volume with its data stays when the claim or the team is removed. For an existing StorageClass, its
-    `reclaimPolicy` decides."""
+    """Whether the volume with its data stays when the claim or the team is removed, and its snapshots. For an existing
+    StorageClass, its `reclaimPolicy` decides."""
+    snapshots: SnapshotsEntry | None = None
+    """Snapshots of the volume on a schedule; default: none."""
 
     @model_validator(mode="after")
     def _one_class(self) -> Self:

@@ -177,6 +177,8 @@ _NAMESPACES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     # Caches of datasets, whose mounts are privileged: docs/caches.md of this project, 2026-11-23
     "caches": ("dataset-caches",),
+    # CronJobs that take snapshots of teams' volumes: docs/data.md of this project, 2026-11-23
+    "snapshots": ("volume-snapshots",),
     # https://docs.aws.amazon.com/guardduty/latest/ug/eks-runtime-installation-guardduty.html,
     # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/install-CloudWatch-Observability-EKS-addon.html,
     # 2026-11-22

@@ -266,3 +266,14 @@ def test_a_cache_has_the_right_of_its_teams_in_a_namespace_of_its_own_and_they_h
     # Fluid mounts the cache, so the nodes need no CSI driver for S3.
     addons = [cast("Any", one.inputs)["addonName"] for one in made if one.type == "aws:eks/addon:Addon"]
     assert "aws-mountpoint-s3-csi-driver" not in addons
+
+
+def test_eks_gets_the_snapshot_controller_only_for_snapshots() -> None:
+    def addons(**storage: Data) -> set[str]:
+        sections = eks_stacks.stack(eks_stacks.creation())
+        owner = {**sections["teams"]["a"], "storage": storage}
+        found = of_cloud({**sections, "teams": {"a": owner}})
+        return {str(one.inputs.get("addonName")) for one in found if one.type == "aws:eks/addon:Addon"}
+
+    assert "snapshot-controller" in addons(ck={"size": "1Gi", "snapshots": "0 3 * * *"})
+    assert "snapshot-controller" not in addons(ck={"size": "1Gi"})

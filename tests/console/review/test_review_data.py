@@ -161,3 +161,14 @@ def test_without_storage_no_table_has_a_column_for_it() -> None:
     all_ = tables(reviewed(outlook_of(with_data())))
     assert "storage" not in {column.title for column in all_["cost-by-team"].columns}
     assert "monthly cost" not in {column.title for column in all_["data"].columns}
+
+
+def test_the_report_says_when_snapshots_of_storage_are_taken_and_that_their_cost_is_unknown() -> None:
+    sections = with_data()
+    sections["cluster"]["provides"].append("volumeSnapshots")
+    taken = {"schedule": "0 3 * * *", "keep": 3, "class": "csi"}
+    sections["teams"]["vision"]["storage"] = {"ck": {"size": "1Gi", "snapshots": taken}, "tmp": {"size": "1Gi"}}
+    rows = tables(reviewed(outlook_of(sections)))["data"].rows
+    places = {row.cells[1].text: row.cells[2].text for row in rows}
+    assert places["ck"] == "default StorageClass; snapshots 0 3 * * * UTC, 3 kept, cost unknown"
+    assert places["tmp"] == "default StorageClass"

@@ -40,6 +40,7 @@ AddonName: TypeAlias = Literal[
     "eks-pod-identity-agent",
     "kube-proxy",
     "metrics-server",
+    "snapshot-controller",
     "vpc-cni",
 ]
 """Add-ons of a created cluster."""

@@ -133,6 +133,7 @@ Provided: TypeAlias = Literal[
     "s3Volumes",
     "gcsVolumes",
     "blobVolumes",
+    "volumeSnapshots",
     "provisioningRequests",
     "efaDevices",
 ]
@@ -173,8 +174,9 @@ class ClusterSection(Section):
     provides: list[Provided] = []
     """What the existing cluster has, of what the stack needs and neither this program nor the cloud provides:
     `networkPolicies` (a CNI plugin that enforces them), `resourceMetrics` (metrics-server), `defaultStorageClass`,
-    `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `provisioningRequests` (an
-    autoscaler that handles them), `efaDevices` (the EFA device plugin). What is needed and missing is an error."""
+    `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `volumeSnapshots` (the snapshot
+    controller and its definitions), `provisioningRequests` (an autoscaler that handles them), `efaDevices` (the EFA
+    device plugin). What is needed and missing is an error."""
     adopt: Adoptables = []
     """Objects of the stack that may exist in the cluster already, and are then taken over: `Namespace/ml-research`,
     `Job.batch/ml-research/train`. Fields that the stack sets get its values; other fields stay. From then on the object

@@ -1,0 +1,111 @@
+"""Snapshots of storage on a schedule, and the VolumeSnapshotClasses that are made for them."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from gpu_tenancy.model.plan.storage import PREFIX, service_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.data import SNAPSHOTS, Storage
+
+_SHOWN: Final = 20
+"""Characters of a team and of a claim in the name of a CronJob, which can have 52:
+https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """Snapshots of a claim.
+
+    Attributes:
+        team: namespace of the claim.
+        schedule: as five fields of cron, in UTC.
+        keep: how many complete snapshots stay.
+        snapshot_class: name of the VolumeSnapshotClass.
+        kept: whether this class keeps what the cloud stores of a snapshot that is deleted.
+    """
+
+    team: str
+    claim: str
+    schedule: str
+    keep: int
+    snapshot_class: str
+    kept: bool
+
+    @property
+    def name(self) -> str:
+        """Of the CronJob, which is in one namespace with those of other teams."""
+        digest = sha256(f"{self.team}/{self.claim}".encode()).hexdigest()[:8]
+        return f"{self.team[:_SHOWN]}-{self.claim[:_SHOWN]}-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotClassPlan:
+    """A VolumeSnapshotClass of a cluster that is created here.
+
+    Attributes:
+        driver: CSI driver of the volumes.
+        keep: whether what the cloud stores stays when a VolumeSnapshot is deleted.
+    """
+
+    name: str
+    driver: str
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsPlan:
+    """What the snapshots of all teams share.
+
+    Attributes:
+        namespace: of the CronJobs, which belongs to no team.
+        environment: of the stack.
+        classes: those that are made here.
+    """
+
+    namespace: str
+    environment: str
+    classes: tuple[SnapshotClassPlan, ...]
+
+
+def snapshots(stack: Stack, team: str) -> tuple[SnapshotPlan, ...]:
+    """The snapshots of a team's claims."""
+    return tuple(
+        SnapshotPlan(
+            team=team,
+            claim=name,
+            schedule=storage.snapshots.schedule,
+            keep=storage.snapshots.keep,
+            snapshot_class=made.name if made else storage.snapshots.kind or "",
+            kept=bool(made and made.keep),
+        )
+        for name, storage in stack.teams[team].storage.items()
+        if storage.snapshots
+        for made in [_class(stack, storage)]
+    )
+
+
+def takes_snapshots(stack: Stack) -> bool:
+    """Whether a claim of the stack has snapshots."""
+    return any(storage.snapshots for team in stack.teams.values() for storage in team.storage.values())
+
+
+def snapshots_plan(stack: Stack) -> SnapshotsPlan | None:
+    """What the snapshots of a stack share; None without any."""
+    if not takes_snapshots(stack):
+        return None
+    made = {
+        found.name: found
+        for team in stack.teams.values()
+        for storage in team.storage.values()
+        if storage.snapshots and (found := _class(stack, storage))
+    }
+    return SnapshotsPlan(SNAPSHOTS, stack.environment, tuple(made[name] for name in sorted(made)))
+
+
+def _class(stack: Stack, storage: Storage) -> SnapshotClassPlan | None:
+    """The class that is made for a claim; None for a StorageClass that exists."""
+    name, service = service_of(stack, storage)
+    if service is None:
+        return None
+    return SnapshotClassPlan(f"{PREFIX}{name}{'' if storage.keep else '-deleted'}", service.provisioner, storage.keep)
