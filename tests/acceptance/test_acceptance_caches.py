@@ -3,17 +3,27 @@
 Fluid's controllers, its CSI driver and its mounts do not run here: no cache is filled and no claim is made by it.
 """
 
+import re
+from functools import partial
 from typing import Any, cast
 
+import platformdirs
 import pytest
+import yaml
 from acceptance_builders import declared, flat, in_waves, only, refusal, remove
 from builders import Data, job, stack, team
 
-from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.console.cluster.client import Cluster, Manifest
+from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.embedded.building import needed_go
 from gpu_tenancy.console.embedded.caches import OURS, bring_claims, remove_claims
+from gpu_tenancy.console.embedded.definitions.fetching import module_folders
+from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
+from gpu_tenancy.console.embedded.toolchain import find_go
 from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.console.offline.wire import at, map_at, maps_at, text_at
+from gpu_tenancy.console.progress import Report
 from gpu_tenancy.model.plan.caches import CachedDataset, node_label
 
 KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
@@ -135,3 +145,53 @@ def test_pods_keep_their_preference_for_the_nodes_of_the_cache(
     assert isinstance(preferred, list)
     (term,) = preferred
     assert contains(term, {"preference": {"matchExpressions": [{"key": node_label("m"), "values": ["true"]}]}})
+
+
+@pytest.fixture(scope="module")
+def webhooks(report: Report) -> Manifest:
+    """The configuration of all webhooks of Fluid's chart, from its Go module; what Helm fills in is written here."""
+    (pin,) = {pin.source for pin in read_pins() if pin.operator == "fluid"}
+    assert isinstance(pin, Module)
+    go = find_go(needed_go(), platformdirs.user_cache_path("gpu-tenancy"), report)
+    chart = module_folders([pin], go)[pin] / "charts" / "fluid" / "fluid" / "templates"
+    texts = [file.read_text(encoding="utf-8") for file in sorted(chart.rglob("*.yaml"))]
+    (text,) = [text for text in texts if re.search(r"^kind: \w+WebhookConfiguration$", text, re.MULTILINE)]
+    lines = [line for line in text.splitlines() if not re.match(r"\s*\{\{", line)]
+    filled = "\n".join(lines).replace("{{ .Values.webhook.timeoutSeconds }}", "1")
+    filled = filled.replace("{{ .Values.webhook.reinvocationPolicy }}", "Never")
+    return yaml.safe_load(re.sub(r"\{\{[^}]*\}\}", "fluid-system", filled))
+
+
+def test_fluids_webhooks_are_asked_about_no_object_of_a_stack(
+    cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], webhooks: Manifest
+) -> None:
+    """Fluid has webhooks for pods with its labels alone, none for its own kinds. Nothing answers for them here."""
+    rules = [rule for webhook in maps_at(webhooks, "webhooks") for rule in maps_at(webhook, "rules")]
+    assert {str(rule["resources"]) for rule in rules} == {"['pods']"}
+    labels = [map_at(webhook, "objectSelector", "matchLabels") for webhook in maps_at(webhooks, "webhooks")]
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": namespace}}
+    )
+    template = only(ours, "Job", "t")["spec"]["template"]
+    template["spec"].pop("priorityClassName", None)
+    pod: Data = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
+    metadata: Data = {**template.get("metadata", {}), "name": "asked", "namespace": namespace}
+    cluster.apply(webhooks)
+    try:
+        for one in labels:
+            own: Data = metadata.get("labels", {})
+            labelled: Data = {**metadata, "labels": {**own, **one}}
+            rejected = partial(unanswered, cluster, {**pod, "metadata": labelled})
+            cluster.wait_for(rejected, what="the webhook to count")
+        cluster.create({**pod, "metadata": metadata}, dry_run=True)
+    finally:
+        cluster.delete(Reference.of(webhooks))
+
+
+def unanswered(cluster: Cluster, pod: Data) -> bool:
+    """Whether a pod is rejected because no webhook of Fluid answers."""
+    try:
+        cluster.create(pod, dry_run=True)
+    except ApiError as error:
+        return "fluid.io" in error.message
+    return False
