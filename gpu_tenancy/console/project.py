@@ -10,6 +10,7 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.console.adopting import adoption_problems
+from gpu_tenancy.console.embedded.classes import with_named_classes
 from gpu_tenancy.console.embedded.credentials import CONTEXT
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.isolation import relaxed_collector
@@ -270,4 +271,7 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[st
     # Operators on an existing cluster belong to its owner, so the stack does not install them. Rights and guards follow
     # from those that run jobs, also where no job of the stack needs them.
     operators = {to_camel(name): "installed" for name in OF_JOBS if there(stack, name)}
-    return replace(source, sections={**whole(source).sections, "cluster": cluster, "operators": operators})
+    sections = {**whole(source).sections, "cluster": cluster, "operators": operators}
+    if "teams" in sections:
+        sections["teams"] = with_named_classes(sections["teams"], stack)
+    return replace(source, sections=sections)

@@ -6,8 +6,10 @@ from typing import Any, cast
 import pytest
 from builders import EXISTING
 from console_builders import Project, small
+from test_components_storage import CREATED
 
 from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.offline.wire import at
 from gpu_tenancy.console.project import preview, project_folder, project_name, read_stack, stack_names
 
 
@@ -100,3 +102,20 @@ def test_rights_on_the_embedded_platform_are_those_of_the_operators_that_the_sta
     }
     assert "leaderworkersets" in roles["gpu-tenancy-multikueue"]
     assert "trainjobs" not in roles["gpu-tenancy-multikueue"]
+
+
+def test_a_stack_whose_storage_has_classes_and_snapshots_runs_on_the_embedded_platform(project: Project) -> None:
+    sections = small(cluster=CREATED)
+    sections["teams"]["vision"]["storage"] = {
+        "plain": {"size": "1Gi"},
+        "named": {"size": "1Gi", "class": "gp3", "keep": False},
+        "taken": {"size": "1Gi", "snapshots": "0 3 * * *"},
+    }
+    project.write("good", sections)
+    found = preview("good", project.folder, onto=project.folder / "kubeconfig").objects
+    classes = {
+        one.name: at(one.manifest, "spec", "storageClassName") for one in found if one.kind == "PersistentVolumeClaim"
+    }
+    assert classes == {"plain": None, "named": "gpu-tenancy-gp3-deleted", "taken": "gpu-tenancy-gp3"}
+    (cron_job,) = (one for one in found if one.kind == "CronJob")
+    assert "gpu-tenancy-gp3" in str(cron_job.manifest)

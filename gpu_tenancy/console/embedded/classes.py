@@ -1,0 +1,50 @@
+"""Classes of storage on the embedded platform, by the names that they have in the cluster that a stack creates."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import snapshots
+from gpu_tenancy.model.plan.storage import claims, service_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.data import Storage
+
+_OF_CREATED = ("class", "keep", "snapshots")
+"""Keys of storage that name or need a class that is made here."""
+
+
+def with_named_classes(teams: Mapping[str, Any], stack: Stack) -> dict[str, Any]:
+    """The section `teams`, whose storage names classes in place of having them made.
+
+    The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
+    the classes need not exist. Storage that has the cloud's default class has that of the platform.
+
+    Args:
+        teams: the section as written.
+        stack: as declared.
+    """
+    return {
+        name: {**team, "storage": _named(team["storage"], stack, name)} if stack.teams[name].storage else team
+        for name, team in teams.items()
+    }
+
+
+def _named(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
+    names = {claim.name: claim.storage_class for claim in claims(Tree(stack), team)}
+    taken = {planned.claim: planned for planned in snapshots(stack, team)}
+    changed: dict[str, Any] = {}
+    for name, storage in stack.teams[team].storage.items():
+        if not _is_made(stack, storage):
+            changed[name] = written[name]
+            continue
+        kept = {key: value for key, value in written[name].items() if key not in _OF_CREATED}
+        if planned := taken.get(name):
+            kept["snapshots"] = {"schedule": planned.schedule, "keep": planned.keep, "class": planned.snapshot_class}
+        changed[name] = {**kept, "storageClass": names[name]}
+    return changed
+
+
+def _is_made(stack: Stack, storage: Storage) -> bool:
+    """Whether a class is made for storage that could not be had without it."""
+    needed = storage.kind or storage.mode == "shared" or not storage.keep or storage.snapshots
+    return service_of(stack, storage)[1] is not None and bool(needed)
