@@ -11,7 +11,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
-from gpu_tenancy.model.spec.data import SNAPSHOTS
+from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"
 """Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
@@ -54,7 +54,6 @@ ones. Names end in the time, so they sort by it. Nothing is deleted if no snapsh
 keeps what the cloud stores (`KEPT`) would keep it for old snapshots, too, so their content is released first:
 https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
 
-_GROUP: Final = "snapshot.storage.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RIGHT: Final = "gpu-tenancy-snapshots"
 _USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
@@ -67,10 +66,10 @@ class VolumeSnapshotClass(pulumi.CustomResource):
 
     def __init__(self, name: str, planned: SnapshotClassPlan, opts: pulumi.ResourceOptions) -> None:
         super().__init__(
-            f"kubernetes:{_GROUP}/v1:VolumeSnapshotClass",
+            f"kubernetes:{SNAPSHOT_GROUP}/v1:VolumeSnapshotClass",
             name,
             {
-                "apiVersion": f"{_GROUP}/v1",
+                "apiVersion": f"{SNAPSHOT_GROUP}/v1",
                 "kind": "VolumeSnapshotClass",
                 "metadata": {"name": planned.name},
                 "driver": planned.driver,
@@ -130,7 +129,9 @@ class Snapshots(pulumi.ComponentResource):
         ClusterRole(
             f"{name}-role",
             metadata={"name": _RIGHT},
-            rules=[{"api_groups": [_GROUP], "resources": ["volumesnapshotcontents"], "verbs": ["get", "patch"]}],
+            rules=[
+                {"api_groups": [SNAPSHOT_GROUP], "resources": ["volumesnapshotcontents"], "verbs": ["get", "patch"]}
+            ],
             opts=own,
         )
         ClusterRoleBinding(
@@ -154,7 +155,7 @@ def _releases_only() -> Any:
         "match_constraints": {
             "resource_rules": [
                 {
-                    "api_groups": [_GROUP],
+                    "api_groups": [SNAPSHOT_GROUP],
                     "api_versions": ["*"],
                     "operations": ["UPDATE"],
                     "resources": ["volumesnapshotcontents"],
@@ -190,7 +191,13 @@ class TeamSnapshots(pulumi.ComponentResource):
         Role(
             f"{name}-role",
             metadata={"name": SNAPSHOTS, "namespace": team},
-            rules=[{"api_groups": [_GROUP], "resources": ["volumesnapshots"], "verbs": ["create", "delete", "list"]}],
+            rules=[
+                {
+                    "api_groups": [SNAPSHOT_GROUP],
+                    "resources": ["volumesnapshots"],
+                    "verbs": ["create", "delete", "list"],
+                }
+            ],
             opts=own,
         )
         binding = RoleBinding(

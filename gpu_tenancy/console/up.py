@@ -36,6 +36,7 @@ from gpu_tenancy.console.settling import settle
 from gpu_tenancy.console.summary import Summary, summarise
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 
 ControllerChoice: TypeAlias = Literal["all", "none"]
 """Which operators' controllers run: those that the stack uses, or none, so that jobs start without queueing."""
@@ -146,7 +147,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     if not prepared:
         options.foreshow(stack_preview)
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
-    pins = needed(read_pins(), api_groups(stack_preview.objects), operators)
+    pins = needed(read_pins(), groups_of(planned, stack_preview.objects), operators)
     definitions = fetch(pins, platform.cache, report)
     if other:
         find_programs(platform.cache, report)
@@ -236,6 +237,11 @@ def _wanted(
         missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
         report(f"not started: {missing}: {reason}; set {programs.FOLDER} to a folder with these programs")
     return choosing.wanted(stack_preview.declared, found)
+
+
+def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
+    """The API groups of a stack's objects, and of what its CronJobs create."""
+    return api_groups(objects) | ({SNAPSHOT_GROUP} if planned.snapshots else set())
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:

@@ -123,6 +123,8 @@ Schedule: TypeAlias = Annotated[str, AfterValidator(_cron)]
 """A schedule of cron with five fields."""
 
 
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+"""API group of VolumeSnapshots."""
 SNAPSHOTS: Final = "volume-snapshots"
 """Namespace of the CronJobs that take snapshots, which belongs to no team."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from builders import stack, team
 from documented_definitions import DOCUMENTED
 from embedded_builders import a_program, quiet
 from rendered_stacks import stack_of_repository
@@ -23,8 +24,11 @@ from gpu_tenancy.console.embedded.definitions.pins import PINS, Module, Pin, nee
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.console.project import stack_names
-from gpu_tenancy.console.up import api_groups
+from gpu_tenancy.console.up import api_groups, groups_of
 from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.source import Source
 
 CONTENT = b"kind: CustomResourceDefinition\n"
 OTHER = b"something else"
@@ -209,13 +213,15 @@ def test_go_sum_has_each_module_and_no_other() -> None:
 
 
 def test_definitions_are_of_the_version_that_is_installed_on_real_clusters() -> None:
-    """Prometheus Operator's chart has a version of its own, and JobSet comes within Trainer's.
+    """Prometheus Operator's chart has its own version, JobSet comes within Trainer's, and clouds have the snapshotter.
 
     No module of External Secrets is newer than 1.3.2: theirs lack the suffix that Go requires of later ones.
     """
     pinned = {pin.operator: pin.version for pin in read_pins()}
     assert (pinned.pop("external-secrets"), charts()["external-secrets"].version) == ("v1.3.2", "2.10.0")
-    assert {"prometheus-operator", "jobset"} == {name for name in pinned if name not in charts()}
+    assert {"external-snapshotter", "jobset", "prometheus-operator"} == {
+        name for name in pinned if name not in charts()
+    }
     assert {name: charts()[name].version.removeprefix("v") for name in pinned if name in charts()} == {
         name: version.removeprefix("v") for name, version in pinned.items() if name in charts()
     }
@@ -289,3 +295,13 @@ def test_each_definition_of_the_modules_is_on_the_platform(cluster: Cluster) -> 
         if isinstance(pin.source, Module)
         for plural in [pin.file.partition("_")[2].removesuffix(".yaml")]
     }
+
+
+def test_snapshots_need_their_definitions_although_only_cron_jobs_make_them() -> None:
+    claim = {"size": "1Gi", "snapshots": {"schedule": "0 3 * * *", "class": "csi"}}
+    planned, plain = (
+        plan(load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 0}}, storage=storage)}))))
+        for storage in ({"ck": claim}, {})
+    )
+    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"external-snapshotter"}
+    assert needed(read_pins(), groups_of(plain, ())) == ()
