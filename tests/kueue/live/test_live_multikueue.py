@@ -1,13 +1,14 @@
-"""MultiKueue between two platforms side by side, with a real Kueue in both.
+"""MultiKueue between a manager and two workers: three platforms side by side, with a real Kueue in each.
 
-Takes two to three minutes, most of it until both stacks are deployed and proven.
+Takes four to five minutes, most of it until the stacks are deployed and proven.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 import typer
@@ -24,42 +25,80 @@ from gpu_tenancy.console.embedded.platform import Platform
 from gpu_tenancy.console.live.reading import read
 from gpu_tenancy.console.live.target import look_up, target_of
 from gpu_tenancy.console.live.why import KINDS, why
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.up import up
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
+from gpu_tenancy.model.spec.roles import TRAIN_JOB
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("GPU_TENANCY_MULTIKUEUE"), reason="two platforms; set GPU_TENANCY_MULTIKUEUE=1 to run it"
+    not os.environ.get("GPU_TENANCY_MULTIKUEUE"), reason="three platforms; set GPU_TENANCY_MULTIKUEUE=1 to run it"
 )
-QUEUES = "kueue.x-k8s.io/v1beta2"
+QUEUES: Final = "kueue.x-k8s.io/v1beta2"
+
+
+WORKERS: Final = ("west", "east")
+JOBS: Final = {"nightly": ("batch/v1", "Job"), "finetune": TRAIN_JOB}
+"""Jobs of the manager, each with as many GPUs as one worker has."""
 
 
 def stacks() -> dict[str, Data]:
-    """A manager and a worker, which has 16 GPUs for one team."""
-    shared: Data = {"priorities": {"high": 1000}}
+    """Two workers with 16 GPUs each for one team, and their manager, whose jobs take 16 each."""
+    shared: Data = {"priorities": {"high": 1000}, "operators": {"trainer": "installed"}}
     # With members, the API server also refuses what members could do beyond RBAC; not what Kueue does.
     people = {"members": {"researchers": ["group:ml"]}}
     teams = {"ml": team(priority="high", gpus={"h100": {"guaranteed": 8, "limit": 16}}, **people)}
     pools = {"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool()}
     worker = {**shared, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}}
-    named = {"name": "west", "stack": "west", "secret": "west-kubeconfig"}
+    named = [{"name": name, "stack": name, "secret": f"{name}-kubeconfig"} for name in WORKERS]
+    jobs = {"nightly": job(gpus=8, workers=2), "finetune": job(framework="pytorch", gpus=8, workers=2)}
     hub = {
-        "teams": {"ml": {"training": {"nightly": job(gpus=8, workers=2)}}},
-        "multikueue": {"workers": [named], "workerLostTimeout": "5s"},
+        "teams": {"ml": {"training": jobs}},
+        "multikueue": {"workers": named, "workerLostTimeout": "5s"},
     }
-    return {name: {"cluster": dict(EXISTING), **sections} for name, sections in (("west", worker), ("hub", hub))}
+    sections = {**dict.fromkeys(WORKERS, worker), "hub": hub}
+    return {name: {"cluster": dict(EXISTING), **one} for name, one in sections.items()}
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A manager and its worker."""
+class Clusters:
+    """A manager and its workers.
+
+    Attributes:
+        platforms: by stack.
+        clusters: their API servers, by stack.
+    """
 
     project: Project
-    hub: Platform
-    west: Platform
-    manager: Cluster
-    worker: Cluster
+    platforms: Mapping[str, Platform]
+    clusters: Mapping[str, Cluster]
+
+    @property
+    def manager(self) -> Cluster:
+        return self.clusters["hub"]
+
+    def job(self, name: str, where: str = "hub") -> "Manifest | None":
+        """A job, in the manager or as a copy in a worker."""
+        return self.clusters[where].get(*JOBS[name], name, "ml")
+
+    def workload(self, name: str, where: str = "hub") -> "Manifest | None":
+        """The Workload of a job, or its copy in a worker; None where there is none."""
+        called = next((_name(one) for one in self._workloads("hub") if _is_of(one, name)), "")
+        return next((one for one in self._workloads(where) if _name(one) == called), None)
+
+    def _workloads(self, where: str) -> tuple[Manifest, ...]:
+        return tuple(self.clusters[where].list(QUEUES, "Workload", namespace="ml"))
+
+    def home(self, name: str) -> str:
+        """The worker in which a job runs, as the manager says; empty until it is admitted."""
+        return text_at(self.workload(name) or {}, "status", "clusterName")
+
+    def wait_for_home(self, name: str) -> str:
+        """Waits until a job runs in one worker with all of its pods."""
+        found = self.manager.wait_for(lambda: self.home(name) or None, what=f"a worker of {name}", timeout=120)
+        what = f"the pods of {name} in {found}"
+        self.clusters[found].wait_for(lambda: runs_in(self.clusters[found], name), what=what, timeout=120)
+        return found
 
     def why(self, name: str) -> str:
         """What `tenancy why` says about a job of the manager."""
@@ -68,26 +107,35 @@ class Pair:
         return " ".join((*found.lines, found.reason))
 
 
+def _name(manifest: Manifest) -> str:
+    return text_at(manifest, "metadata", "name")
+
+
+def _is_of(workload: Manifest, job: str) -> bool:
+    return any(text_at(owner, "name") == job for owner in maps_at(workload, "metadata", "ownerReferences"))
+
+
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Pair]:
-    """Both stacks, deployed as a user does."""
+def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Clusters]:
+    """All stacks, deployed as a user does; the manager can reach its workers."""
     folder = tmp_path_factory.mktemp("multikueue")
     project = Project.at(folder / "project")
     for name, sections in stacks().items():
         project.write(name, sections)
     with ExitStack() as stack:
-        west, hub = (stack.enter_context(running(folder / name, report)) for name in ("west", "hub"))
-        for name, platform in (("west", west), ("hub", hub)):
+        platforms = {name: stack.enter_context(running(folder / name, report)) for name in (*WORKERS, "hub")}
+        for name, platform in platforms.items():
             up(name, platform, report, project.folder)
-        manager, worker = (stack.enter_context(one.cluster()) for one in (hub, west))
-        yield Pair(project, hub, west, manager, worker)
+        clusters = {name: stack.enter_context(platform.cluster()) for name, platform in platforms.items()}
+        yield Clusters(project, platforms, clusters)
 
 
-def run(pair: Pair, *arguments: object) -> str:
-    """What `tenancy worker-kubeconfig west` prints."""
+def run(made: Clusters, worker: str, *arguments: object) -> str:
+    """What `tenancy worker-kubeconfig WORKER` prints."""
     app = typer.Typer()
     workers.register(app)
-    given = ["west", "--project", pair.project.folder, "--for", "1h", "--kubeconfig", pair.west.kubeconfig, *arguments]
+    reached = made.platforms[worker].kubeconfig
+    given = [worker, "--project", made.project.folder, "--for", "1h", "--kubeconfig", reached, *arguments]
     result = CliRunner().invoke(app, [*map(str, given)])
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -100,63 +148,87 @@ def condition(manifest: Manifest, kind: str) -> str:
     return next((text_at(one, "status") for one in found if isinstance(one, dict) and one.get("type") == kind), "")
 
 
-def runs_in(cluster: Cluster) -> bool:
-    """Whether both pods of the job run in a cluster."""
+def runs_in(cluster: Cluster, name: str) -> bool:
+    """Whether both pods of a job run in a cluster."""
     pods = cluster.list("v1", "Pod", namespace="ml")
-    return sum(text_at(pod, "status", "phase") == "Running" for pod in pods) == 2
+    own = [pod for pod in pods if text_at(pod, "metadata", "name").startswith(f"{name}-")]
+    return sum(text_at(pod, "status", "phase") == "Running" for pod in own) == 2
 
 
-def test_the_manager_may_create_jobs_in_the_namespaces_of_teams_only(pair: Pair, tmp_path: Path) -> None:
+def test_the_manager_may_create_jobs_in_the_namespaces_of_teams_only(made: Clusters, tmp_path: Path) -> None:
     file = tmp_path / "west"
-    assert run(pair, "--out", file) == ""
+    assert run(made, "west", "--out", file) == ""
     assert file.stat().st_mode & 0o777 == 0o600
     guest = Cluster(file)
     pod: Manifest = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/a:1"}]}
-    made: Manifest = {
+    copy: Manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "copy", "namespace": "ml", "labels": {"kueue.x-k8s.io/queue-name": "ml"}},
         "spec": {"template": {"spec": pod}},
     }
-    guest.create(made, dry_run=True)
+    guest.create(copy, dry_run=True)
     with pytest.raises(ApiError, match=r"cannot create resource \"jobs\" in API group \"batch\""):
-        guest.create({**made, "metadata": {"name": "copy", "namespace": "default"}}, dry_run=True)
+        guest.create({**copy, "metadata": {"name": "copy", "namespace": "default"}}, dry_run=True)
     with pytest.raises(ApiError, match=r"cannot list resource \"secrets\""):
         guest.list("v1", "Secret", namespace="ml")
 
 
-def test_a_job_of_the_manager_runs_in_the_worker_and_comes_back(pair: Pair) -> None:
-    manager, worker = pair.manager, pair.worker
-    written = run(pair, "--manager-kubeconfig", pair.hub.kubeconfig)
-    assert "Secret kueue-system/west-kubeconfig of stack hub: written, valid until" in written
-    manager.wait_for(
-        lambda: condition(manager.get(QUEUES, "MultiKueueCluster", "west") or {}, "Active") == "True",
-        what="the worker to be connected",
-        timeout=60,
-    )
-    worker.wait_for(lambda: runs_in(worker), what="the pods in the worker", timeout=60)
+def test_each_job_runs_in_one_worker_and_a_lost_worker_gives_its_job_to_the_other(made: Clusters) -> None:
+    manager = made.manager
+    for name in WORKERS:
+        written = run(made, name, "--manager-kubeconfig", made.platforms["hub"].kubeconfig)
+        assert f"Secret kueue-system/{name}-kubeconfig of stack hub: written, valid until" in written
+    for name in WORKERS:
+        manager.wait_for(
+            lambda name=name: condition(manager.get(QUEUES, "MultiKueueCluster", name) or {}, "Active") == "True",
+            what=f"worker {name} to be connected",
+            timeout=60,
+        )
+
+    # Each job fills a worker: both workers get a copy of each, and the one that admits it first keeps it.
+    homes = {name: made.wait_for_home(name) for name in JOBS}
+    assert sorted(homes.values()) == sorted(WORKERS)
     assert not manager.list("v1", "Pod", namespace="ml")
-    submitted = manager.get("batch/v1", "Job", "nightly", "ml") or {}
-    assert at(submitted, "spec", "managedBy") == CONTROLLER
+    for name, home in homes.items():
+        (other,) = (worker for worker in WORKERS if worker != home)
+        made.clusters[other].wait_for(
+            lambda name=name, other=other: made.workload(name, other) is None and made.job(name, other) is None,
+            what=f"the copy of {name} in {other} to be removed",
+        )
+        assert made.workload(name, home)
+        submitted = made.job(name) or {}
+        assert at(submitted, "spec", "managedBy") == CONTROLLER
+        assert f"runs in worker cluster {home}" in made.why(name)
     manager.wait_for(
-        lambda: at(manager.get("batch/v1", "Job", "nightly", "ml") or {}, "status", "ready") == 2,
-        what="the status of the job in the manager",
+        lambda: at(made.job("nightly") or {}, "status", "ready") == 2, what="the status of the Job", timeout=60
+    )
+    manager.wait_for(
+        lambda: at(made.job("finetune") or {}, "status") == at(made.job("finetune", homes["finetune"]) or {}, "status"),
+        what="the status of the TrainJob",
         timeout=60,
     )
-    assert "runs in worker cluster west" in pair.why("nightly")
+    (of_nodes,) = maps_at(made.job("finetune") or {}, "status", "jobsStatus")
+    assert (text_at(of_nodes, "name"), at(of_nodes, "ready")) == ("node", 1)
+
+    # A job that is deleted in the manager is deleted in its worker, which is then free.
+    lost, free = homes["nightly"], homes["finetune"]
+    manager.delete(Reference(*JOBS["finetune"], "finetune", "ml"))
+    made.clusters[free].wait_for(
+        lambda: made.job("finetune", free) is None, what="the copy of the TrainJob to be deleted", timeout=60
+    )
+
     # A worker that goes away: nothing answers at the address of its API server.
-    pair.west.down()
+    made.platforms[lost].down()
     manager.wait_for(
-        lambda: all(condition(one, "Evicted") == "True" for one in manager.list(QUEUES, "Workload", namespace="ml")),
+        lambda: condition(made.workload("nightly") or {}, "Evicted") == "True",
         what="the job to be evicted",
         timeout=120,
     )
-    assert at(manager.get("batch/v1", "Job", "nightly", "ml") or {}, "spec", "suspend") is True
+    assert at(made.job("nightly") or {}, "spec", "suspend") is True
     # Kueue frees the quota when no pod is active; nobody but an administrator says so while the worker is away.
     ended: Manifest = {"status": {"active": 0, "ready": 0}}
-    manager.patch(Reference("batch/v1", "Job", "nightly", "ml"), ended, subresource="status")
-    manager.wait_for(
-        lambda: all(condition(one, "Admitted") == "False" for one in manager.list(QUEUES, "Workload", namespace="ml")),
-        what="the quota to be free",
-        timeout=60,
-    )
+    manager.patch(Reference(*JOBS["nightly"], "nightly", "ml"), ended, subresource="status")
+    manager.wait_for(lambda: made.home("nightly") == free or None, what=f"the job to be given to {free}", timeout=120)
+    assert made.wait_for_home("nightly") == free
+    assert f"runs in worker cluster {free}" in made.why("nightly")
