@@ -74,6 +74,7 @@ class VolumeSnapshotClass(pulumi.CustomResource):
                 "metadata": {"name": planned.name},
                 "driver": planned.driver,
                 "deletionPolicy": "Retain" if planned.keep else "Delete",
+                **({"parameters": dict(planned.parameters)} if planned.parameters else {}),
             },
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=version("pulumi-kubernetes"))),
         )

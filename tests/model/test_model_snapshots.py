@@ -39,6 +39,19 @@ def test_a_schedule_alone_keeps_seven_snapshots_with_the_class_of_the_driver() -
     assert made.cluster.snapshots  # the add-on of EKS
 
 
+def test_filestore_takes_snapshots_as_backups() -> None:
+    """https://cloud.google.com/kubernetes-engine/docs/how-to/persistent-volumes/backup-filestore-volume-snapshots."""
+    rows = storage_services()
+    assert rows["gcp"]["filestore"].snapshot_parameters == {"type": "backup"}
+    others = [
+        row
+        for services in rows.values()
+        for row in services.values()
+        if row.provisioner != "filestore.csi.storage.gke.io"
+    ]
+    assert not [row.title for row in others if row.snapshot_parameters]
+
+
 def test_snapshots_of_a_volume_that_is_not_kept_are_not_kept_either() -> None:
     made = planned(with_snapshots(keep=False))
     assert made.snapshots

@@ -58,6 +58,7 @@ class StorageService(Row):
         min: smallest size in bytes; None if unknown.
         sizes: ranges of sizes that it takes; empty if it takes every size.
         snapshots: whether its driver takes VolumeSnapshots.
+        snapshot_parameters: of a VolumeSnapshotClass that is made here.
         price: None if it is unknown.
         source: URL of the facts.
         date: when it was read.
@@ -74,6 +75,7 @@ class StorageService(Row):
     min: Bytes | None = None
     sizes: tuple[Sizes, ...] = ()
     snapshots: bool
+    snapshot_parameters: Mapping[str, str] = {}
     price: Annotated[StoragePrice | None, BeforeValidator(known_price)]
     source: Url
     date: dt.date

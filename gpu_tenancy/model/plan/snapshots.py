@@ -1,6 +1,7 @@
 """Snapshots of storage on a schedule, and the VolumeSnapshotClasses that are made for them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
@@ -45,12 +46,14 @@ class SnapshotClassPlan:
 
     Attributes:
         driver: CSI driver of the volumes.
+        parameters: of the driver.
         keep: whether what the cloud stores stays when a VolumeSnapshot is deleted.
     """
 
     name: str
     driver: str
     keep: bool
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +111,5 @@ def _class(stack: Stack, storage: Storage) -> SnapshotClassPlan | None:
     name, service = service_of(stack, storage)
     if service is None:
         return None
-    return SnapshotClassPlan(f"{PREFIX}{name}{'' if storage.keep else '-deleted'}", service.provisioner, storage.keep)
+    class_name = f"{PREFIX}{name}{'' if storage.keep else '-deleted'}"
+    return SnapshotClassPlan(class_name, service.provisioner, storage.keep, service.snapshot_parameters)
