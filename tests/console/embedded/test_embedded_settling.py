@@ -36,7 +36,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def plan(namespace: str) -> Plan:
     """A plan of which only the one team's namespace is asked for."""
-    return cast("Plan", SimpleNamespace(teams=[SimpleNamespace(namespace=SimpleNamespace(name=namespace))]))
+    return cast("Plan", SimpleNamespace(teams=[SimpleNamespace(namespace=SimpleNamespace(name=namespace), servers=())]))
 
 
 @pytest.fixture
