@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from gpu_tenancy.console.cli import app
 from gpu_tenancy.console.demo.run import play_demo
 from gpu_tenancy.console.demo.show import Display
+from gpu_tenancy.console.rehearsal import player
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
@@ -218,3 +219,21 @@ def test_many_teams_are_rows(count: int, first: list[str]) -> None:
     last = found.index(["Running", "jobs", "after", "each", "step,", "of", "1", "h100", "GPU", "each"])
     assert found[last + 1][: len(first)] == first
     assert found[last + 2] == (["1", *"11111"] if count == 8 else ["t0", "1", "1"])
+
+
+PREEMPTING_ONE = "couldn't assign flavors to pod set main: 8 more needed. Pending the preemption of 1 workload(s)"
+
+
+@pytest.mark.parametrize(
+    ("messages", "seconds"),
+    [
+        ([], player.QUIET),
+        (["8 more needed"], player.QUIET),
+        (["8 more needed", ""], player.UNCONSIDERED),
+        (["", PREEMPTING_ONE], player.PREEMPTING),
+    ],
+)
+def test_kueue_is_not_settled_while_it_preempts_or_has_not_considered_a_job(
+    messages: list[str], seconds: float
+) -> None:
+    assert player.quiet(messages) == seconds

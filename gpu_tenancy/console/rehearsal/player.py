@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -21,9 +21,15 @@ QUIET: Final = 1.5
 """Seconds without a change after which Kueue counts as settled."""
 UNCONSIDERED: Final = 5.0
 """The same while Kueue has no message about a pending job, such as one behind the head of its queue."""
+PREEMPTING: Final = 20.0
+"""The same while Kueue preempts jobs for another one, which is admitted when they have ended: seconds later on a busy
+machine."""
 PATIENCE: Final = 60.0
 """Seconds in which Kueue settles."""
 _POLL: Final = 0.2
+_PREEMPTION: Final = "Pending the preemption of"
+"""In Kueue's message about a job for which it preempts others:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go"""
 _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
@@ -139,8 +145,8 @@ class Player:
             now = self._read()
             if now != last[0]:
                 last[0], changed[0] = now, time.monotonic()
-            considered = all(seen.admitted or seen.message for seen in self._jobs.values())
-            return time.monotonic() - changed[0] >= (QUIET if considered else UNCONSIDERED)
+            pending = [seen.message for seen in self._jobs.values() if not seen.admitted]
+            return time.monotonic() - changed[0] >= quiet(pending)
 
         self.cluster.wait_for(settled, timeout=PATIENCE, poll=_POLL, what="Kueue to settle")
 
@@ -194,6 +200,13 @@ class Player:
 
     def _tell(self, what: str, job: str, message: str = "") -> None:
         self.tell(Happened(time.monotonic() - self._began, what, job, message))
+
+
+def quiet(messages: Collection[str]) -> float:
+    """Seconds without a change after which Kueue counts as settled, by its messages about pending jobs."""
+    if any(_PREEMPTION in message for message in messages):
+        return PREEMPTING
+    return QUIET if all(messages) else UNCONSIDERED
 
 
 def _number(workload: Manifest) -> str:
