@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,8 @@ from gpu_tenancy.console.errors import ConsoleError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_CONNECTION: Final = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
+"""How urllib3 names a connection before it says what is wrong with it; the server is named already."""
 _ANOTHER: Final = "specify another kubeconfig or context"
 _SHAPE: Final = (AttributeError, KeyError, TypeError)
 """What the package raises for YAML that has other types than a kubeconfig."""
@@ -86,7 +89,8 @@ def unreachable(server: str, error: Exception) -> UnreachableError:
     """The error for a server that did not answer, or whose certificate is not accepted."""
     if problem := certificate_problem(error):
         return UnreachableError(server, problem.verify_message, _TLS.get(problem.verify_message, _OTHER_TLS))
-    return UnreachableError(server, str(error))
+    reason = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+    return UnreachableError(server, _CONNECTION.sub("", str(reason)))
 
 
 def certificate_problem(error: Exception) -> ssl.SSLCertVerificationError | None:

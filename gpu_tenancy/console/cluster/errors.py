@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 UNAUTHORIZED: Final = 401
 """Status for credentials that the server does not accept."""
 _MAX_BODY: Final = 500
+_REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,7 @@ class UnknownKindError(ApiError):
 class UnreachableError(ConsoleError):
     """The API server did not answer."""
 
-    def __init__(
-        self, server: str, cause: str, fix: str = "check that it is running and that the kubeconfig is correct"
-    ) -> None:
+    def __init__(self, server: str, cause: str, fix: str = _REACH) -> None:
         super().__init__(f"the API server at {server} is not reachable: {cause}", fix)
 
 

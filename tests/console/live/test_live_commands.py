@@ -43,7 +43,10 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     file = nowhere(tmp_path)
     seen = run("usage", "--kubeconfig", str(file))
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error: the API server at http://127.0.0.1:9 is not reachable:" in seen.stderr
+    words = " ".join(seen.stderr.split())
+    assert "error: the API server at http://127.0.0.1:9 is not reachable: Failed to establish a new connection" in words
+    assert words.endswith("then run the same command again")
+    assert "HTTPConnection" not in words
     other = run("usage", "--kubeconfig", str(file), "--context", "other")
     assert "invalid kubeconfig:" in other.stderr
 
