@@ -1,31 +1,12 @@
 """Priority classes, for pods and for workloads in the queues."""
 
-from importlib.metadata import version
-
 import pulumi
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.model.plan import PriorityPlan
 
 from .conventions import KUEUE
-
-
-class WorkloadPriorityClass(pulumi.CustomResource):
-    """Kueue's WorkloadPriorityClass. Its `value` is a top-level field; the SDK's `CustomResource` has only `spec`."""
-
-    def __init__(self, name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(
-            f"kubernetes:{KUEUE}:WorkloadPriorityClass",
-            name,
-            {
-                "apiVersion": KUEUE,
-                "kind": "WorkloadPriorityClass",
-                "metadata": {"name": priority.name},
-                "value": priority.value,
-                "description": priority.description,
-            },
-            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=version("pulumi-kubernetes"))),
-        )
+from .plain_objects import PlainObject
 
 
 class Priorities(pulumi.ComponentResource):
@@ -62,5 +43,6 @@ def _pods(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> Pr
     )
 
 
-def _workloads(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> WorkloadPriorityClass:
-    return WorkloadPriorityClass(name, priority, opts)
+def _workloads(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PlainObject:
+    fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
+    return PlainObject(name, KUEUE, "WorkloadPriorityClass", fields, opts)

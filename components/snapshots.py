@@ -1,6 +1,5 @@
 """Snapshots of storage: CronJobs in a namespace of the platform that create VolumeSnapshots and delete the oldest."""
 
-from importlib.metadata import version
 from typing import Any, Final
 
 import pulumi
@@ -12,6 +11,8 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, Rol
 
 from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
+
+from .plain_objects import PlainObject
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"
 """Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
@@ -61,25 +62,6 @@ _NOBODY: Final = 65532
 _MINUTES: Final = 60
 
 
-class VolumeSnapshotClass(pulumi.CustomResource):
-    """A VolumeSnapshotClass. Its fields are top-level; the SDK's `CustomResource` has only `spec`."""
-
-    def __init__(self, name: str, planned: SnapshotClassPlan, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(
-            f"kubernetes:{SNAPSHOT_GROUP}/v1:VolumeSnapshotClass",
-            name,
-            {
-                "apiVersion": f"{SNAPSHOT_GROUP}/v1",
-                "kind": "VolumeSnapshotClass",
-                "metadata": {"name": planned.name},
-                "driver": planned.driver,
-                "deletionPolicy": "Retain" if planned.keep else "Delete",
-                **({"parameters": dict(planned.parameters)} if planned.parameters else {}),
-            },
-            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=version("pulumi-kubernetes"))),
-        )
-
-
 class Snapshots(pulumi.ComponentResource):
     """What the snapshots of all teams share: the namespace of their CronJobs, and VolumeSnapshotClasses.
 
@@ -111,7 +93,7 @@ class Snapshots(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
         )
         for made in plan.classes:
-            VolumeSnapshotClass(f"{name}-{made.name}", made, own)
+            _class(f"{name}-{made.name}", made, own)
         if any(made.keep for made in plan.classes):
             self._release(name)
         self.register_outputs({"namespace": plan.namespace})
@@ -142,6 +124,16 @@ class Snapshots(pulumi.ComponentResource):
             subjects=[{"api_group": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{SNAPSHOTS}"}],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[enforced]),
         )
+
+
+def _class(name: str, planned: SnapshotClassPlan, opts: pulumi.ResourceOptions) -> PlainObject:
+    fields = {
+        "metadata": {"name": planned.name},
+        "driver": planned.driver,
+        "deletionPolicy": "Retain" if planned.keep else "Delete",
+        **({"parameters": dict(planned.parameters)} if planned.parameters else {}),
+    }
+    return PlainObject(name, f"{SNAPSHOT_GROUP}/v1", "VolumeSnapshotClass", fields, opts)
 
 
 def _releases_only() -> Any:

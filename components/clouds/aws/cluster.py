@@ -21,7 +21,7 @@ from .context import ClusterContext, NodeRole
 from .control_plane import ControlPlane
 from .data import data_access
 from .files import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles
-from .identity import Grant, Role
+from .identity import Grant, Role, name_of
 from .karpenter import Karpenter
 from .kubeconfig import certificate, kubeconfig
 from .nodes import efa_plugin, pool_group, system_group
@@ -56,14 +56,14 @@ class EksCluster(pulumi.ComponentResource):
         plane = ControlPlane(f"{name}-control-plane", plan, section, section.create, within) if section.create else None
         cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, within)
         # Together with the endpoint, which is known only after the cluster is created.
-        security_group = pulumi.Output.all(cluster.endpoint, cluster.vpc_config).apply(own_security_group)
-        self._context = ClusterContext(section, security_group, plan.tags, plan.protect)
+        own = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
+        self._context = ClusterContext(section, own.apply(own_security_group), plan.tags, plan.protect)
         access = pulumi.Output.all(
             cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
         identifier = f"{section.region}/{section.name}"
         readers = SecretReaders(f"{name}-secrets", plan, section, cluster, within).arns if plan.readers else {}
-        files, targets = self._files(name, pulumi.Output.all(cluster.endpoint, cluster.vpc_config).apply(own_network))
+        files, targets = self._files(name, own.apply(own_network))
         late = {**readers, **files}
         self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=late)
         self.kubernetes = self.api.provider()
@@ -157,7 +157,7 @@ class EksCluster(pulumi.ComponentResource):
         role_arn, before = self._pools_role(name, system)
         in_cluster = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
         if section.autoscaler == "karpenter":
-            role = role_name(section.node_role) if section.node_role else f"{section.name}-node"
+            role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
             nodes = NodeRole(role, passed)
             return [*Karpenter(f"{name}-karpenter", self._plan.pools, self._context, nodes, in_cluster).node_pools]
@@ -228,8 +228,3 @@ def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
 def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
     """Id of the VPC of a cluster."""
     return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
-
-
-def role_name(arn: str) -> str:
-    """The name of a role, without its path, from its ARN."""
-    return arn.rpartition("/")[2]

@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from gpu_tenancy.model.spec.clouds.aws import FILE_SYSTEM, LUSTRE_GROUP
 
 from .context import ClusterContext
+from .identity import name_of
 from .policies import shared_files_policy
 
 NFS: Final = ((2049, 2049),)
@@ -45,7 +46,7 @@ class SharedFiles(pulumi.ComponentResource):
         within = pulumi.ResourceOptions(parent=self)
         named = {**context.tags, "Name": f"{context.name}-shared-files"}
         files = aws.efs.FileSystem(f"{name}-files", encrypted=True, throughput_mode="elastic", tags=named, opts=kept)
-        file_system = files.arn.apply(id_of)
+        file_system = files.arn.apply(name_of)
         policy = shared_files_policy(context.section.region)
         aws.efs.FileSystemPolicy(f"{name}-policy", file_system_id=file_system, policy=policy, opts=kept)
         group = aws.ec2.SecurityGroup(
@@ -56,7 +57,7 @@ class SharedFiles(pulumi.ComponentResource):
             tags=context.tags,
             opts=within,
         )
-        admitting = group.arn.apply(id_of)
+        admitting = group.arn.apply(name_of)
         inbound = aws.vpc.SecurityGroupIngressRule
         _rules(inbound, f"{name}-from-nodes", NFS, (admitting, context.security_group), within)
         self.late = {FILE_SYSTEM: file_system}
@@ -98,7 +99,7 @@ class LustreNetwork(pulumi.ComponentResource):
             tags=context.tags,
             opts=kept,
         )
-        nodes, servers = context.security_group, group.arn.apply(id_of)
+        nodes, servers = context.security_group, group.arn.apply(name_of)
         inbound, outbound = aws.vpc.SecurityGroupIngressRule, aws.vpc.SecurityGroupEgressRule
         _rules(inbound, f"{name}-from-servers", LUSTRE, (servers, servers), kept)
         _rules(inbound, f"{name}-from-nodes", LUSTRE, (servers, nodes), within)
@@ -107,11 +108,6 @@ class LustreNetwork(pulumi.ComponentResource):
         _rules(outbound, f"{name}-out-to-nodes", LUSTRE, (servers, nodes), within)
         self.late = {LUSTRE_GROUP: servers}
         self.register_outputs({"group": servers})
-
-
-def id_of(arn: str) -> str:
-    """The ID at the end of an ARN. A preview without the cloud invents IDs, but no ARNs."""
-    return arn.rpartition("/")[2]
 
 
 def _rules(

@@ -26,6 +26,11 @@ class Grant:
     inline: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+def name_of(arn: str) -> str:
+    """The name or ID, without its path, at the end of an ARN. A preview without the cloud invents IDs, but no ARNs."""
+    return arn.rpartition("/")[2]
+
+
 class Role(pulumi.ComponentResource):
     """An IAM role with its policies. Resources that depend on it are created after all policies.
 
@@ -44,8 +49,7 @@ class Role(pulumi.ComponentResource):
         within = pulumi.ResourceOptions(parent=self)
         role = aws.iam.Role(f"{name}-role", name=role_name, assume_role_policy=grant.trust, tags=tags, opts=within)
         for arn in grant.managed:
-            policy = arn.rpartition("/")[2]
-            aws.iam.RolePolicyAttachment(f"{name}-{policy}", role=role.name, policy_arn=arn, opts=within)
+            aws.iam.RolePolicyAttachment(f"{name}-{name_of(arn)}", role=role.name, policy_arn=arn, opts=within)
         for policy, text in grant.inline.items():
             aws.iam.RolePolicy(f"{name}-{policy}", name=policy, role=role.name, policy=text, opts=within)
         self.arn = role.arn

@@ -129,17 +129,10 @@ class Cluster:
         """
         path = self.resource(api_version, kind).path(namespace)
         accept = partial("PartialObjectMetadataList", wanted=metadata_only)
-        objects: list[Manifest] = []
-        following = ""
-        while True:
-            query = {"limit": _PAGE, "labelSelector": labels, "continue": following}
-            page = self._ask(Request("GET", path, query, accept=accept))
-            # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
-            common: Manifest = {"apiVersion": api_version, "kind": kind}
-            objects += [{**item, **common} for item in maps_at(page, "items")]
-            following = text_at(page, "metadata", "continue")
-            if not following:
-                return tuple(objects)
+        # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
+        common: Manifest = {"apiVersion": api_version, "kind": kind}
+        pages = self._pages(path, {"labelSelector": labels}, accept)
+        return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
 
     def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
         """Returns the metadata of all objects of a kind, and as `cells` what `kubectl get` shows of each, by column.
@@ -155,16 +148,21 @@ class Cluster:
         path = self.resource(api_version, kind).path(namespace)
         found: list[Manifest] = []
         columns: list[str] = []
-        following = ""
-        while True:
-            query = {"limit": _PAGE, "continue": following, "includeObject": "Metadata"}
-            page = self._ask(Request("GET", path, query, accept=partial("Table", wanted=True)))
+        for page in self._pages(path, {"includeObject": "Metadata"}, partial("Table", wanted=True)):
             # Only the first page has the columns.
             columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
             found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
+        return tuple(found)
+
+    def _pages(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[Manifest]:
+        """The pages of a list, each asked for after the one before."""
+        following = ""
+        while True:
+            page = self._ask(Request("GET", path, {"limit": _PAGE, **query, "continue": following}, accept=accept))
+            yield page
             following = text_at(page, "metadata", "continue")
             if not following:
-                return tuple(found)
+                return
 
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30

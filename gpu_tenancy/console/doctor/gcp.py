@@ -169,20 +169,16 @@ def _data(stack: Stack, google: Google) -> Iterator[Question]:
 
 
 def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
-    url = f"{STORAGE}/b/{place.bucket}"
+    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
     if place.prefix:
         url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
+        what, fix = "a managed folder", f"gcloud storage managed-folders create {place}/"
     try:
         granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
     except NoAnswerError as error:
         if not str(error).startswith("HTTP 404"):
             raise
-        create = (
-            f"gcloud storage managed-folders create {place}/" if place.prefix else "correct its name, or set create"
-        )
-        yield Row(
-            "rights", str(place), "a managed folder" if place.prefix else "a bucket", "not found", "missing", create
-        )
+        yield Row("rights", str(place), what, "not found", "missing", fix)
         return
     yield from _each(rights, granted, str(place))
 

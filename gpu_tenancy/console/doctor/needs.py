@@ -100,16 +100,17 @@ def zone_fix(need: NodesNeed, offered: set[str]) -> str:
 def parts_of(stack: Stack) -> frozenset[Part]:
     """The parts of a stack that need rights beyond those for node pools."""
     people, creates = access(Tree(stack)), stack.cluster.creation is not None
+    reads_secrets, stored = bool(readers(stack)), services_of_claims(stack)
     found: dict[Part, bool] = {
         "create": creates,
         "people": bool(people and people.principals),
         "robots": bool(identities(stack)),
         "identities": bool(team_identities(stack)),
         "buckets": bool(made_buckets(stack)),
-        "secrets": bool(readers(stack)),
-        "secretsOfCreate": creates and bool(readers(stack)),
-        "efs": "efs" in services_of_claims(stack),
-        "lustre": "fsx-lustre" in services_of_claims(stack),
+        "secrets": reads_secrets,
+        "secretsOfCreate": creates and reads_secrets,
+        "efs": "efs" in stored,
+        "lustre": "fsx-lustre" in stored,
     }
     return frozenset(part for part, needed in found.items() if needed)
 

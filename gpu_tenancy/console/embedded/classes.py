@@ -23,14 +23,16 @@ def with_named_classes(teams: Mapping[str, Any], stack: Stack) -> dict[str, Any]
         teams: the section as written.
         stack: as declared.
     """
+    tree = Tree(stack)
     return {
-        name: {**team, "storage": _named(team["storage"], stack, name)} if stack.teams[name].storage else team
+        name: {**team, "storage": _named(team["storage"], tree, name)} if stack.teams[name].storage else team
         for name, team in teams.items()
     }
 
 
-def _named(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
-    names = {claim.name: claim.storage_class for claim in claims(Tree(stack), team)}
+def _named(written: Mapping[str, Any], tree: Tree, team: str) -> dict[str, Any]:
+    stack = tree.stack
+    names = {claim.name: claim.storage_class for claim in claims(tree, team)}
     taken = {planned.claim: planned for planned in snapshots(stack, team)}
     changed: dict[str, Any] = {}
     for name, storage in stack.teams[team].storage.items():

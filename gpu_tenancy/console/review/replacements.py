@@ -61,9 +61,9 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
         provider: inputs of its provider; some are strings that contain JSON.
     """
     mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-    fields = (*declared, *(NAMED_BY if mutable else _of_kubernetes(type_)))
-    plain = (re.sub(r"\[([0-9]+)\]", r".\1", field) for field in fields)
-    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in plain)
+    dotted = (re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared)
+    fields = (*dotted, *(NAMED_BY if mutable else _of_kubernetes(type_)))
+    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
 
 
 def _of_kubernetes(type_: str) -> tuple[str, ...]:

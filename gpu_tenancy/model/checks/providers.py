@@ -9,6 +9,7 @@ from gpu_tenancy.model.plan.fabric import pod_fabric
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec import Stack
@@ -69,10 +70,7 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
 
 
 def _snapshots(tree: Tree) -> Iterator[Path]:
-    for name, team in tree.stack.teams.items():
-        for key, storage in team.storage.items():
-            if storage.snapshots:
-                yield ("teams", name, "storage", key, "snapshots")
+    return (("teams", team, "storage", name, "snapshots") for team, name, _, _ in with_snapshots(tree.stack))
 
 
 def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
@@ -12,11 +13,8 @@ from gpu_tenancy.model.spec.data import Snapshots, Storage
 
 def snapshot_problems(tree: Tree) -> Iterator[Problem]:
     """Snapshots that nothing can take."""
-    for name, team in tree.stack.teams.items():
-        for key, storage in team.storage.items():
-            if storage.snapshots:
-                path = ("teams", name, "storage", key, "snapshots")
-                yield from _problems(tree.stack, storage, storage.snapshots, path)
+    for team, name, storage, taken in with_snapshots(tree.stack):
+        yield from _problems(tree.stack, storage, taken, ("teams", team, "storage", name, "snapshots"))
 
 
 def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:

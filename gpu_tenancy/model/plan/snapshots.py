@@ -1,13 +1,13 @@
 """Snapshots of storage on a schedule, and the VolumeSnapshotClasses that are made for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.model.plan.storage import PREFIX, service_of
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.data import SNAPSHOTS, Storage
+from gpu_tenancy.model.spec.data import SNAPSHOTS, Snapshots, Storage
 
 _SHOWN: Final = 20
 """Characters of a team and of a claim in the name of a CronJob, which can have 52:
@@ -90,19 +90,22 @@ def snapshots(stack: Stack, team: str) -> tuple[SnapshotPlan, ...]:
 
 def takes_snapshots(stack: Stack) -> bool:
     """Whether a claim of the stack has snapshots."""
-    return any(storage.snapshots for team in stack.teams.values() for storage in team.storage.values())
+    return next(with_snapshots(stack), None) is not None
+
+
+def with_snapshots(stack: Stack) -> Iterator[tuple[str, str, Storage, Snapshots]]:
+    """Storage that has snapshots: its team, its name, itself and its snapshots."""
+    for team, spec in stack.teams.items():
+        for name, storage in spec.storage.items():
+            if storage.snapshots:
+                yield team, name, storage, storage.snapshots
 
 
 def snapshots_plan(stack: Stack) -> SnapshotsPlan | None:
     """What the snapshots of a stack share; None without any."""
     if not takes_snapshots(stack):
         return None
-    made = {
-        found.name: found
-        for team in stack.teams.values()
-        for storage in team.storage.values()
-        if storage.snapshots and (found := _class(stack, storage))
-    }
+    made = {found.name: found for _, _, storage, _ in with_snapshots(stack) if (found := _class(stack, storage))}
     return SnapshotsPlan(SNAPSHOTS, stack.environment, tuple(made[name] for name in sorted(made)))
 
 

@@ -21,7 +21,8 @@ from pulumi_aws.eks.outputs import (
     NodeGroupResourceAutoscalingGroup,
 )
 
-from components.clouds.aws.cluster import own_security_group, role_name
+from components.clouds.aws.cluster import own_security_group
+from components.clouds.aws.identity import name_of
 from components.clouds.aws.kubeconfig import certificate, kubeconfig
 from components.clouds.aws.pools import auto_scaling_group_name, version_text
 from gpu_tenancy.console.offline.recording import Registration
@@ -468,7 +469,7 @@ def test_what_eks_answers_is_read_where_it_stands() -> None:
     assert auto_scaling_group_name([behind]) == "eks-gpu-1"
     assert certificate(ClusterCertificateAuthority(data="Q0E=")) == "Q0E="
     assert version_text(3) == "3"
-    assert role_name("arn:aws:iam::111122223333:role/path/nodes") == "nodes"
+    assert name_of("arn:aws:iam::111122223333:role/path/nodes") == "nodes"
 
 
 def test_words_that_only_the_documentation_lists_stand_there() -> None:
