@@ -12,6 +12,7 @@ from gpu_tenancy.console.cluster.errors import ApiError, UnknownKindError
 from gpu_tenancy.console.cluster.live import Live, digest
 from gpu_tenancy.console.cluster.outcome import Action
 from gpu_tenancy.console.cluster.references import Reference, is_definition, is_namespace
+from gpu_tenancy.console.offline.wire import map_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,7 +118,7 @@ class Placing:
         except ApiError as error:
             if same and by_kueue(error):
                 return Placed("unchanged", live)
-            if wanted.adopted or not _may_replace(wanted, error):
+            if wanted.adopted or not self._may_replace(wanted, error):
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
             foreground = "." not in wanted.reference.group
@@ -148,23 +149,45 @@ class Placing:
                     raise
                 time.sleep(0.1)
 
+    def _may_replace(self, wanted: Wanted, error: ApiError) -> bool:
+        """Never a namespace or a definition: their deletion would delete objects of others.
+
+        A job of ours that Kueue started is replaced, as its immutable kinds are.
+        """
+        if is_namespace(wanted.reference) or is_definition(wanted.reference):
+            return False
+        started = wanted.entry is not None and by_kueue(error)
+        return started or immutable(error) or (any(_immutable_causes(error)) and self._accepted_as_new(wanted))
+
+    def _accepted_as_new(self, wanted: Wanted) -> bool:
+        """Whether the API server would accept the manifest if the object did not exist, by a dry run with another name.
+
+        The other problems of the rejected manifest can be those of the existing object alone: one without
+        `podFailurePolicy` has a default `podReplacementPolicy` that a Job with the former may not have.
+        """
+        metadata = {**map_at(wanted.manifest, "metadata"), "name": f"new-{digest(wanted.manifest)[:16]}"}
+        try:
+            self._cluster.create({**wanted.manifest, "metadata": metadata}, dry_run=True)
+        except ApiError:
+            return False
+        return True
+
 
 def immutable(error: ApiError) -> bool:
     """Whether changed immutable fields are the only problem of a manifest.
 
-    If there is another problem, a replacement would be rejected after the existing object is deleted.
+    If there is another problem, a replacement may be rejected after the existing object is deleted.
     """
+    causes = _immutable_causes(error)
+    return bool(causes) and all(causes)
+
+
+def _immutable_causes(error: ApiError) -> list[bool]:
+    """For each problem of a manifest whether it is a changed immutable field; none for other errors."""
     if error.status == _FORBIDDEN and _DENIED.match(error.message):
-        return 0 < len(_OF_FIELDS.findall(error.message)) == error.message.count(": field is immutable")
-    messages = [cause.message for cause in error.causes] or [error.message]
-    return error.status == _UNPROCESSABLE and all(_IMMUTABLE.search(message) for message in messages)
-
-
-def _may_replace(wanted: Wanted, error: ApiError) -> bool:
-    """Never a namespace or a definition: their deletion would delete objects of others.
-
-    A job of ours that Kueue started is replaced, as its immutable kinds are.
-    """
-    started = wanted.entry is not None and by_kueue(error)
-    kept = is_namespace(wanted.reference) or is_definition(wanted.reference)
-    return (immutable(error) or started) and not kept
+        problems, unchangeable = len(_OF_FIELDS.findall(error.message)), error.message.count(": field is immutable")
+        return [number < unchangeable for number in range(problems)]
+    if error.status == _UNPROCESSABLE:
+        messages = [cause.message for cause in error.causes] or [error.message]
+        return [bool(_IMMUTABLE.search(message)) for message in messages]
+    return []

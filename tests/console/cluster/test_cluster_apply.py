@@ -99,6 +99,21 @@ def test_a_job_with_another_image_is_replaced(cluster: Cluster, namespace: str, 
     assert actions(apply(cluster, [[job]], inventory)) == [("train", "unchanged")]
 
 
+def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    """The existing job has a default `podReplacementPolicy` that the API server forbids beside `podFailurePolicy`."""
+    apply(cluster, [[a_job("train", namespace, "pytorch:1")]], inventory)
+    job = a_job("train", namespace, "pytorch:1")
+    assert isinstance(job["spec"], dict)
+    job["spec"]["podFailurePolicy"] = {
+        "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    }
+    before = uid(cluster, job)
+    assert actions(apply(cluster, [[job]], inventory)) == [("train", "replaced")]
+    assert uid(cluster, job) not in {"", before}
+
+
 def test_a_replacement_that_would_be_refused_does_not_cost_the_object(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:

@@ -58,8 +58,8 @@ def test_todays_objects_replace_those_of_an_earlier_version(cluster: Cluster, in
     changes = apply(cluster, after, inventory)
     by_action = {action: {one.name for one in changes if one.action == action} for action in ("created", "replaced")}
     assert {"gpu-tenancy-kueue-metadata", "gpu-tenancy-release"} <= by_action["created"]
-    # Kubeflow Trainer forbids another runtime for a job that exists: it is deleted and created again, by name.
-    assert by_action["replaced"] == ({"finetune"} if stack == "local" else set())
+    # Jobs that now have `podFailurePolicy`, and one with another runtime: neither can change in an existing job.
+    assert by_action["replaced"] == ({"evaluate", "nightly", "finetune"} if stack == "local" else set())
 
     wanted = references(after)
     pruned = {reference for reference in uids if reference not in wanted}
