@@ -37,6 +37,14 @@ AZURE: Final = {
     "location": "eastus",
     "subnet": ("/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"),
 }
+OWN_H100: Final[Data] = {
+    "cpu": 208,
+    "memory": "1872Gi",
+    "gpu": "h100-80gb",
+    "gpus": 8,
+    "accelerator": "nvidia-h100-80gb",
+}
+"""A row of the stack for a machine of the catalogue."""
 CLUSTERS: Final = {"aws": AWS, "gcp": GCP, "azure": AZURE}
 H100: Final = {"aws": "p5.48xlarge", "gcp": "a3-highgpu-8g", "azure": "Standard_ND96isr_H100_v5"}
 RESERVATIONS: Final = {
@@ -105,6 +113,18 @@ def test_an_exclusion_may_be_a_date_of_yaml() -> None:
     text = "{start: 2026-12-18, end: 2026-12-31}"
     creation = {**GKE, "maintenance": {"exclusions": {"launch": yaml.safe_load(text)}}}
     assert errors(on("gcp") | {"cluster": {**GCP, "create": creation}}) == []
+
+
+def test_scratch_space_on_gke_is_on_the_local_ssds_of_the_machine() -> None:
+    def problems(scratch: str, **row: Any) -> list[str]:
+        owner = team(gpus={"h100": {"guaranteed": 8}}, training={"t": job(flavor="h100", scratch=scratch)})
+        machines = {"machines": {H100["gcp"]: {**OWN_H100, **row}}} if row else {}
+        return errors(on("gcp", teams={"a": owner}) | machines)
+
+    assert problems("5Ti") == []
+    (problem,) = problems("6Ti")
+    assert problem.endswith("6Ti is more than the 6000Gi of the largest disk of nodes of h100; lower it")
+    assert problems("6Ti", localDisk="12000Gi") == []
 
 
 @EVERY
@@ -245,6 +265,13 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
                 'cluster.fabricNetworks[0].subnetwork: "ml-0 " is not a valid name in Google Cloud; use at most 63'
                 " lowercase letters, digits and '-'; start with a letter; or use"
                 " projects/<host>/regions/<region>/subnetworks/<name>"
+            ),
+        ),
+        "local disks that are no number of local SSDs": (
+            on("gcp") | {"machines": {H100["gcp"]: {**OWN_H100, "localDisk": "1Ti"}}},
+            (
+                "machines.a3-highgpu-8g.localDisk: 1Ti is no multiple of 375Gi, the size of a local disk on GKE; set"
+                " all local disks of the machine together"
             ),
         ),
         "GPUs whose name in the cloud nobody says": (

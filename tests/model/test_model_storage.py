@@ -149,7 +149,14 @@ REFUSED = {
         with_storage(CREATED, of_job(scratch="99Ti")),
         (
             "teams.a.training.train.scratch: 99Ti is more than the 28312Gi of the largest disk of nodes of h100;"
-            " lower it, or raise pools.h100.disk.size"
+            " lower it"
+        ),
+    ),
+    "more scratch space than the boot disk has, on nodes that do not use their local disks": (
+        with_storage({**CREATED, "localDisks": False}, of_job(scratch="1Ti")),
+        (
+            "teams.a.training.train.scratch: 1Ti is more than the 200Gi of the largest disk of nodes of h100; lower it,"
+            " or raise pools.h100.disk.size"
         ),
     ),
     "an old driver for S3": (

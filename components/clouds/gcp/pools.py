@@ -54,9 +54,6 @@ _HYPERDISK_ONLY: Final = (
     "n4d-",
 )
 """Families that cannot boot from Persistent Disk: https://cloud.google.com/compute/docs/disks/hyperdisks."""
-_LOCAL_SSDS: Final = {"a3-highgpu-8g": 16, "a3-megagpu-8g": 16, "a3-ultragpu-8g": 32, "a4-highgpu-8g": 32}
-"""Number of local SSDs that these machines always have; used as ephemeral storage, as in Google's own module:
-https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/disk_definitions.tf."""
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
@@ -86,8 +83,8 @@ def node_config(
         config["boot_disk_kms_key"] = pool.disk.key
     if pool.gpus:
         config["guest_accelerators"] = [_accelerator(pool)]
-    if pool.machine.type in _LOCAL_SSDS:
-        config["ephemeral_storage_local_ssd_config"] = {"local_ssd_count": _LOCAL_SSDS[pool.machine.type]}
+    if pool.machine.local_disk and (local_ssd := clouds()["gcp"].local_disk):
+        config["ephemeral_storage_local_ssd_config"] = {"local_ssd_count": pool.machine.local_disk // local_ssd}
     if pool.machine.architecture == "arm64":
         # Otherwise GKE adds a taint to Arm nodes, which no flavor tolerates. The GPU taint keeps other pods off.
         # https://docs.cloud.google.com/php/docs/reference/cloud-container/latest/V1.TaintConfig.ArchitectureTaintBehavior

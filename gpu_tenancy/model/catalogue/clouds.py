@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.model.spec.base import Seconds
+from gpu_tenancy.model.spec.base import Bytes, Seconds
 from gpu_tenancy.model.tables import read_table
 
 
@@ -179,6 +179,7 @@ class CloudRules(_Row):
         placement_policy: form of an existing placement policy's name; None if pools cannot use one.
         reserved_policy: whether a compact pool uses a reservation only with the reservation's placement policy.
         gpu_zones: whether GPU pools must name zones where the cluster's are unknown.
+        local_disk: of how many bytes the capacity of local disks is a multiple; None if they hold no ephemeral storage.
         disk_key: whether each pool can have its own key for disks.
         own_labels: domains of labels and taints that only the cloud may set.
         empty_labels: whether a label can have an empty value.
@@ -200,6 +201,7 @@ class CloudRules(_Row):
     placement_policy: Form | None = None
     reserved_policy: bool = False
     gpu_zones: bool = False
+    local_disk: Bytes | None = None
     disk_key: bool = True
     own_labels: tuple[str, ...] = ()
     empty_labels: bool = True

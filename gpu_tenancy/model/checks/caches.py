@@ -7,14 +7,13 @@ from typing import Final
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.cache_pods import accelerated, replicas_of, share, store_of
 from gpu_tenancy.model.plan.caches import node_label
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.disks import NodeDisk, node_disk
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import Dataset
 
 _LONGEST_LABEL: Final = 62
@@ -97,14 +96,14 @@ def _disks(path: Path, stack: Stack, acceleration: Acceleration, flavor: Flavor)
         return
     part = share(acceleration, replicas_of(acceleration, flavor.always))
     for supply in flavor.pools:
-        pool, machine = stack.pools[supply.name], machine_of(stack, stack.pools[supply.name])
-        cluster = stack.cluster
+        pool = stack.pools[supply.name]
         # The folder of JuiceFS is on the boot disk, and the volumes of Alluxio where the pods' ephemeral storage is.
-        local = isinstance(cluster, AwsCluster) and cluster.local_disks and acceleration.runtime == "alluxio"
-        disk = (machine.local_disk if machine and local else 0) or pool.disk.size
-        if part > disk:
-            rule = f"needs {format_bytes(part)} on each node, but those of pool {supply.name} have {format_bytes(disk)}"
-            where = f"raise pools.{supply.name}.disk.size" if disk == pool.disk.size else "use more replicas"
+        boot = NodeDisk(pool.disk.size, local=False)
+        disk = boot if acceleration.runtime == "juicefs" else node_disk(stack, pool)
+        if part > disk.size:
+            has = format_bytes(disk.size)
+            rule = f"needs {format_bytes(part)} on each node, but those of pool {supply.name} have {has}"
+            where = "use more replicas" if disk.local else f"raise pools.{supply.name}.disk.size"
             yield Problem(
                 (*path, "cache"),
                 rule,

@@ -7,7 +7,7 @@ from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.buckets import folder
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.disks import node_disk
 from gpu_tenancy.model.plan.identities import granted_here, made_buckets
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -160,11 +160,13 @@ def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         if workload.scratch is None or flavor is None:
             continue
         disks = [
-            max(machine.local_disk if (machine := machine_of(tree.stack, pool)) else 0, pool.disk.size)
-            for pool in (tree.stack.pools[node.name] for node in flavor.pools if node.name in tree.stack.pools)
+            node_disk(tree.stack, tree.stack.pools[node.name]) for node in flavor.pools if node.name in tree.stack.pools
         ]
-        if disks and workload.scratch.size > max(disks) and tree.stack.cluster.NODES_MADE:
-            largest = format_bytes(max(disks) // _GIB * _GIB)
-            rule = f"is more than the {largest} of the largest disk of nodes of {flavor.name}"
-            fix = f"lower it, or raise pools.{flavor.pools[0].name}.disk.size"
+        if not disks or not tree.stack.cluster.NODES_MADE:
+            continue
+        largest = max(disks, key=lambda disk: disk.size)
+        if workload.scratch.size > largest.size:
+            size = format_bytes(largest.size // _GIB * _GIB)
+            rule = f"is more than the {size} of the largest disk of nodes of {flavor.name}"
+            fix = "lower it" if largest.local else f"lower it, or raise pools.{flavor.pools[0].name}.disk.size"
             yield Problem((*path, "scratch"), rule, fix, format_bytes(workload.scratch.size))

@@ -110,6 +110,10 @@ def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iter
         rule = f"has GPUs, but no accelerator type, which {rules.title} needs"
         fix = f"set machines.{machine.name}.accelerator, such as nvidia-h100-80gb"
         yield Problem(("pools", name, "machine"), rule, fix, machine.name)
+    if machine.local_disk and rules.local_disk and machine.local_disk % rules.local_disk:
+        rule = f"is no multiple of {format_bytes(rules.local_disk)}, the size of a local disk on {rules.title}"
+        fix = "set all local disks of the machine together"
+        yield Problem(("machines", machine.name, "localDisk"), rule, fix, format_bytes(machine.local_disk))
 
 
 def _disk(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:

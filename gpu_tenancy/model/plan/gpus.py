@@ -18,9 +18,9 @@ def machine_of(stack: Stack, pool: Pool) -> Machine | None:
     """The machine type of a pool: the stack's row, else the catalogue's; None if neither has one."""
     if pool.machine is None:
         return None
-    own = stack.machines.get(pool.machine)
+    own, known = stack.machines.get(pool.machine), find_machine(pool.machine)
     if own is None:
-        return find_machine(pool.machine)
+        return known
     return Machine(
         name=pool.machine,
         cloud="",
@@ -34,6 +34,7 @@ def machine_of(stack: Stack, pool: Pool) -> Machine | None:
         host_encryption=own.host_encryption,
         zones=frozenset(own.zones) if own.zones is not None else None,
         network=Network(**own.network.model_dump()) if own.network else None,
+        local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
     )
 
 

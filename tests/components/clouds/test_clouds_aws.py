@@ -240,6 +240,15 @@ def test_local_disks_hold_images_and_ephemeral_storage() -> None:
     assert node_config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
 
 
+def test_a_machine_of_the_stack_keeps_the_local_disks_of_its_row_in_the_catalogue() -> None:
+    def storage(**row: Any) -> str:
+        own = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8, **row}
+        return hints(stack(gpu=machine_pool()) | {"machines": {"p5.48xlarge": own}})["resources/ephemeral-storage"]
+
+    assert storage() == "29687500000Ki"
+    assert storage(localDisk="900G") == "878906250Ki"
+
+
 def test_bottlerocket_binds_its_directories_to_local_disks() -> None:
     config = base64.b64decode(template(stack(gpu=machine_pool(driver="bottlerocket")))["userData"]).decode()
     (command,) = tomllib.loads(config)["settings"]["bootstrap-commands"].values()

@@ -414,6 +414,9 @@ def test_local_disks_of_the_machine_are_ephemeral_storage_and_no_reason_to_repla
     rendered = opened(H100)
     assert node(rendered)["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 16}
     assert "nodeConfig.ephemeralStorageLocalSsdConfig" in the_pool(rendered).ignore_changes
+    own = {"cpu": 96, "memory": "360Gi", "localDisk": "3000Gi"}
+    rendered = opened({"machine": "n2-standard-96"}, stack={"machines": {"n2-standard-96": own}})
+    assert node(rendered)["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 8}
 
 
 def test_arm_nodes_get_no_taint_of_their_own() -> None:
