@@ -67,7 +67,7 @@ def configured_stack(project: Path) -> Configured:
 def _unplaced(source: Source, environment: str) -> Iterator[Problem]:
     """One problem for each section that has a secret of which only the engine knows the place."""
     known = {path[0] for path in source.secrets}
-    file = f"stacks/Pulumi.{environment}.yaml"
+    file = _name(environment)
     for key in sorted(source.sections):
         if key not in known and is_config_secret(f"{NAMESPACE}:{key}"):
             yield Problem(
@@ -129,8 +129,12 @@ def of_part(planned: Plan, name: str | None) -> Plan:
 
 
 def _file(project: Path, environment: str) -> Source | None:
-    file = project / "stacks" / f"Pulumi.{environment}.yaml"
+    name = _name(environment)
     try:
-        return read_file(file, f"stacks/{file.name}")
+        return read_file(project / name, name)
     except StackError:
         return None  # The engine may keep a stack's config elsewhere.
+
+
+def _name(environment: str) -> str:
+    return f"stacks/Pulumi.{environment}.yaml"
