@@ -35,7 +35,7 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
 
     Args:
         folder: of the project, named as it is to be called; made where it does not exist.
-        clouds: whose SDKs it installs; each is an extra of the package.
+        clouds: whose SDKs it installs; each is an extra of the package. The stack is for the first.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
@@ -60,12 +60,14 @@ def _texts(name: str, clouds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         loader=PackageLoader("gpu_tenancy.console", "starter"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
+        trim_blocks=True,
         autoescape=False,  # noqa: S701 - no template is HTML
     )
     facts = {
         "name": name,
         "version": version("gpu-tenancy"),
         "extra": f"[{','.join(sorted(set(clouds)))}]" if clouds else "",
+        "cloud": clouds[0] if clouds else "",
     }
     for path, template in _TEMPLATES.items():
         yield path, environment.get_template(template).render(facts)

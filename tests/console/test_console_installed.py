@@ -14,6 +14,12 @@ import pytest
 from plugin_process import plugin
 from repository import ROOT
 
+from gpu_tenancy.console.errors import ConsoleError
+from gpu_tenancy.console.project import preview
+from gpu_tenancy.console.starting import start
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import read_file
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -183,3 +189,18 @@ def test_an_sdk_that_is_asked_for_is_an_extra_of_the_requirement(installed: Inst
     )
     version = installed.run("python", "-c", "import importlib.metadata as m; print(m.version('gpu-tenancy'))")
     assert f"gpu-tenancy[aws,gcp]=={version.stdout.strip()}\n" in (parent / "two-clouds/requirements.txt").read_text()
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_the_stack_of_a_new_project_is_for_its_cloud(tmp_path: Path, cloud: str) -> None:
+    start(tmp_path / cloud, (cloud, "aws"))
+    stack = load(read_file(tmp_path / cloud / "stacks" / "Pulumi.dev.yaml"))
+    assert stack.cluster.cloud == cloud
+
+
+def test_a_program_whose_packages_are_not_installed_says_so(tmp_path: Path) -> None:
+    start(tmp_path / "new")
+    with pytest.raises(
+        ConsoleError, match=r"__main__\.py imports gpu_tenancy\.components, .* install the requirements"
+    ):
+        preview("dev", tmp_path / "new")

@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
     cloud: Annotated[
-        list[str] | None, typer.Option(help="Install this cloud's SDK: aws, azure or gcp. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Cloud of the stack, with its SDK: aws, azure or gcp. Repeat it for more SDKs."),
     ] = None,
 ) -> None:
     """Create a project: program, one commented stack, policy settings, a workflow and a test.

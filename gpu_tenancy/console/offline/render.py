@@ -12,6 +12,7 @@ from pulumi.runtime import Settings, configure, reset_options, run_in_stack
 from pulumi.runtime.config import set_all_config
 from pulumi.runtime.settings import SETTINGS, get_monitor
 
+from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.deferred import Outstanding
 from gpu_tenancy.console.offline.isolation import event_loop, program_scope, relaxed_collector
 from gpu_tenancy.console.offline.lean import lean
@@ -57,6 +58,7 @@ def render(
         answers: results of provider functions by token, and states of resources that are read by type.
 
     Raises:
+        ConsoleError: the program imports a package that is not installed.
         OfflineError: the program needs an engine, a cloud or a cluster.
         Exception: any exception of the program, unchanged.
     """
@@ -110,7 +112,11 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
     set_all_config(dict(config), [])
 
     def program() -> None:
-        runpy.run_path(str(main), run_name="__main__")
+        try:
+            runpy.run_path(str(main), run_name="__main__")
+        except ModuleNotFoundError as error:
+            needed = "install the requirements.txt of the project, and use the `tenancy` of that environment"
+            raise ConsoleError(f"{main} imports {error.name}, which this Python does not have", needed) from error
 
     setattr(SETTINGS, "outputs", Outstanding())  # noqa: B010 - the stub misses the descriptor
     try:
