@@ -9,8 +9,9 @@ from builders import GPU, pool, stack
 from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import ApiError
 from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.console.cluster.waiting import is_true
 from gpu_tenancy.console.embedded.nodes import OURS, NodeShape, add_node, bring_nodes, node_shapes
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.supply import CAPACITY_LABEL, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.source import Source
@@ -126,6 +127,24 @@ def test_a_node_that_the_api_server_refuses_is_an_error(nodes: Cluster) -> None:
 def test_a_gpu_pod_runs_on_the_node_that_has_gpus_until_it_is_deleted(nodes: Cluster, pod: Any) -> None:
     assert running(nodes, nodes.create(pod)) == "h100-0"
     nodes.delete(Reference.of(pod), grace=1, wait=20)
+
+
+def test_a_pod_is_ready_again_after_its_node_did_not_answer(nodes: Cluster, pod: Any) -> None:
+    """The controller manager writes the condition so: MarkPodsNotReady in pkg/controller/util/node of Kubernetes."""
+    running(nodes, nodes.create(pod))
+
+    def live() -> Any:
+        return nodes.get(*Reference.of(pod)) or {}
+
+    def ready() -> bool:
+        return is_true(live(), "Ready")
+
+    nodes.wait_for(ready, what="the pod")
+    before = {text_at(one, "type"): one for one in maps_at(live(), "status", "conditions")}
+    missed: Any = {**before, "Ready": {**before["Ready"], "status": "False"}}
+    nodes.patch(Reference.of(pod), {"status": {"conditions": list(missed.values())}}, subresource="status")
+    nodes.wait_for(ready, what="the pod, whose node answers again", timeout=30)
+    assert {text_at(one, "type") for one in maps_at(live(), "status", "conditions")} == set(before)
 
 
 def test_a_gpu_pod_that_does_not_tolerate_the_taint_waits(nodes: Cluster, pod: Any) -> None:
