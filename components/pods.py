@@ -238,15 +238,20 @@ def pod_security(pod: PodPlan) -> PodSecurityContextArgsDict:
 
 
 def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgsDict:
-    """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token."""
+    """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token.
+
+    What is empty is left out: Kueue removes empty fields from a job that it starts, and they would differ.
+    """
     spec: PodSpecArgsDict = {
         "containers": [workload_container],
-        "node_selector": pod.node_labels,
-        "tolerations": tolerations(pod.tolerated),
         "automount_service_account_token": False,
         "service_account_name": ACCOUNT,
         "security_context": pod_security(pod),
     }
+    if pod.node_labels:
+        spec["node_selector"] = pod.node_labels
+    if tolerated := tolerations(pod.tolerated):
+        spec["tolerations"] = tolerated
     if pod.caches:
         spec["affinity"] = near(pod.caches)
     if pod.priority:

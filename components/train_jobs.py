@@ -146,12 +146,14 @@ def _patch(job: JobPlan) -> dict[str, Any]:
     pod = job.pod
     node: dict[str, Any] = {"name": NODE, "securityContext": wire(container_rights(pod))}
     place: dict[str, Any] = {
-        "nodeSelector": pod.node_labels,
-        "tolerations": wire(tolerations(pod.tolerated)),
         "serviceAccountName": ACCOUNT,
         "securityContext": wire(pod_security(pod)),
         "containers": [node],
     }
+    if pod.node_labels:
+        place["nodeSelector"] = pod.node_labels
+    if tolerated := tolerations(pod.tolerated):
+        place["tolerations"] = wire(tolerated)
     if pod.caches:
         place["affinity"] = wire(near(pod.caches))
     if of_pod := volumes(pod):

@@ -49,6 +49,26 @@ def test_an_eviction_restarts_all_pods_and_uses_up_no_retry(framework: str) -> N
         assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("FailJob", "DisruptionTarget")
 
 
+def empty(value: Any) -> list[str]:
+    """The keys of empty lists and objects anywhere in a spec."""
+    if isinstance(value, list):
+        return [key for item in cast("list[Any]", value) for key in empty(item)]
+    if not isinstance(value, dict):
+        return []
+    items = cast("dict[str, Any]", value).items()
+    return [key for key, inner in items if inner in ([], {})] + [key for _, inner in items for key in empty(inner)]
+
+
+@pytest.mark.parametrize("framework", ["job", *KINDS, "ray", "leader-worker"])
+def test_a_job_without_gpus_has_no_empty_fields(framework: str) -> None:
+    """Kueue removes them from a job that it starts, and `up` would take them for changed outside the stack."""
+    plain = {"cpu": pool("m7i.8xlarge", nodes=2)}
+    own = job(framework=framework, flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2, command=["/train"])
+    sections = stack(pools=plain, teams={"a": team(training={"j": own})})
+    kind = {"job": "Job", "jobset": "JobSet", "ray": "RayJob", "leader-worker": "LeaderWorkerSet"}.get(framework)
+    assert [key for key in empty(tenancy(sections).spec(kind or "TrainJob", "j")) if key != "rayStartParams"] == []
+
+
 def test_an_evicted_pod_of_a_job_is_no_retry() -> None:
     (rule,) = spec("Job", "j")["podFailurePolicy"]["rules"]
     assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
