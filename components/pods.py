@@ -11,6 +11,7 @@ from pulumi_kubernetes.core.v1 import (
     EnvVarArgsDict,
     NodeAffinityArgsDict,
     NodeSelectorRequirementArgsDict,
+    PodResourceClaimArgsDict,
     PodSecurityContextArgsDict,
     PodSpecArgsDict,
     ResourceRequirementsArgsDict,
@@ -73,10 +74,22 @@ def near(labels: Iterable[str]) -> AffinityArgsDict:
     }
 
 
+_CHANNEL: Final = "channel"
+"""Name of the claim of a channel in a pod."""
+
+
 def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
     """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed."""
     amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
-    return {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
+    needed: ResourceRequirementsArgsDict = {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
+    if pod.channel:
+        needed["claims"] = [{"name": _CHANNEL}]
+    return needed
+
+
+def device_claims(pod: PodPlan) -> list[PodResourceClaimArgsDict]:
+    """The claim of a pod on the channel of its job's ComputeDomain; empty without."""
+    return [{"name": _CHANNEL, "resource_claim_template_name": pod.channel}] if pod.channel else []
 
 
 def environment(pod: PodPlan) -> list[EnvVarArgsDict]:
@@ -254,6 +267,8 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         spec["tolerations"] = tolerated
     if pod.caches:
         spec["affinity"] = near(pod.caches)
+    if of_claims := device_claims(pod):
+        spec["resource_claims"] = of_claims
     if pod.priority:
         spec["priority_class_name"] = pod.priority
     if of_pod := volumes(pod):

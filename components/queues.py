@@ -1,13 +1,14 @@
 """Kueue's topologies, flavors, cohorts and cluster queues, and Volcano's queues."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from gpu_tenancy.model.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.plan import QueuesPlan
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.plan.multikueue import CHECK
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.plan.supply import NodeTaint
@@ -137,7 +138,7 @@ class Queues(pulumi.ComponentResource):
                 "withinClusterQueue": str(spec.preemption.within),
                 "borrowWithinCohort": {"policy": "LowerPriority" if spec.preemption.borrow else "Never"},
             },
-            **_resource_groups(spec.groups),
+            **_resource_groups(spec.groups, queue.channels),
             **_checks(queue),
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if queue.by_usage else {}),
             **fair_sharing(spec.weight),
@@ -184,14 +185,27 @@ def _checks(queue: ClusterQueue) -> dict[str, Any]:
     return {"admissionChecksStrategy": {"admissionChecks": strategy_rules}} if strategy_rules else {}
 
 
-def _resource_groups(groups: tuple[ResourceGroup, ...]) -> Mapping[str, Any]:
+_ENOUGH: Final = 1_000_000
+"""Quota for channels that never binds: a pod claims one, and a cluster has at most 150,000 pods
+(https://kubernetes.io/docs/setup/best-practices/cluster-large/)."""
+
+
+def _resource_groups(groups: tuple[ResourceGroup, ...], channels: Collection[str] = ()) -> Mapping[str, Any]:
+    """The quotas; those of channels are no limit on the flavors that have them.
+
+    Kueue requires that all flavors of a group have the same resources.
+    """
+    covered = [CHANNELS] if channels else []
     written = [
         {
-            "coveredResources": list(group.flavors[0].resources),
+            "coveredResources": [*group.flavors[0].resources, *covered],
             "flavors": [
                 {
                     "name": flavor.flavor,
-                    "resources": [_quota(resource, quota) for resource, quota in flavor.resources.items()],
+                    "resources": [
+                        *(_quota(resource, quota) for resource, quota in flavor.resources.items()),
+                        *(_quota(name, Quota(_ENOUGH if flavor.flavor in channels else 0)) for name in covered),
+                    ],
                 }
                 for flavor in group.flavors
             ],

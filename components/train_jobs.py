@@ -21,6 +21,7 @@ from .pods import (
     POD_SECURITY,
     annotations,
     container_rights,
+    device_claims,
     environment,
     host_volumes,
     mounts,
@@ -105,6 +106,12 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
     if job and job.pod.fabric and (of_fabric := sidecars(job.pod.fabric)):
         pod["init_containers"] = of_fabric
         pod["volumes"] = host_volumes(job.pod.fabric)
+    if job and job.pod.channel:
+        # Trainer 2.3 drops claims from the resources of a TrainJob (pkg/runtime/core/trainingruntime.go). What pods
+        # with GPUs need is here too, where the policy packs find it.
+        node["resources"], node["volume_mounts"] = resources(job.pod), mounts(job.pod)
+        pod["resource_claims"], pod["volumes"] = device_claims(job.pod), volumes(job.pod)
+        pod["node_selector"], pod["tolerations"] = job.pod.node_labels, tolerations(job.pod.tolerated)
     # A pod failure policy needs pods that are not restarted in place.
     spec = failing(pod, {}) if job else {"template": {"spec": wire(pod)}}
     return {"name": NODE, "template": {"metadata": {"labels": dict([TRAINER_STEP])}, "spec": spec}}
@@ -133,7 +140,7 @@ def _trainer(job: JobPlan) -> dict[str, Any]:
     trainer: dict[str, Any] = {
         "image": job.pod.image,
         "numNodes": job.workers,
-        "resourcesPerNode": resources(job.pod),
+        "resourcesPerNode": None if job.pod.channel else resources(job.pod),
         "command": list(job.pod.command),
         "args": list(job.pod.args),
         "env": wire(environment(job.pod)),

@@ -10,6 +10,7 @@ from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, PodPlan
 
+from .compute_domains import compute_domain
 from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
 from .job_sets import EVICTED, job_set
 from .leader_worker_sets import leader_worker_set
@@ -25,7 +26,9 @@ https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
 
 
 class TrainingJob(pulumi.ComponentResource):
-    """A Job in a team's queue, or another kind of job; a TrainJob has a `TrainingRuntime` beside it.
+    """A Job in a team's queue, or another kind of job, with its ComputeDomain if it has one.
+
+    A TrainJob has a `TrainingRuntime` beside it.
 
     Kueue admits all pods together, or those of one group of a LeaderWorkerSet. It can be pending for a long time, so a
     deployment does not wait for it. The operators of the kinds are not installed here.
@@ -36,17 +39,26 @@ class TrainingJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, job: JobPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingJob", name, {}, opts)
+        self.domain = (
+            compute_domain(f"{name}-compute-domain", job, job.channels, _replaced_on_change(self))
+            if job.channels
+            else None
+        )
+        after = pulumi.ResourceOptions(depends_on=[self.domain] if self.domain else [])
+        # The number of groups of a LeaderWorkerSet can change.
+        field = "spec.leaderWorkerTemplate" if job.framework == "leader-worker" else "spec"
+        own = pulumi.ResourceOptions.merge(_replaced_on_change(self, field), after)
         if job.framework == "job":
-            self.job: pulumi.Resource = _job(f"{name}-job", job, pulumi.ResourceOptions(parent=self))
+            plain = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(parent=self), after)
+            self.job: pulumi.Resource = _job(f"{name}-job", job, plain)
         elif job.framework == "jobset":
-            self.job = job_set(f"{name}-job-set", job, _replaced_on_change(self))
+            self.job = job_set(f"{name}-job-set", job, own)
         elif job.framework == "ray":
-            self.job = ray_job(f"{name}-ray-job", job, _replaced_on_change(self))
+            self.job = ray_job(f"{name}-ray-job", job, own)
         elif job.framework == "leader-worker":
-            own = _replaced_on_change(self, "spec.leaderWorkerTemplate")  # The number of groups can change.
             self.job = leader_worker_set(f"{name}-leader-worker-set", job, own)
         else:
-            self.job = train_job(f"{name}-train-job", job, _replaced_on_change(self))
+            self.job = train_job(f"{name}-train-job", job, own)
 
 
 class GangJob(pulumi.ComponentResource):

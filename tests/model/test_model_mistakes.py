@@ -203,7 +203,7 @@ IN_A_STACK = {
         with_team(training={"j": job(gpuLimit=2)}),
         (
             "teams.a.training.j.gpuLimit: unknown key 'gpuLimit'; use one of: priority, gpus, cpu, image, groups,"
-            " … (29 in total; list them with: tenancy schema)"
+            " … (30 in total; list them with: tenancy schema)"
         ),
     ),
 }

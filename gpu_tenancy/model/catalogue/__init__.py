@@ -34,6 +34,24 @@ Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 (https://intel.github.io/intel-device-plugins-for-kubernetes/0.35/cmd/gpu_plugin/labels.html)."""
 
 
+def _known(value: object) -> object:
+    return None if value == "unknown" else value
+
+
+class NvlinkDomain(Row):
+    """GPUs of several machines that NVLink connects.
+
+    Attributes:
+        gpus: maximum number of GPUs of one domain; None if it is unknown.
+        source: URL of the number.
+        date: when it was read.
+    """
+
+    gpus: Annotated[Positive | None, BeforeValidator(_known)]
+    source: Url
+    date: dt.date
+
+
 class Gpu(Row):
     """A GPU model.
 
@@ -43,6 +61,7 @@ class Gpu(Row):
         resource: the extended resource that its device plugin advertises.
         architecture: GPU generation, such as `hopper`.
         mig: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
+        nvlink: how it is connected with GPUs of other machines; None if NVLink connects only those of one machine.
         source: URL of the facts.
         date: of the source, or when it was read if the source has no date.
         checked: whether the row was read at its source, or written from memory.
@@ -53,6 +72,7 @@ class Gpu(Row):
     resource: str = "nvidia.com/gpu"
     architecture: str
     mig: dict[str, Positive] = Field(default_factory=dict)
+    nvlink: NvlinkDomain | None = None
     source: Url
     date: dt.date
     checked: Checked

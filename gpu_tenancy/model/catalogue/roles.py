@@ -47,6 +47,7 @@ class Rule(Row):
         reason: why the role needs it.
         operator: the rule applies if this operator runs in the cluster; None for always.
         snapshots: whether the rule applies only if volumes of teams have snapshots.
+        domains: whether the rule applies only if pods can claim channels of ComputeDomains.
     """
 
     groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]
@@ -55,6 +56,7 @@ class Rule(Row):
     reason: str
     operator: str | None = None
     snapshots: bool = False
+    domains: bool = False
 
 
 class Role(Row):

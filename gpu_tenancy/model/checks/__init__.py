@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
+from gpu_tenancy.model.checks.compute_domains import domain_problems
 from gpu_tenancy.model.checks.data import data_problems
 from gpu_tenancy.model.checks.devices import device_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
@@ -52,6 +53,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             topology_problems,
             operator_problems,
             device_problems,
+            domain_problems,
             provider_problems,
             guard_problems,
             people_problems,

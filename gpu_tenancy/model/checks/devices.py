@@ -1,13 +1,12 @@
 """Checks of GPUs that NVIDIA's DRA driver allocates in place of a device plugin."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Final
 
-from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode
+from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.gpu_operator import merged, nvidia_pools
-from gpu_tenancy.model.plan.operators.gpus import dra_values
-from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.gpu_operator import nvidia_pools
+from gpu_tenancy.model.plan.operators.gpus import allocates_gpus, has_plugin
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
@@ -18,8 +17,6 @@ _DRIVER: Final[Path] = ("operators", "draDriver")
 _VERSION: Final = (1, 36)
 """Kubernetes from which the scheduler allocates devices for requests of `nvidia.com/gpu` (DRAExtendedResource is on by
 default): https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/features/kube_features.go"""
-_NO_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"
-"""Label of nodes whose image has a device plugin, so that the GPU Operator runs none."""
 
 
 def device_problems(tree: Tree) -> Iterator[Problem]:
@@ -43,21 +40,6 @@ def device_problems(tree: Tree) -> Iterator[Problem]:
                 yield _volcano((*path, "gang"))
 
 
-def allocates_gpus(stack: Stack) -> bool:
-    """Whether the DRA driver is installed here and allocates GPUs, not only compute domains."""
-    if installed_by(stack, "dra_driver") != "here":
-        return False
-    return is_enabled(merged(dra_values(stack), stack.operators.dra_driver.values), "resources", "gpus")
-
-
-def is_enabled(values: Mapping[str, Any], *section: str) -> bool:
-    """Whether a section of values is enabled, which is the default of the charts."""
-    value: Any = values
-    for key in (*section, "enabled"):
-        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
-    return value is not False
-
-
 def _pool(stack: Stack, name: str) -> Iterator[Problem]:
     pool = stack.pools[name]
     mode = driver_mode(service_of(stack.cluster), pool.driver)
@@ -73,11 +55,6 @@ def _pool(stack: Stack, name: str) -> Iterator[Problem]:
         # https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/keps/2941-DRA, under non-goals.
         rule = "does not work with draDriver: Kueue 0.19 cannot place pods by topology whose GPUs are allocated by DRA"
         yield Problem(("pools", name, "topology"), rule, "remove it, or use the device plugin", about=(_DRIVER,))
-
-
-def has_plugin(mode: DriverMode) -> bool:
-    """Whether the nodes have a device plugin that is not the GPU Operator's."""
-    return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
 
 
 def _volcano(place: Path) -> Problem:

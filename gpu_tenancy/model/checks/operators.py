@@ -7,10 +7,8 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.clouds import driver_mode
-from gpu_tenancy.model.checks.devices import allocates_gpus, has_plugin, is_enabled
-from gpu_tenancy.model.plan.gpu_operator import merged
 from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of
-from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, nvidia_values
+from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, allocates_gpus, has_plugin, runs_plugin
 from gpu_tenancy.model.plan.operators.needs import (
     AMD,
     INTEL,
@@ -126,6 +124,15 @@ def _external_secrets(stack: Stack) -> tuple[Path, str] | None:
     return ("teams", team, "secrets", name), f"it copies secret {name} of team {team}"
 
 
+def _dra_driver(stack: Stack) -> tuple[Path, str] | None:
+    for team, spec in stack.teams.items():
+        name = next((name for name, job in spec.training.items() if job.compute_domain), None)
+        if name:
+            place = ("teams", team, "training", name, "computeDomain")
+            return place, f"job {name} of team {team} has a ComputeDomain"
+    return None
+
+
 def _fluid(stack: Stack) -> tuple[Path, str] | None:
     name = next((name for name, dataset in stack.datasets.items() if dataset.accelerate), None)
     return (("datasets", name, "accelerate"), f"it makes the cache of dataset {name}") if name else None
@@ -179,6 +186,7 @@ _LACKING: Final[Mapping[str, Callable[[Stack], tuple[Path, str] | None]]] = {
     "fluid": _fluid,
     "cert_manager": _cert_manager,
     "external_secrets": _external_secrets,
+    "dra_driver": _dra_driver,
     "gpu_operator": _gpu_operator,
     "amd_gpu_operator": _vendor(AMD),
     "intel_device_plugin": _vendor(INTEL),
@@ -198,10 +206,7 @@ def _one_metrics_server(stack: Stack) -> Iterator[Problem]:
 
 def _one_advertiser(stack: Stack) -> Iterator[Problem]:
     """Only one of device plugin and DRA driver may advertise a node's GPUs."""
-    if installed_by(stack, "gpu_operator") != "here":
-        return
-    plugin = merged(nvidia_values(stack), stack.operators.gpu_operator.values)
-    if is_enabled(plugin, "devicePlugin") and allocates_gpus(stack):
+    if runs_plugin(stack) and allocates_gpus(stack):
         rule = "conflicts with the device plugin of gpuOperator: both would allocate the same GPUs"
         fix = (
             "set operators.gpuOperator.values.devicePlugin.enabled: false, or, if you need only compute domains, set"

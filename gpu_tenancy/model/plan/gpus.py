@@ -62,6 +62,31 @@ def product_of(stack: Stack, pool: Pool) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Nvlink:
+    """NVLink between machines.
+
+    Attributes:
+        nodes: maximum number of machines that it connects; None if it is unknown.
+    """
+
+    nodes: int | None
+
+
+def nvlink_of(stack: Stack, pool: Pool) -> Nvlink | None:
+    """How NVLink connects the machines of a pool; None if it does not, or if pods get parts of GPUs."""
+    machine = machine_of(stack, pool)
+    if pool.sharing:
+        return None
+    if machine and machine.domain:
+        return Nvlink(machine.domain)
+    model = find_gpu((machine.gpu if machine else pool.gpu) or "")
+    per_node = machine.gpus if machine else pool.gpus_per_node
+    if model is None or model.nvlink is None or not per_node:
+        return None
+    return Nvlink(None if model.nvlink.gpus is None else model.nvlink.gpus // per_node)
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The resources that one GPU provides to pods.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
+from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.robots import identities, robots
 from gpu_tenancy.model.plan.shares import Tree
@@ -181,10 +182,12 @@ def access(tree: Tree) -> AccessPlan | None:
 
 
 def rules(stack: Stack, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply to a stack: those of its operators, and those of snapshots if it has any."""
-    snapshots = takes_snapshots(stack)
+    """The rules of a role that apply to a stack: those of its operators, and of snapshots and ComputeDomains if any."""
+    snapshots, domains = takes_snapshots(stack), bool(connected_flavors(stack))
     return tuple(
         rule
         for rule in rules_of(role)
-        if (rule.operator is None or there(stack, rule.operator)) and (snapshots or not rule.snapshots)
+        if (rule.operator is None or there(stack, rule.operator))
+        and (snapshots or not rule.snapshots)
+        and (domains or not rule.domains)
     )

@@ -20,6 +20,7 @@ from gpu_tenancy.model.kueue import (
     without_cycles,
 )
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
+from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from gpu_tenancy.model.plan.usage import by_usage
@@ -72,6 +73,8 @@ class ClusterQueue:
         checks: provisioning checks, for some of its flavors.
         dispatches: whether its workloads run in the clusters of MultiKueue's workers.
         by_usage: whether past usage decides which of its namespaces is next.
+        channels: its flavors on whose nodes pods can claim channels of ComputeDomains. The quota for them never binds,
+            so it is not part of `spec`, and neither reports nor the simulation have it.
     """
 
     spec: kueue.ClusterQueue
@@ -79,6 +82,7 @@ class ClusterQueue:
     checks: tuple[ProvisioningCheck, ...] = ()
     dispatches: bool = False
     by_usage: bool = False
+    channels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.spec.cohort is None and _borrows(self.spec):
@@ -214,7 +218,7 @@ def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, .
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
     """A ClusterQueue for each team that does not use another team's."""
-    checks = provisioning_checks(tree)
+    checks, connected = provisioning_checks(tree), connected_flavors(tree.stack)
     return tuple(
         ClusterQueue(
             _spec(tree, name),
@@ -222,6 +226,7 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
             tuple(check for check in checks if check.flavor in tree.team_shares[name]),
             tree.stack.dispatches,
             by_usage(tree, name),
+            tuple(flavor for flavor in tree.team_shares[name] if flavor in connected),
         )
         for name in tree.queue_owners
     )

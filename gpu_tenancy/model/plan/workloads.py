@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpu_tenancy.model.plan.caches import caches_of
+from gpu_tenancy.model.plan.compute_domains import channels_of
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
@@ -44,6 +45,7 @@ class PodPlan:
         references: what it uses of Secrets and ConfigMaps.
         caches: labels of nodes that it prefers, because they have caches of its datasets.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
+        channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
     """
 
     image: str
@@ -60,6 +62,7 @@ class PodPlan:
     references: References = NO_REFERENCES
     caches: tuple[str, ...] = ()
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
+    channel: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -167,6 +170,7 @@ class JobPlan:
         dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
         entrypoint: command that is submitted to the pods; empty for other kinds than a RayJob.
         groups: number of groups of a LeaderWorkerSet, each with the pods of `roles`.
+        channels: ResourceClaimTemplate of its ComputeDomain; None without one.
     """
 
     name: str
@@ -184,6 +188,7 @@ class JobPlan:
     dispatched: bool = False
     entrypoint: tuple[str, ...] = ()
     groups: int = 1
+    channels: str | None = None
 
     @property
     def pod(self) -> PodPlan:
@@ -245,9 +250,11 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             dispatched=tree.stack.dispatches,
             entrypoint=(*job.command, *job.args) if job.kind.submits else (),
             groups=job.groups,
+            channels=channels_of(name) if job.compute_domain else None,
         )
         for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "kueue" and (roles := _job_roles(tree, team, job))
+        if job.scheduler == "kueue"
+        and (roles := _connected(_job_roles(tree, team, job), channels_of(name) if job.compute_domain else None))
     )
 
 
@@ -267,6 +274,11 @@ def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:
     """The roles of a job; empty if the flavor of one is ambiguous."""
     pods = _pods(tree, team, job)
     return tuple(RolePlan(name, number, pods[name]) for name, number in job.pods_by_role.items()) if pods else ()
+
+
+def _connected(roles: tuple[RolePlan, ...], channels: str | None) -> tuple[RolePlan, ...]:
+    """Roles whose pods with GPUs claim channels."""
+    return tuple(replace(role, pod=replace(role.pod, channel=channels if role.pod.gpus else None)) for role in roles)
 
 
 def _pods(tree: Tree, team: str, workload: Server | Training) -> dict[str, PodPlan]:

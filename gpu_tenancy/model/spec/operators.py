@@ -86,8 +86,9 @@ class Operators(Section):
     """NVIDIA Network Operator, which advertises InfiniBand interfaces to pods; needed for pools with `fabric` on AKS.
     If it is `installed`, its NicClusterPolicy must advertise them as `rdma/ib`."""
     dra_driver: OperatorEntry = Operator()
-    """NVIDIA DRA driver (dynamic resource allocation), in place of the device plugin, from Kubernetes 1.36 on. Pods
-    request `nvidia.com/gpu` as before. Default: `off`."""
+    """NVIDIA DRA driver (dynamic resource allocation), needed for ComputeDomains on machines with NVLink between them
+    (GB200, GB300). Set to `here` without a device plugin, it also allocates GPUs, from Kubernetes 1.36 on; pods request
+    `nvidia.com/gpu` as before."""
     amd_gpu_operator: OperatorEntry = Operator()
     """AMD GPU Operator; needed for AMD GPUs. Requires cert-manager."""
     intel_device_plugin: OperatorEntry = Operator()

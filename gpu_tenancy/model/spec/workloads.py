@@ -222,6 +222,10 @@ class Training(Workload):
     """In which part of the network all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
     Requires `topology` of the flavor's pools. Of a job with roles, it applies to the pods with GPUs: of one role, or of
     two, one of which has one pod."""
+    compute_domain: bool = False
+    """Whether the pods with GPUs share GPU memory over NVLink between machines (GB200, GB300): the job then has a
+    ComputeDomain of NVIDIA's DRA driver, of which each of these pods claims a channel. A node has one channel, so each
+    pod must request all GPUs of a node. Set `together: rack` too if the flavor has several NVLink domains."""
     gang: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
     other schedulers can fill between admission and start. Requires Volcano in the cluster."""
@@ -314,6 +318,20 @@ class Training(Workload):
             raise refuse(
                 "has no command, but framework: ray submits one to its Ray cluster",
                 "set command, such as [python, /opt/train.py]",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _its_domain(self) -> Self:
+        if self.compute_domain and (self.gang or self.scheduler == "volcano"):
+            raise refuse(
+                "sets computeDomain, but Volcano's queues do not count claims of devices",
+                f"remove computeDomain or {'gang' if self.gang else 'scheduler'}",
+            )
+        if self.compute_domain and self.groups > 1:
+            raise refuse(
+                f"sets computeDomain with groups: {self.groups}, but a ComputeDomain is for pods that work as one",
+                "set one job for each group, or remove computeDomain",
             )
         return self
 

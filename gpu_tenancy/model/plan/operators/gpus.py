@@ -1,16 +1,29 @@
 """Helm values of the operators and drivers for GPUs of NVIDIA, AMD and Intel."""
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
-from gpu_tenancy.model.plan.gpu_operator import Values, merged, operator_values
-from gpu_tenancy.model.plan.operators.needs import AMD, INTEL, NVIDIA, gpu_pools, infiniband_pools, there
+from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode
+from gpu_tenancy.model.plan.gpu_operator import Values, merged, nvidia_pools, operator_values
+from gpu_tenancy.model.plan.operators.needs import (
+    AMD,
+    INTEL,
+    NVIDIA,
+    gpu_pools,
+    infiniband_pools,
+    installed_by,
+    nvlink_pools,
+    there,
+)
 from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import service_of
 
 INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
 """Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
+_NO_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"
+"""Label of nodes whose image has a device plugin, so that the GPU Operator runs none."""
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 """Path of the driver if the GPU Operator's driver container installs it; a driver of the node image is at /.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/values.yaml"""
@@ -36,15 +49,71 @@ def nvidia_values(stack: Stack) -> Values:
 
 
 def dra_values(stack: Stack) -> Values:
-    """Values of NVIDIA's DRA driver; its chart requires confirmation that no device plugin advertises the same GPUs."""
+    """Values of NVIDIA's DRA driver: for GPUs and compute domains, or for compute domains alone.
+
+    Its chart requires confirmation that no device plugin advertises the same GPUs.
+    """
     operator = operator_values(stack)
     root = operator.get("hostPaths", {}).get("driverInstallDir")
     own_driver = operator.get("driver", {}).get("enabled", True)
+    gpus = (
+        {"resources": {"gpus": {"enabled": False}}} if domains_alone(stack) else {"gpuResourcesEnabledOverride": True}
+    )
     return {
-        "gpuResourcesEnabledOverride": True,
+        **gpus,
         "nvidiaDriverRoot": root or (_DRIVER_ROOT if own_driver else "/"),
         "kubeletPlugin": {"tolerations": _tolerations(stack, gpu_pools(stack, NVIDIA))},
     }
+
+
+def domains_alone(stack: Stack) -> bool:
+    """Whether the DRA driver is installed for compute domains alone, unless its own values say otherwise.
+
+    It is if machines with NVLink between them need it by default, or if such nodes have a device plugin for their GPUs.
+    """
+    if next(nvlink_pools(stack), None) is None:
+        return False
+    return stack.operators.dra_driver.install is None or _plugged(stack)
+
+
+def _plugged(stack: Stack) -> bool:
+    """Whether a device plugin of the GPU Operator installed here, or of the nodes, allocates NVIDIA's GPUs."""
+    modes = (driver_mode(service_of(stack.cluster), stack.pools[name].driver) for name in nvidia_pools(stack))
+    return runs_plugin(stack) or any(mode and has_plugin(mode) for mode in modes)
+
+
+def runs_plugin(stack: Stack) -> bool:
+    """Whether the GPU Operator is installed here with its device plugin."""
+    values = merged(nvidia_values(stack), stack.operators.gpu_operator.values)
+    return installed_by(stack, "gpu_operator") == "here" and is_enabled(values, "devicePlugin")
+
+
+def has_plugin(mode: DriverMode) -> bool:
+    """Whether the nodes have a device plugin that is not the GPU Operator's."""
+    return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
+
+
+def allocates_gpus(stack: Stack) -> bool:
+    """Whether the DRA driver is installed here and allocates GPUs, not only compute domains."""
+    return installed_by(stack, "dra_driver") == "here" and is_enabled(_own_values(stack), "resources", "gpus")
+
+
+def serves_domains(stack: Stack) -> bool:
+    """Whether the DRA driver runs in the cluster and has compute domains, as far as its values are known."""
+    by = installed_by(stack, "dra_driver")
+    return by == "installed" or (by == "here" and is_enabled(_own_values(stack), "resources", "computeDomains"))
+
+
+def _own_values(stack: Stack) -> Values:
+    return merged(dra_values(stack), stack.operators.dra_driver.values)
+
+
+def is_enabled(values: Mapping[str, Any], *section: str) -> bool:
+    """Whether a section of values is enabled, which is the default of the charts."""
+    value: Any = values
+    for key in (*section, "enabled"):
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return value is not False
 
 
 def amd_values(stack: Stack) -> Values:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, CHANNELS, connected_flavors
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.gpus import sharing
 from gpu_tenancy.model.plan.operators.needs import there
@@ -111,6 +112,9 @@ def _configuration(stack: Stack) -> dict[str, Any]:
         "integrations": integrations(stack),
         "resources": {"excludeResourcePrefixes": _excluded(stack)},
     }
+    if connected_flavors(stack):
+        mapping = {"name": CHANNELS, "deviceClassNames": [CHANNEL_CLASS]}
+        configuration["resources"]["deviceClassMappings"] = [mapping]
     if stack.multikueue and stack.multikueue.workers:
         configuration["multiKueue"] = _dispatching(stack, stack.multikueue)
     if stack.fairness.even:  # This key enables fair sharing.
@@ -140,7 +144,8 @@ def usage_weights(stack: Stack, usage: Usage) -> dict[str, float]:
         if supply and supply.resource and cut:
             part = round(1 / cut.replicas, _DIGITS)
             gpus[supply.resource] = max(part, gpus.get(supply.resource, 0))
-    return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **usage.weights}
+    channels = {CHANNELS: 0.0} if connected_flavors(stack) else {}
+    return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **channels, **usage.weights}
 
 
 def _dispatching(stack: Stack, section: MultiKueue) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.plan.fabric import wired
-from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of
+from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, nvlink_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.operators import Install, Operators
@@ -26,6 +26,11 @@ https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/temp
 https://github.com/intel/helm-charts/blob/main/charts/device-plugin-operator/templates/operator.yaml."""
 
 
+CLAIMS: Final = (1, 34)
+"""Kubernetes from which ResourceClaims are generally available (`resource.k8s.io/v1`), which Kueue 0.19 reads:
+https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/"""
+
+
 def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
     """Names of the pools with GPUs, of one vendor or of all, in the stack's order."""
     for name, pool in stack.pools.items():
@@ -38,6 +43,17 @@ def infiniband_pools(stack: Stack) -> Iterator[str]:
     """Names of the pools whose InfiniBand the Network Operator advertises to pods, in the stack's order."""
     by_operator = rules_of(service_of(stack.cluster)).fabric_operator
     return (name for name, _, fabric in wired(stack) if by_operator and fabric == "infiniband")
+
+
+def nvlink_pools(stack: Stack) -> Iterator[str]:
+    """Names of the pools whose machines NVLink connects with each other, in the stack's order."""
+    return (name for name, pool in stack.pools.items() if nvlink_of(stack, pool))
+
+
+def has_claims(stack: Stack) -> bool:
+    """Whether the API of device claims is in the cluster, as far as its version is known."""
+    creation = stack.cluster.creation
+    return creation is None or tuple(int(part) for part in creation.version.split(".")) >= CLAIMS
 
 
 def has_gangs(stack: Stack) -> bool:
@@ -87,6 +103,7 @@ def needed(stack: Stack, name: str) -> bool:
         return measured_by(stack) == "keda" or not there(stack, "prometheus_adapter")
     needs: dict[str, Callable[[], bool]] = {
         "network_operator": lambda: next(infiniband_pools(stack), None) is not None,
+        "dra_driver": lambda: has_claims(stack) and next(nvlink_pools(stack), None) is not None,
         "cert_manager": lambda: next(certified(stack), None) is not None,
         "prometheus_adapter": lambda: measured_by(stack) == "prometheus_adapter",
         "kueue": lambda: True,

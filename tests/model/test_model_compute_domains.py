@@ -1,0 +1,261 @@
+"""Jobs whose pods share memory over NVLink between machines: what they need, and what is refused."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+from builders import EKS, Data, errors, job, planned, pool, queue_of, stack, team
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.operators import ReleasePlan, releases
+from gpu_tenancy.model.plan.operators.kueue import kueue_values, usage_weights
+from gpu_tenancy.model.plan.people import rules
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.fairness import Usage
+
+CHANNEL = "compute-domain.nvidia.com/channel"
+CPU: Data = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"})}
+CREATED: Data = {
+    **EKS,
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+}
+
+
+def sections(of_pool: Data | None = None, cluster: Data | None = None, **of_job: Any) -> Data:
+    """Four machines with GB200s, and a job that shares memory between two of them; and machines with H100s."""
+    training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
+    gpus = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
+    gb200 = {**pool("p6e-gb200.36xlarge", 4), **(of_pool or {})}
+    return stack(
+        cluster=cluster or {"cloud": "existing"},
+        pools={**CPU, "gb200": gb200, "h100": pool()},
+        teams={"a": team(gpus=gpus, training=training)},
+    )
+
+
+def created(version: str) -> Data:
+    return {
+        **CREATED,
+        "create": {
+            "version": version,
+            "admins": ["arn:aws:iam::111122223333:role/admins"],
+            "system": {"machine": "m7i.4xlarge"},
+        },
+    }
+
+
+def driver(declared: Data) -> ReleasePlan | None:
+    return next((one for one in releases(load(Source(declared))) if one.name == "dra-driver-nvidia-gpu"), None)
+
+
+def mappings(declared: Data) -> Any:
+    values: Any = kueue_values(load(Source(declared)))
+    configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
+    return configuration["resources"].get("deviceClassMappings")
+
+
+@pytest.mark.parametrize(
+    ("fields", "claiming"),
+    [
+        ({}, ["worker"]),
+        ({"workers": {"min": 2, "max": 4}}, ["worker"]),
+        ({"framework": "pytorch"}, ["worker"]),
+        ({"framework": "jax"}, ["worker"]),
+        ({"framework": "mpi"}, ["worker"]),
+        ({"framework": "deepspeed"}, ["worker"]),
+        ({"framework": "jobset", "roles": {"eval": {"gpus": 0}, "worker": {}}}, ["worker"]),
+        ({"framework": "ray", "command": ["/train"]}, ["worker"]),
+        ({"framework": "leader-worker", "workers": 1}, ["leader", "worker"]),
+    ],
+    ids=str,
+)
+def test_the_pods_with_gpus_of_every_kind_claim_a_channel(fields: Data, claiming: list[str]) -> None:
+    declared = sections(**fields)
+    assert errors(declared) == []
+    (plan,) = planned(declared).teams[0].jobs
+    assert plan.channels == "fit-channel"
+    assert {role.name: role.pod.channel for role in plan.roles} == {
+        role.name: "fit-channel" if role.name in claiming else None for role in plan.roles
+    }
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A job that is refused: its keys, and the problem without the job's place."""
+
+    fields: Data
+    problem: str
+
+
+NO_NVLINK = (
+    ".computeDomain: requires NVLink between machines, which nodes of flavor {} do not have; use a flavor of GB200 or"
+    " GB300 machines without sharing, or remove it"
+)
+ALONE = (
+    ".computeDomain: needs two or more pods with GPUs, which share memory between machines, but the job has 1; set"
+    " workers to 2 or more, or remove it"
+)
+PART = (
+    " is less than the 4 GPUs of a node, which has one channel, so only one pod of the job can run there; set 4, or"
+    " remove computeDomain"
+)
+REFUSED = {
+    "machines without NVLink between them": Refused({"flavor": "h100", "gpus": 8}, NO_NVLINK.format("h100")),
+    "parts of GPUs": Refused(
+        {"of_pool": {"sharing": {"mig": {"profile": "1g.23gb"}}}, "gpus": 1}, NO_NVLINK.format("gb200")
+    ),
+    "one pod": Refused({"workers": 1}, ALONE),
+    "a job that can run with one pod": Refused({"workers": {"min": 1, "max": 4}}, ALONE),
+    "two pods on a node": Refused({"gpus": 2}, f".gpus: 2{PART}"),
+    "a role with fewer GPUs": Refused(
+        {"framework": "jobset", "roles": {"eval": {"gpus": 1}, "worker": {}}}, f".roles.eval.gpus: 1{PART}"
+    ),
+    "a role on another flavor": Refused(
+        {"framework": "jobset", "roles": {"eval": {"gpus": 8, "flavor": "h100"}, "worker": {}}},
+        ".computeDomain: requires that all pods with GPUs run on one flavor, but the job uses h100 and gb200; set one"
+        " flavor, or remove it",
+    ),
+    "more nodes than NVLink connects": Refused(
+        {"of_pool": {"nodes": 20}, "workers": 19},
+        ".computeDomain: requires NVLink between all nodes of the job, but it connects at most 18 nodes of flavor"
+        " gb200; lower the 19 pods with GPUs to 18, or remove it",
+    ),
+    "Volcano": Refused(
+        {"gang": True},
+        ": sets computeDomain, but Volcano's queues do not count claims of devices; remove computeDomain or gang",
+    ),
+    "groups": Refused(
+        {"framework": "leader-worker", "groups": 2},
+        ": sets computeDomain with groups: 2, but a ComputeDomain is for pods that work as one; set one job for each"
+        " group, or remove computeDomain",
+    ),
+    "Kubernetes without claims": Refused(
+        {"cluster": created("1.33")},
+        ".computeDomain: requires ResourceClaims, but Kubernetes 1.33 is older than 1.34; set cluster.create.version:"
+        " 1.34 or later",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_what_could_never_share_memory_is_refused(case: Refused) -> None:
+    declared = sections(**case.fields)
+    nodes = declared["pools"]["gb200"]["nodes"]
+    declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 4, "limit": 4 * nodes}, "h100": {"guaranteed": 16}}
+    found = [one for one in errors(declared) if "omputeDomain" in one or "channel" in one]
+    assert found == [f"teams.a.training.fit{case.problem}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (
+            "off",
+            (
+                "operators.draDriver: off is not possible because the stack needs the operator: job fit of team a has"
+                " a ComputeDomain; set here (or installed, if it is installed already), or remove draDriver"
+            ),
+        ),
+        (
+            {"install": "here", "values": {"resources": {"computeDomains": {"enabled": False}}}},
+            (
+                "teams.a.training.fit.computeDomain: requires compute domains of NVIDIA's DRA driver, which its values"
+                " disable; remove operators.draDriver.values.resources.computeDomains"
+            ),
+        ),
+    ],
+)
+def test_the_driver_must_have_compute_domains(entry: object, problem: str) -> None:
+    assert errors({**sections(), "operators": {"draDriver": entry}}) == [problem]
+
+
+def test_a_cluster_that_is_created_gets_the_driver_for_compute_domains_beside_the_device_plugin() -> None:
+    made = driver(sections(cluster=EKS))
+    assert made is not None
+    assert made.values["resources"] == {"gpus": {"enabled": False}}
+    assert "gpuResourcesEnabledOverride" not in made.values
+    assert driver(stack(cluster=EKS)) is None, "no machine has NVLink to others"
+    assert driver(sections(cluster=created("1.33"), computeDomain=False)) is None, "as before, Kubernetes is too old"
+    assert driver(sections()) is None, "in a cluster that exists, the driver is installed already"
+
+
+def test_a_driver_that_is_set_to_here_allocates_gpus_only_without_a_device_plugin() -> None:
+    plugin = {**sections(cluster=EKS), "operators": {"draDriver": "here"}}
+    assert errors(plugin) == []
+    made = driver(plugin)
+    assert made is not None
+    assert made.values["resources"] == {"gpus": {"enabled": False}}
+    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
+    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": off}})
+    assert alone is not None
+    assert alone.values["gpuResourcesEnabledOverride"] is True
+    assert "resources" not in alone.values
+
+
+def test_gpus_of_the_driver_are_not_placed_by_topology() -> None:
+    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
+    declared = sections({"topology": "node"}, cluster=created("1.36"))
+    assert errors(declared) == []
+    (problem,) = errors({**declared, "operators": {"draDriver": "here", "gpuOperator": off}})
+    assert problem.startswith("pools.gb200.topology: does not work with draDriver: Kueue 0.19 cannot place pods")
+
+
+def test_queues_count_channels_only_where_nodes_have_them_and_the_plan_does_not() -> None:
+    made = queue_of(planned(sections()), "a")
+    assert made.channels == ("gb200",)
+    assert {resource for _, resource in made.spec.quotas} == {"cpu", "memory", "nvidia.com/gpu"}
+    assert mappings(sections()) == [
+        {"name": CHANNEL, "deviceClassNames": ["compute-domain-default-channel.nvidia.com"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        stack(),
+        {**sections(computeDomain=False), "operators": {"draDriver": "off"}},
+        sections({"sharing": {"mps": 2}}, computeDomain=False, gpus=1),
+    ],
+    ids=["no NVLink", "no driver", "parts of GPUs"],
+)
+def test_without_channels_nothing_counts_them(declared: Data) -> None:
+    assert queue_of(planned(declared), "a").channels == ()
+    assert mappings(declared) is None
+    assert not [rule for rule in rules(load(Source(declared)), "researcher") if rule.domains]
+
+
+def test_a_team_can_submit_a_compute_domain_of_its_own_without_one_in_the_stack() -> None:
+    declared = sections(computeDomain=False)
+    assert queue_of(planned(declared), "a").channels == ("gb200",)
+    verbs = {
+        resource: rule.verbs for rule in rules(load(Source(declared)), "researcher") for resource in rule.resources
+    }
+    assert "create" in verbs["computedomains"]
+    assert verbs["resourceclaimtemplates"] == ("get", "list", "watch")
+
+
+def test_past_usage_does_not_count_channels() -> None:
+    assert usage_weights(load(Source(sections())), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("own", "nodes"),
+    [
+        ({"machine": "a4x-highgpu-4g"}, 18),
+        ({"machine": "Standard_ND128isr_NDR_GB200_v6"}, 18),
+        ({"machine": "Standard_ND128isr_GB300_v6"}, 18),
+        ({"gpu": "gb300", "gpusPerNode": 2, "cpu": 64, "memory": "512Gi", "machine": None}, 36),
+    ],
+    ids=["GCP", "Azure", "Azure GB300", "own machines"],
+)
+def test_machines_of_each_cloud_have_the_domains_of_the_catalogue(own: Data, nodes: int) -> None:
+    gpus = own.get("gpusPerNode", 4)
+    declared = sections({**own, "nodes": nodes}, workers=nodes + 1, gpus=gpus)
+    if own["machine"] is None:
+        del declared["pools"]["gb200"]["machine"]
+    most = {"guaranteed": nodes * gpus}
+    declared["teams"]["a"]["gpus"] = {"gb200": most, "h100": {"guaranteed": 8}}
+    declared["cluster"]["provider"] = {"a": "gcp", "S": "azure"}.get(str(own["machine"])[0], "aws")
+    (problem,) = [one for one in errors(declared) if "at most" in one]
+    assert f"connects at most {nodes} nodes of flavor gb200" in problem
