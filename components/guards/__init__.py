@@ -8,6 +8,7 @@ from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
+from .claims import device_claims
 from .objects import object_rules
 from .people import people_rules
 from .policies import Rule
@@ -58,6 +59,8 @@ def rules(guards: GuardsPlan) -> Iterator[Rule]:
     """The rules that apply to a stack."""
     if any(bounds.default_gpus for bounds in guards.teams.values()):
         yield gpu_requests(guards)
+    if guards.channels and guards.teams:
+        yield device_claims(guards)
     if guards.members:
         yield from people_rules(guards)
     if guards.action != "off" and guards.teams:

@@ -152,7 +152,12 @@ def container_has_gpus(names: Iterable[str]) -> str:
 
 def requests_gpus(names: Iterable[str]) -> str:
     """Whether the pod `p` requests GPUs, as a resource or by a resource claim."""
-    return f"({CLAIMS} || {CONTAINERS}.exists(c, {container_has_gpus(names)}))"
+    return f"({CLAIMS} || {containers_have_gpus(names)})"
+
+
+def containers_have_gpus(names: Iterable[str]) -> str:
+    """Whether a container of the pod `p` requests GPUs as a resource."""
+    return f"{CONTAINERS}.exists(c, {container_has_gpus(names)})"
 
 
 def _queue_of(template: str) -> str:

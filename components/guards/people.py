@@ -16,15 +16,9 @@ from ..pods import ACCOUNT
 from .expressions import CONTAINERS, SHARED, fact, first_of_each, is_kind, literal
 from .kinds import KINDS
 from .objects import queue_objects
-from .policies import Resources, Rule, exempt, resources_of
+from .policies import EVERYWHERE, Resources, Rule, exempt, resources_of
 
 _TRAIN_JOB: Final = "trainer.kubeflow.org/TrainJob"
-_OPERATION: Final = "request.operation == 'CREATE' ? 'create' : 'update'"
-_EVERYWHERE: Final = (
-    f"authorizer.group(request.resource.group).resource(request.resource.resource).check({_OPERATION}).allowed()"
-)
-"""Whether the user may do the same in all namespaces, as controllers, operators and administrators may, but no member
-of a team."""
 _ISSUED: Final = "resource('serviceaccounts').subresource('token')"
 """Tokens of service accounts: who may create them may act as these accounts anyway."""
 _STATIC: Final = "kubernetes.io/service-account-token"
@@ -32,7 +26,7 @@ _STATIC: Final = "kubernetes.io/service-account-token"
 
 def people_rules(guards: GuardsPlan) -> Iterator[Rule]:
     """The rules about members of teams."""
-    conditions = {"not-exempt": exempt(guards, ())["not-exempt"], "not-everywhere": f"!{_EVERYWHERE}"}
+    conditions = {"not-exempt": exempt(guards, ())["not-exempt"], "not-everywhere": f"!{EVERYWHERE}"}
     yield replace(queue_objects(guards), always_denies=True)
     for rule in (_secrets(), _accounts(), _tokens(), _priority()):
         yield replace(rule, conditions=conditions)

@@ -11,6 +11,12 @@ from .kinds import Kind
 
 CHANGES: Final = ("CREATE", "UPDATE")
 ALL: Final = (*CHANGES, "DELETE")
+_OPERATION: Final = "request.operation == 'CREATE' ? 'create' : 'update'"
+EVERYWHERE: Final = (
+    f"authorizer.group(request.resource.group).resource(request.resource.resource).check({_OPERATION}).allowed()"
+)
+"""Whether the user may do the same in all namespaces, as controllers, operators and administrators may, but no member
+of a team."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from .expressions import (
     SHARED,
     amounts,
     container_has_gpus,
+    containers_have_gpus,
     fact,
     first_of_each,
     is_gpu,
@@ -442,6 +443,8 @@ def _devices(guards: GuardsPlan) -> Rule:
 def _toleration(guards: GuardsPlan) -> Rule:
     """Pods without GPUs must not tolerate the taints of GPU nodes."""
     tolerated = f"t.?key.orValue('') == '' || t.key in {literal(guards.taints)}"
+    # A channel is no GPU: a pod that only claims one would keep it from the pods that share memory.
+    asks = containers_have_gpus(guards.names) if guards.channels else requests_gpus(guards.names)
     return _rule(
         guards,
         "toleration",
@@ -452,7 +455,7 @@ def _toleration(guards: GuardsPlan) -> Rule:
                     " 'tolerates ' + (t.?key.orValue('') == '' ? 'every taint' : t.key) + ' but requests no GPU; '"
                     " + (t.?key.orValue('') == '' ? 'set the keys of the taints, without those of GPU nodes'"
                     " : 'remove the toleration'))",
-                    f"variables.pods.filter(p, !{requests_gpus(guards.names)})",
+                    f"variables.pods.filter(p, !{asks})",
                 )
             ),
         },

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import Data, planned, stack, team
+from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
 
 from components.guards.expressions import literal
@@ -52,6 +52,23 @@ def test_the_action_is_each_bindings_but_of_what_the_queue_would_count_wrongly(
 def test_where_they_are_off_only_what_the_queue_would_count_wrongly_is_refused() -> None:
     program = made(guards="off")
     assert names(program, POLICY) == names(program, BINDING) == ["gpu-requests"]
+
+
+@pytest.mark.parametrize("action", ["deny", "warn", "off"])
+def test_claims_of_devices_are_always_refused_where_kueue_admits_pods_with_claims(action: str) -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 2, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 2)}
+    program = made(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})}, guards=action)
+    assert spec(program, BINDING, "device-claims")["validationActions"] == ["Deny"]
+
+
+def test_a_channel_is_no_gpu_for_which_a_pod_may_tolerate_a_taint() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 2, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 2)}
+    connected = made(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})})
+    reads = {
+        program: "resourceClaims" in spec(program, POLICY, "toleration")["variables"][-1]["expression"]
+        for program in (connected, made())
+    }
+    assert list(reads.values()) == [False, True]
 
 
 def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
+from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.gpus import gpu_resource
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
@@ -109,6 +110,7 @@ class GuardsPlan:
         registries: registries of images, each with the start of a path; empty for any.
         members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
+        channels: whether pods can claim channels of ComputeDomains, so that Kueue admits pods with claims.
     """
 
     action: Literal["deny", "warn", "audit", "off"]
@@ -128,6 +130,7 @@ class GuardsPlan:
     members: bool
     teams: Mapping[str, Bounds]
     registries: tuple[str, ...] = ()
+    channels: bool = False
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -159,6 +162,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         members=any(namespace.bindings for namespace in namespaces),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         registries=tuple(stack.images.allowed),
+        channels=bool(connected_flavors(stack)),
     )
 
 

@@ -17,6 +17,10 @@ _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 NAMESPACES: Final = objects("namespaces", "core:Namespace")
 _CLAIMS: Final = objects("claims of devices", "resource.k8s.io:ResourceClaim", "resource.k8s.io:ResourceClaimTemplate")
+_DOMAINS: Final = objects("ComputeDomains", "resource.nvidia.com:ComputeDomain")
+_CHANNEL: Final = "compute-domain-default-channel.nvidia.com"
+"""DeviceClass of the channels that pods claim by the template of a ComputeDomain, which NVIDIA's DRA driver makes:
+https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/templates."""
 _POLICIES: Final = objects("NetworkPolicies", "networking.k8s.io:NetworkPolicy")
 _OWNED: Final = objects("namespaces and workloads", "core:Namespace", *PODS_IN, *BATCH)
 
@@ -191,13 +195,21 @@ def _full_name(claim: Resource) -> str:
     return f"{claim.kind} {namespace_of(claim)}/{name(claim)}"
 
 
+def _template_of_channels(domain: Resource) -> str:
+    name_of_template = domain.props.text("spec", "channel", "resourceClaimTemplate", "name")
+    return f"ResourceClaimTemplate {namespace_of(domain)}/{name_of_template}"
+
+
 def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
     """The DeviceClasses of a claim, in all versions of its API: https://kubernetes.io/docs/reference/kubernetes-api/resource/.
 
     Raises:
         UnknownValueError: the claim is not in this stack.
     """
-    found = stack.first(_CLAIMS, always, (_full_name, f"{claim.kind} {namespace}/{claim.name}"))
+    named = f"{claim.kind} {namespace}/{claim.name}"
+    found = stack.first(_CLAIMS, always, (_full_name, named))
+    if found is None and stack.first(_DOMAINS, always, (_template_of_channels, named)):
+        return [_CHANNEL]
     if found is None:
         raise UnknownValueError(claim.path, f"references {claim.kind} {claim.name}, which is not in this stack")
     above = ("spec", "spec") if claim.kind == "ResourceClaimTemplate" else ("spec",)

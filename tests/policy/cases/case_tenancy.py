@@ -106,6 +106,12 @@ spec:
       - {name: whole, deviceClassName: gpu.nvidia.com, count: 8}
       - {name: part, deviceClassName: mig.nvidia.com, count: 8}
 """)
+DOMAIN: Final = manifest("""
+apiVersion: resource.nvidia.com/v1beta1
+kind: ComputeDomain
+metadata: {name: claiming, namespace: ml-research}
+spec: {numNodes: 0, channel: {resourceClaimTemplate: {name: eight}}}
+""")
 _KEY: Final = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 DEVICES: Final = manifest("""
 apiVersion: v1
@@ -263,6 +269,13 @@ CASES: Final = (
                 "Job ml-research/claiming", "ResourceClaimTemplate ml-research/eight: spec.spec.devices"
             ),
         },
+    ),
+    Case(
+        name="channels of a ComputeDomain, which have no quota",
+        rule=tenancy.GPU_QUOTA,
+        given={"job": CLAIMING, "domain": DOMAIN},
+        breaks=[],
+        unknown={},
     ),
     Case(
         name="a quota of GPUs that a claim or an alternative names",
