@@ -13,6 +13,7 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.caches import bring_claims, remove_claims
+from gpu_tenancy.console.embedded.channels import DOMAINS, bring_channels, bring_templates
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
@@ -165,6 +166,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
                 platform.controllers.bring(cluster, wanted, platform.cache, report)
             report("creating the nodes of the pools")
             nodes = bringing.result()
+        bring_channels(cluster, stack_preview.stack)
         bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
         cached = [cached for team in planned.teams for cached in team.cached]
         remove_claims(cluster, cached)
@@ -176,6 +178,8 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             else _by_apply(cluster, platform, stack_preview, report)
         )
         bring_claims(cluster, cached)
+        if planned.guards.channels:
+            bring_templates(cluster)
         if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
             platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("waiting for the controllers and the scheduler")
@@ -240,8 +244,9 @@ def _wanted(
 
 
 def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
-    """The API groups of a stack's objects, and of what its CronJobs create."""
-    return api_groups(objects) | ({SNAPSHOT_GROUP} if planned.snapshots else set())
+    """The API groups of a stack's objects, of what its CronJobs create, and of what its teams can create."""
+    created = [*([SNAPSHOT_GROUP] if planned.snapshots else []), *([DOMAINS] if planned.guards.channels else [])]
+    return api_groups(objects) | {*created}
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import stack, team
+from builders import pool, stack, team
 from documented_definitions import DOCUMENTED
 from embedded_builders import a_program, quiet
 from rendered_stacks import stack_of_repository
@@ -305,3 +305,9 @@ def test_snapshots_need_their_definitions_although_only_cron_jobs_make_them() ->
     )
     assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"external-snapshotter"}
     assert needed(read_pins(), groups_of(plain, ())) == ()
+
+
+def test_domains_need_their_definitions_although_only_teams_make_them() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
+    planned = plan(load(Source(stack(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})}))))
+    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"dra-driver-nvidia-gpu"}

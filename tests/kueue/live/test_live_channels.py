@@ -1,16 +1,13 @@
-"""Claims of channels, as NVIDIA's ComputeDomains have them, under the real Kueue: how it counts them, and where not.
+"""Jobs with a ComputeDomain under the real Kueue and Kubeflow Trainer: channels are counted, and pods get theirs.
 
-The driver's controller makes the ResourceClaimTemplate of a ComputeDomain, which is played here:
-https://github.com/NVIDIA/k8s-dra-driver-gpu/blob/main/templates/compute-domain-workload-claim-template.tmpl.yaml.
+NVIDIA's driver is played by the embedded platform: `gpu_tenancy.console.embedded.channels`.
 """
 
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-import yaml
 from builders import Data, job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
@@ -18,160 +15,154 @@ from repository import ROOT
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import is_true
+from gpu_tenancy.console.embedded.channels import DOMAINS, bring_channels, bring_templates
+from gpu_tenancy.console.embedded.definitions.fetching import fetch
+from gpu_tenancy.console.embedded.definitions.installing import install
+from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.console.offline.objects import kubernetes_objects
 from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import Json, maps_at, text_at
+from gpu_tenancy.console.offline.wire import maps_at, text_at
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.operators.kueue import kueue_values
 from gpu_tenancy.model.source import Source, to_config
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 RESOURCE: Final = "resource.k8s.io/v1"
-DRIVER: Final = "compute-domain.nvidia.com"
-CLASS: Final = "compute-domain-default-channel.nvidia.com"
-CHANNELS: Final = "nvidia.com/imex-channel"
-"""What Kueue counts channels as."""
+CHANNELS: Final = "compute-domain.nvidia.com/channel"
+RACK: Final = "nvidia.com/gpu.clique"
 TEAM: Final = "channels"
 APPLIED: Final = (
-    "Namespace", "ServiceAccount", "Topology", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue",
+    "Namespace", "ResourceQuota", "ServiceAccount", "Topology", "ResourceFlavor", "Cohort", "ClusterQueue",
+    "LocalQueue", "ComputeDomain", "TrainingRuntime", "Job", "TrainJob",
 )  # fmt: skip
-PATIENCE: Final = 60
+PATIENCE: Final = 90
 
 
-def sections(**pool_keys: Any) -> Data:
-    """Two machines for a job of two pods, each with a whole machine."""
-    of_team = team(gpus={"h100": {"guaranteed": 16}}, training={"train": job(workers=2, gpus=8)})
-    return stack(pools={"h100": pool(nodes=2, **pool_keys)}, teams={TEAM: of_team})
-
-
-def mapped(declared: Data, *, excluded: bool = False) -> Data:
-    """The same stack with Kueue's mapping of the channels' DeviceClass, and channels among what needs no quota."""
-    values: Any = deepcopy(kueue_values(load(Source(declared))))
-    configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
-    mapping = {"name": CHANNELS, "deviceClassNames": [CLASS]}
-    configuration["resources"]["deviceClassMappings"] = [mapping]
-    if excluded:
-        configuration["resources"]["excludeResourcePrefixes"].append(CHANNELS)
-    text = yaml.safe_dump(configuration, sort_keys=False)
-    own = {"install": "here", "values": {"managerConfig": {"controllerManagerConfigYaml": text}}}
-    return {**declared, "operators": {"kueue": own}}
+def sections() -> Data:
+    """Two racks of two machines each, and two jobs that each need a rack; and nodes without channels."""
+    gb200 = pool("p6e-gb200.36xlarge", 4, topology={"rack": RACK})
+    of_job: Data = {"workers": 2, "gpus": 4, "computeDomain": True, "together": "rack", "flavor": "gb200"}
+    of_team = team(
+        gpus={"gb200": {"guaranteed": 16}},
+        compute={"requests": {"cpu": 600, "memory": "4000Gi"}},
+        training={"plain": job(**of_job), "torch": job(framework="pytorch", **of_job)},
+    )
+    cpu = pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})
+    return stack(pools={"cpu": cpu, "gb200": gb200}, teams={TEAM: of_team})
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A stack on the platform, and its job with a claim."""
+class Running:
+    """The stack on the platform."""
 
     cluster: Cluster
-    job: Manifest
 
-    @property
-    def workload(self) -> Any:
+    def workload(self, owner: str) -> Any:
+        """The Workload of a job."""
         found = self.cluster.list(KUEUE, "Workload", namespace=TEAM)
-        return found[0] if found else {}
+        return next((one for one in found if f"-{owner}-" in text_at(one, "metadata", "name")), {})
 
-    def nodes(self) -> list[str]:
-        pods = self.cluster.list("v1", "Pod", namespace=TEAM)
-        return sorted(node for pod in pods if (node := text_at(pod, "spec", "nodeName")))
+    def admitted(self, owner: str) -> Any:
+        """How Kueue admits the pods of a job."""
+        self.cluster.wait_for(
+            lambda: is_true(self.workload(owner), "Admitted"), timeout=PATIENCE, what=f"the admission of {owner}"
+        )
+        (assigned,) = self.workload(owner)["status"]["admission"]["podSetAssignments"]
+        return assigned
 
-    def admitted(self) -> Any:
-        """How Kueue admits the pods of the job."""
-        self.cluster.wait_for(lambda: is_true(self.workload, "Admitted"), timeout=PATIENCE, what="the admission")
-        return self.workload["status"]["admission"]["podSetAssignments"][0]
+    def pods(self, name: str) -> list[Manifest]:
+        return [
+            one
+            for one in self.cluster.list("v1", "Pod", namespace=TEAM)
+            if text_at(one, "metadata", "name").startswith(f"{name}-")
+        ]
 
-    def refused(self, reason: str) -> None:
-        """Waits until Kueue gives a reason."""
+    def racks(self, name: str) -> set[str]:
+        """The racks of a job's pods, when all are on a node of their own."""
+        nodes = {text_at(one, "metadata", "name"): one for one in self.cluster.list("v1", "Node")}
 
-        def said() -> bool:
-            found = maps_at(self.workload, "status", "conditions")
-            return any(reason in text_at(one, "message") for one in found if text_at(one, "status") == "False")
+        def placed() -> list[str]:
+            return sorted({node for one in self.pods(name) if (node := text_at(one, "spec", "nodeName"))})
 
-        self.cluster.wait_for(said, timeout=PATIENCE, what=f"the reason {reason}")
+        self.cluster.wait_for(lambda: len(placed()) == 2, timeout=PATIENCE, what=f"the pods of {name} on two nodes")
+        return {text_at(nodes[node], "metadata", "labels", RACK) for node in placed()}
 
-
-@pytest.fixture
-def tried(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Tried]:
-    """The parameter: the stack, and whether its queue has quota for channels."""
-    declared, covered = request.param
-    loaded = load(Source(declared))
-    queueing.run(loaded)
-    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(declared))))
-    objects: list[Any] = [deepcopy(dict(item.manifest)) for kind in APPLIED for item in made if item.kind == kind]
-    if covered:
-        for one in objects:
-            if one["kind"] == "ClusterQueue":
-                _cover(one)
-    claim: Json = {"devices": {"requests": [{"name": "channel", "exactly": {"deviceClassName": CLASS}}]}}
-    selector: Json = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
-    objects += [
-        {"apiVersion": RESOURCE, "kind": "DeviceClass", "metadata": {"name": CLASS}, "spec": {"selectors": selector}},
-        *(_slice(node.name) for node in node_shapes(loaded)),
-        {
-            "apiVersion": RESOURCE,
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": "train", "namespace": TEAM},
-            "spec": {"spec": claim},
-        },
-    ]
-    (manifest,) = (deepcopy(dict(item.manifest)) for item in made if (item.kind, item.name) == ("Job", "train"))
-    _claim(manifest)
-    bring_nodes(queueing.cluster, node_shapes(loaded))
-    for one in [*objects, manifest]:
-        queueing.cluster.apply(one)
-    yield Tried(queueing.cluster, manifest)
-    for one in reversed([*objects, manifest]):
-        queueing.cluster.delete(Reference.of(one), wait=PATIENCE)
-    bring_nodes(queueing.cluster, ())
-    queueing.run(load(Source(stack())))
+    def allocated(self, name: str) -> list[tuple[str, str]]:
+        """Driver and device of the claims of a job's pods."""
+        owners = {text_at(one, "metadata", "name") for one in self.pods(name)}
+        claims = [
+            one
+            for one in self.cluster.list(RESOURCE, "ResourceClaim", namespace=TEAM)
+            if owners & {text_at(owner, "name") for owner in maps_at(one, "metadata", "ownerReferences")}
+        ]
+        return [
+            (text_at(device, "driver"), text_at(device, "device"))
+            for one in claims
+            for device in maps_at(one, "status", "allocation", "devices", "results")
+        ]
 
 
-def _cover(queue: Any) -> None:
-    """Quota for channels, more than any job needs, in the flavor of the GPUs."""
-    for group in queue["spec"]["resourceGroups"]:
-        group["coveredResources"].append(CHANNELS)
-        for flavor in group["flavors"]:
-            flavor["resources"].append({"name": CHANNELS, "nominalQuota": "1000"})
+@pytest.fixture(scope="module")
+def running(queueing: Queueing) -> Iterator[Running]:
+    declared, cluster = load(Source(sections())), queueing.cluster
+    queueing.run(declared)
+    definitions = fetch(needed(read_pins(), {DOMAINS}), queueing.platform.cache, queueing.report)
+    install(cluster, definitions, queueing.report)
+    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(sections()))))
+    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
+    bring_nodes(cluster, node_shapes(declared))
+    bring_channels(cluster, declared)
+    for one in objects:
+        cluster.apply(one)
+    bring_templates(cluster)
+    yield Running(cluster)
+    for one in reversed(objects):
+        cluster.delete(Reference.of(one), wait=PATIENCE)
+    bring_nodes(cluster, ())
+    plain = load(Source(stack()))
+    bring_channels(cluster, plain)
+    for pin in definitions:
+        name = pin.file.removesuffix(".yaml").partition("_")
+        cluster.delete(Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name[2]}.{name[0]}"))
+    queueing.run(plain)
 
 
-def _claim(manifest: Any) -> None:
-    """One channel for each pod of a job."""
-    spec = manifest["spec"]["template"]["spec"]
-    spec["resourceClaims"] = [{"name": "channel", "resourceClaimTemplateName": "train"}]
-    spec["containers"][0]["resources"]["claims"] = [{"name": "channel"}]
+@pytest.mark.parametrize("name", ["plain", "torch"])
+def test_each_pod_of_a_declared_job_gets_a_channel_in_one_rack(running: Running, name: str) -> None:
+    usage = running.admitted(name)["resourceUsage"]
+    assert (usage[CHANNELS], usage["nvidia.com/gpu"]) == ("2", "8")
+    assert running.admitted(name)["flavors"][CHANNELS] == "gb200"
+    assert len(running.racks(name)) == 1
+    running.cluster.wait_for(
+        lambda: running.allocated(name) == [("compute-domain.nvidia.com", "channel-0")] * 2,
+        timeout=PATIENCE,
+        what="the channels of the pods",
+    )
+    (container,) = maps_at(running.pods(name)[0], "spec", "containers")
+    assert maps_at(container, "resources", "claims") == [{"name": "channel"}]
 
 
-def _slice(node: str) -> Manifest:
-    devices: Json = [{"name": "channel-0"}]
-    published: Json = {"name": f"{node}-channels", "generation": 1, "resourceSliceCount": 1}
-    return {
-        "apiVersion": RESOURCE,
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-channels"},
-        "spec": {"driver": DRIVER, "nodeName": node, "pool": published, "devices": devices},
+def test_the_namespaces_quota_counts_the_gpus_and_not_the_channels(running: Running) -> None:
+    for name in ("plain", "torch"):
+        running.racks(name)
+    quota: Any = running.cluster.get("v1", "ResourceQuota", "budget", TEAM)
+    assert quota["status"]["used"]["requests.nvidia.com/gpu"] == "16"
+    assert not [key for key in quota["status"]["used"] if "channel" in key]
+
+
+def test_a_template_goes_with_its_domain(running: Running) -> None:
+    domain: Manifest = {
+        "apiVersion": f"{DOMAINS}/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {"name": "own", "namespace": TEAM},
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "own-channel"}}},
     }
-
-
-@pytest.mark.parametrize("tried", [(sections(), False)], indirect=True)
-def test_without_a_mapping_no_pod_with_a_channel_is_admitted(tried: Tried) -> None:
-    tried.refused(f"DeviceClass {CLASS} is not mapped")
-
-
-@pytest.mark.parametrize("tried", [(mapped(sections(), excluded=True), False)], indirect=True)
-def test_channels_need_quota_even_if_kueue_is_to_exclude_them(tried: Tried) -> None:
-    tried.refused(f"resource {CHANNELS} unavailable in ClusterQueue")
-
-
-@pytest.mark.parametrize("tried", [(mapped(sections()), True)], indirect=True)
-def test_with_a_mapping_channels_are_counted_and_all_pods_run(tried: Tried) -> None:
-    usage = tried.admitted()["resourceUsage"]
-    assert (usage[CHANNELS], usage["nvidia.com/gpu"]) == ("2", "16")
-    tried.cluster.wait_for(lambda: tried.nodes() == ["h100-0", "h100-1"], timeout=PATIENCE, what="both pods on nodes")
-
-
-@pytest.mark.parametrize("tried", [(mapped(sections(topology="node")), True)], indirect=True)
-def test_pods_with_a_channel_are_placed_on_a_flavor_with_a_topology(tried: Tried) -> None:
-    """GPUs of the device plugin and claims of channels alone are placed; GPUs by claims are not: keps/2941-DRA."""
-    admitted = tried.admitted()
-    assert admitted["topologyAssignment"]["levels"] == ["kubernetes.io/hostname"]
-    assert admitted["resourceUsage"][CHANNELS] == "2"
-    tried.cluster.wait_for(lambda: tried.nodes() == ["h100-0", "h100-1"], timeout=PATIENCE, what="both pods on nodes")
+    running.cluster.apply(domain)
+    bring_templates(running.cluster)
+    assert running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "own-channel", TEAM)
+    running.cluster.delete(Reference.of(domain))
+    running.cluster.wait_for(
+        lambda: not running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "own-channel", TEAM),
+        timeout=PATIENCE,
+        what="the deletion of the template",
+    )
