@@ -87,6 +87,7 @@ def fit(  # noqa: PLR0913 - each is an option
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.console.live import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.console.live.channels import kinds_claimed  # noqa: PLC0415
         from gpu_tenancy.console.live.demand import read_demands  # noqa: PLC0415
         from gpu_tenancy.console.live.fit import KINDS, OWN, require_team  # noqa: PLC0415
         from gpu_tenancy.console.live.reading import read  # noqa: PLC0415
@@ -98,7 +99,8 @@ def fit(  # noqa: PLR0913 - each is an option
             state = read(cluster, KINDS, team, only=OWN)
             require_team(state, team)
             demands = [with_runtime(demand, state) for demand in demands]
-            state = state.joined(read(cluster, (), team, only=kinds_named(demands)))
+            more = (*kinds_named(demands), *kinds_claimed(demands))
+            state = state.joined(read(cluster, (), team, only=more))
             results = [_fitting(cluster, state, team, demand) for demand in demands]
         if as_json:
             _print(show.data(results))

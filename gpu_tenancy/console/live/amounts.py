@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_tenancy.console.errors import ConsoleError
 from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.quantity import CPU, Amounts, format_amount, is_extended, parse_quantity
 
 _GIB: Final = 2**30
@@ -51,8 +52,9 @@ def amount_text(resource: str, value: int) -> str:
 
 
 def amounts_text(amounts: Amounts) -> str:
-    """`8 nvidia.com/gpu, 8 cpu, 32Gi memory`: GPUs first, zero amounts omitted."""
-    shown = (f"{amount_text(name, amounts[name])} {name}" for name in ordered(amounts) if amounts[name])
+    """`8 nvidia.com/gpu, 8 cpu, 32Gi memory`: GPUs first, without zero amounts and channels, which are no limit."""
+    names = (name for name in ordered(amounts) if amounts[name] and name != CHANNELS)
+    shown = (f"{amount_text(name, amounts[name])} {name}" for name in names)
     return ", ".join(shown) or "no resources"
 
 
@@ -62,7 +64,9 @@ def leading_text(amounts: Amounts) -> str:
         return amounts_text(only_gpus)
     nouns = {CPU: "CPU" if amounts.get(CPU) == _CPU else "CPUs"}
     shown = (
-        f"{amount_text(name, amounts[name])} {nouns.get(name, name)}" for name in ordered(amounts) if amounts[name]
+        f"{amount_text(name, amounts[name])} {nouns.get(name, name)}"
+        for name in ordered(amounts)
+        if amounts[name] and name != CHANNELS
     )
     return ", ".join(shown) or "no resources"
 
@@ -77,5 +81,7 @@ def ordered(resources: Iterable[str]) -> list[str]:
 
 
 def gpus(amounts: Amounts) -> dict[str, int]:
-    """Only extended resources, which device plugins offer."""
-    return {name: amounts[name] for name in ordered(amounts) if is_extended(name) and amounts[name]}
+    """Only extended resources, which device plugins offer; channels are none of these."""
+    return {
+        name: amounts[name] for name in ordered(amounts) if is_extended(name) and amounts[name] and name != CHANNELS
+    }

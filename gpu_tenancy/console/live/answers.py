@@ -20,6 +20,7 @@ class Check(Enum):
     VOLCANO_QUEUE = "Volcano queue"
     VOLUMES = "volumes"
     REFERENCES = "Secrets and ConfigMaps"
+    CLAIMS = "claims of devices"
     NODES = "nodes"
     PRIORITY = "priority"
     API_SERVER = "API server"

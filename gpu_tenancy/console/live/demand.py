@@ -14,6 +14,8 @@ from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+_DOMAIN: Final = "ComputeDomain"
+"""Kind that runs no pods, and stands beside the workload whose pods claim its channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Demand:
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
         groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
         gang: the Volcano queue, where Volcano schedules it; None where it does not.
+        channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
     """
 
     manifest: Mapping[str, Json]
@@ -60,6 +63,7 @@ class Demand:
     whole: bool = True
     gang: str | None = None
     groups: int = 1
+    channels: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -94,10 +98,14 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
         raise ConsoleError(f"{place}: {error.rule}", error.fix) from error
     for document in documents:
         check_values(file, document)
-    manifests = [manifest for document in documents for manifest in _flat(document, file)]
+    objects = [manifest for document in documents for manifest in _flat(document, file)]
+    manifests = [one for one in objects if text_at(one, "kind") != _DOMAIN]
     if not manifests:
-        raise ConsoleError(f"{file}: empty file", "add a Pod, a Job or another workload")
-    return [demand(manifest, namespace) for manifest in manifests]
+        found = "only ComputeDomains" if objects else "empty file"
+        raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
+    path = ("spec", "channel", "resourceClaimTemplate", "name")
+    channels = tuple(text_at(one, *path) for one in objects if text_at(one, "kind") == _DOMAIN)
+    return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
 
 
 def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:

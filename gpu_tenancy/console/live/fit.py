@@ -9,6 +9,7 @@ from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.amounts import amounts_text
 from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.console.live.budgets import needs
+from gpu_tenancy.console.live.channels import judge_claims, with_channels
 from gpu_tenancy.console.live.cluster_queues import ClusterQueue, reported_usage
 from gpu_tenancy.console.live.defaults import with_defaults
 from gpu_tenancy.console.live.demand import QUEUE_LABEL, Demand
@@ -26,6 +27,7 @@ from gpu_tenancy.console.live.volumes import judge_volumes
 from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.console.texts import plural
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import add
 
@@ -80,13 +82,14 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
         PodSet(each.name, each.count, requests(each.spec), each.spec, each.placed, each.within)
         for each in filled.templates
     ]
-    offers, queue = _queue(state, team, filled, sets)
+    offers, queue = _queue(state, team, filled, with_channels(state, team, sets))
     answers = (
         *_defaults(state, filled, [result.texts for result in defaulted]),
         _quota(state, team, filled),
         queue,
         *judge_volumes(state, team, sets),
         *judge_references(state, team, sets),
+        *judge_claims(state, team, demand, sets),
         *_nodes(state, filled, sets, offers),
         _priority(state, filled),
     )
@@ -211,7 +214,9 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     verdict = worst(VERDICTS[offer.source] for offer in offers)
     hardest = [offer for offer in offers if VERDICTS[offer.source] == verdict]
     requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
-    lines = [narrative.request_text(request) for request in requests]
+    # Channels have quota without a limit, or none on nodes without channels.
+    shown = [request for request in requests if verdict == "never" or request.resource != CHANNELS]
+    lines = [narrative.request_text(request) for request in shown]
     if verdict == "never":
         refused = [refusal for offer in hardest for refusal in offer.refused]
         unstated = narrative.unstated_text(refused)

@@ -17,6 +17,7 @@ from gpu_tenancy.console.live.usage import Note, ResourceTotal, Row, TeamBudget,
 from gpu_tenancy.console.live.workloads import Workload, waiting
 from gpu_tenancy.console.offline.wire import text_at
 from gpu_tenancy.model.kueue import FlavorResource
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import CPU, MEMORY, add, is_extended
 
@@ -129,7 +130,9 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
     return lines
 
 
-def _sorted(lines: Iterable[FlavorResource]) -> list[FlavorResource]:
+def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
+    """Lines in their order, without those of channels, whose quota never binds."""
+    lines = [line for line in all_lines if line[1] != CHANNELS]
     order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
     return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
 

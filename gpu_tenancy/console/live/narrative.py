@@ -17,6 +17,7 @@ from gpu_tenancy.console.live.usage import Note, Row, Total, Usage
 from gpu_tenancy.console.live.workloads import GATED_BY, HeldBack, HeldBackBy
 from gpu_tenancy.console.texts import first_names, plural
 from gpu_tenancy.model.kueue.topology import PREFERRED, UNCONSTRAINED
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.problems import nearest
 from gpu_tenancy.model.quantity import Amounts
 
@@ -83,7 +84,8 @@ def request_text(request: QuotaRequest) -> str:
         case Source.OWN_QUEUE:
             return f"{head}, fits when workloads of its own queue end ({_guarantee(request)}; {_limit(request)})"
         case Source.NEVER:
-            return f"{head}, exceeds the limit of {amount_text(resource, request.limit)}"
+            limit = f"{head}, exceeds the limit of {amount_text(resource, request.limit)}"
+            return f"nodes of flavor {request.flavor} have no channels" if resource == CHANNELS else limit
 
 
 def _requested(request: QuotaRequest) -> str:
@@ -107,6 +109,8 @@ def refusal_text(refusal: Refusal) -> str:
         return f"flavor {refusal.flavor}: the pod does not tolerate the taint {refusal.taint}"
     if refusal.flavor:
         return f"flavor {refusal.flavor}: does not match the pod's node selector or affinity"
+    if refusal.resource == CHANNELS:
+        return f"no flavor of queue {refusal.queue} has nodes with channels, so Kueue never admits the workload"
     return f"no flavor of queue {refusal.queue} covers {refusal.resource}, so Kueue never admits the workload"
 
 
@@ -848,6 +852,65 @@ def no_object(kind: str, name: str, where: str, known: Iterable[str]) -> str:
     """A Secret or ConfigMap that does not exist, so that the containers of a pod do not start."""
     fix = f"create it, or set another one; {nearest(name, known)}"
     return f"{kind} {name} not found ({where}), so pods do not start; {fix}"
+
+
+def no_template(name: str) -> str:
+    """A ResourceClaimTemplate that does not exist, and that no ComputeDomain has the driver make."""
+    return f"ResourceClaimTemplate {name} not found; {_create_domain(name)}"
+
+
+def _create_domain(name: str) -> str:
+    return f"create a ComputeDomain with spec.channel.resourceClaimTemplate.name: {name}"
+
+
+def channel_made(name: str) -> str:
+    """A ResourceClaimTemplate that the driver makes for a ComputeDomain."""
+    return f"ResourceClaimTemplate {name} is made by NVIDIA's DRA driver for its ComputeDomain"
+
+
+def channel_claimed(name: str) -> str:
+    """A ResourceClaimTemplate of channels."""
+    return f"each pod claims the channel of its node by ResourceClaimTemplate {name}; channels have no limit"
+
+
+def class_not_counted(name: str, device_class: str) -> str:
+    """A ResourceClaimTemplate of other devices."""
+    claimed = f"ResourceClaimTemplate {name} claims devices of DeviceClass {device_class}"
+    return f"{claimed}, which Kueue does not admit; {_REQUEST_GPUS}"
+
+
+_REQUEST_GPUS: Final = "request GPUs under resources of the containers"
+
+
+def claim_not_supported(name: str) -> str:
+    """A ResourceClaim that pods name themselves."""
+    return f"Kueue admits no pod with a ResourceClaim ({name}); set resourceClaimTemplateName instead"
+
+
+def template_missing(name: str) -> tuple[str, str]:
+    """Reason and fix of a pending workload whose pods name a template that does not exist."""
+    made = "NVIDIA's DRA driver makes it for a ComputeDomain"
+    fix = f"{_create_domain(name)}, or, if there is one, check that the driver's controller is running"
+    return f"its pods claim devices by ResourceClaimTemplate {name}, which does not exist: {made}", fix
+
+
+def class_unmapped(device_class: str, *, channel: bool) -> tuple[str, str]:
+    """Reason and fix of a pending workload whose pods claim devices that Kueue does not count."""
+    mapping = f"add {device_class} to deviceClassMappings of Kueue's configuration"
+    reason = f"its pods claim devices of DeviceClass {device_class}, which Kueue does not count"
+    return reason, mapping if channel else _REQUEST_GPUS
+
+
+NO_CHANNELS: Final = (
+    "its pods claim channels of a ComputeDomain, and no flavor that they can use has nodes with channels",
+    "select nodes with NVLink between machines, or remove resourceClaims",
+)
+"""Reason and fix of a pending workload on nodes without channels."""
+CHANNELS_TAKEN: Final = (
+    "no node with room has a free channel: a node has one channel, for one pod with a ComputeDomain",
+    "request all GPUs of a node for each pod, or wait until the pod that has the channel ends",
+)
+"""Reason and fix of pods that wait for the channel of a node."""
 
 
 def no_pull_secret(name: str, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from gpu_tenancy.console.offline.wire import text_at
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
     "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
-    "ResourceQuota", "Secret", "StorageClass", "Workload",
+    "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
 ]  # fmt: skip
 
@@ -24,6 +24,7 @@ FLUID: Final = "data.fluid.io/v1alpha1"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
 RESOURCE: Final = "resource.k8s.io/v1"
+DOMAINS: Final = "resource.nvidia.com/v1beta1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
@@ -64,6 +65,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "Node": _Source("v1", "free capacity of nodes", _WHOLE),
     "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
     "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceClaimTemplate": _Source(RESOURCE, "claims of devices", _VIEW, namespaced=True),
+    "ComputeDomain": _Source(DOMAINS, "channels of ComputeDomains", _VIEW, namespaced=True),
     "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
     "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),

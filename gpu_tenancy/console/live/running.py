@@ -17,6 +17,9 @@ from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
 
 _GATE: Final = "kueue.x-k8s.io/admission"
+_NO_DEVICE: Final = "cannot allocate all claims"
+"""The scheduler's words about a node on which a claim of a pod finds no free device:
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go"""
 
 
 def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
@@ -76,6 +79,8 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Blocked:
     spec = at(first, "spec")
     if claims:
         return Blocked((*lines, *claims), *narrative.volumes_not_ready(claims[0]))
+    if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
+        return Blocked(tuple(lines), *narrative.CHANNELS_TAKEN)
     if not state.knows("Node") or not isinstance(spec, dict):
         lines += [narrative.missing_text(missing) for missing in state.refused("Node")]
         return Blocked(tuple(lines), *narrative.UNPLACED)

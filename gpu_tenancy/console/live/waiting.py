@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
+from gpu_tenancy.console.live.channels import claim_pending
 from gpu_tenancy.console.live.cluster_queues import ClusterQueue
 from gpu_tenancy.console.live.diagnosis import diagnose
 from gpu_tenancy.console.live.queueing import VERDICTS, Offer, QuotaRequest, Source, judge_queue
@@ -17,6 +18,7 @@ from gpu_tenancy.console.live.unblock import Unblock, find_unblock
 from gpu_tenancy.console.live.verdicts import Why
 from gpu_tenancy.console.live.workloads import HeldBackBy, Workload, ahead
 from gpu_tenancy.console.offline.wire import at, maps_at, text_at
+from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.quantity import add
 
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
@@ -128,14 +130,17 @@ def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Un
 
 
 def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
-    """The resources that block the workload; all of them where none does."""
-    return [request for request in requests if VERDICTS[request.source] != "now"] or requests
+    """The resources that block the workload; all of them where none does, but not channels, which are no limit."""
+    blocking = [request for request in requests if VERDICTS[request.source] != "now"]
+    return blocking or [request for request in requests if request.resource != CHANNELS]
 
 
 def _not_considered(queues: Queues, queue: ClusterQueue, workload: Workload) -> tuple[str, str] | None:
     """Reason and fix where Kueue does not consider the workload, however much quota is free."""
     if closed := queues.closed(workload.namespace, workload.queue, queue):
         return narrative.closed_text(closed), narrative.closed_fix(closed)
+    if claiming := claim_pending(workload):
+        return claiming
     if held := workload.held_back:
         backoff = held.cause is HeldBackBy.BACKOFF
         return narrative.held_back_text(held), narrative.WAIT_UNTIL_THEN if backoff else narrative.FIX_THIS

@@ -3,11 +3,14 @@
 NVIDIA's driver is played by the embedded platform: `gpu_tenancy.console.embedded.channels`.
 """
 
+import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
+import yaml
 from builders import Data, job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
@@ -20,6 +23,15 @@ from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.console.live import fit
+from gpu_tenancy.console.live.channels import kinds_claimed, with_channels
+from gpu_tenancy.console.live.demand import demand
+from gpu_tenancy.console.live.pods import requests
+from gpu_tenancy.console.live.reading import read
+from gpu_tenancy.console.live.target import target_of
+from gpu_tenancy.console.live.verdicts import Why
+from gpu_tenancy.console.live.why import KINDS, OWN, why
+from gpu_tenancy.console.live.workloads import PodSet
 from gpu_tenancy.console.offline.objects import kubernetes_objects
 from gpu_tenancy.console.offline.render import render
 from gpu_tenancy.console.offline.wire import maps_at, text_at
@@ -39,12 +51,12 @@ PATIENCE: Final = 90
 
 
 def sections() -> Data:
-    """Two racks of two machines each, and two jobs that each need a rack; and nodes without channels."""
-    gb200 = pool("p6e-gb200.36xlarge", 4, topology={"rack": RACK})
+    """Three racks of two machines each, and two jobs that each need a rack; and nodes without channels."""
+    gb200 = pool("p6e-gb200.36xlarge", 6, topology={"rack": RACK})
     of_job: Data = {"workers": 2, "gpus": 4, "computeDomain": True, "together": "rack", "flavor": "gb200"}
     of_team = team(
-        gpus={"gb200": {"guaranteed": 16}},
-        compute={"requests": {"cpu": 600, "memory": "4000Gi"}},
+        gpus={"gb200": {"guaranteed": 24}},
+        compute={"requests": {"cpu": 900, "memory": "6000Gi"}},
         training={"plain": job(**of_job), "torch": job(framework="pytorch", **of_job)},
     )
     cpu = pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})
@@ -60,7 +72,7 @@ class Running:
     def workload(self, owner: str) -> Any:
         """The Workload of a job."""
         found = self.cluster.list(KUEUE, "Workload", namespace=TEAM)
-        return next((one for one in found if f"-{owner}-" in text_at(one, "metadata", "name")), {})
+        return next((one for one in found if f"-{owner}-" in text_at(one, "metadata", "name")), None) or {}
 
     def admitted(self, owner: str) -> Any:
         """How Kueue admits the pods of a job."""
@@ -150,19 +162,121 @@ def test_the_namespaces_quota_counts_the_gpus_and_not_the_channels(running: Runn
     assert not [key for key in quota["status"]["used"] if "channel" in key]
 
 
+def asked(running: Running, manifest: Any) -> tuple[fit.Fitting, Why]:
+    """What `fit` says of a job before it is submitted, and `why` when it is and the reason is known."""
+    cluster = running.cluster
+    demanded = demand(manifest, TEAM)
+    state = read(cluster, fit.KINDS, TEAM, only=fit.OWN).joined(read(cluster, (), TEAM, only=kinds_claimed([demanded])))
+    fitting = fit.judge(state, TEAM, demanded)
+    cluster.create(manifest)
+    name = manifest["metadata"]["name"]
+    try:
+
+        def known() -> Why | None:
+            found = read(cluster, KINDS, TEAM, only=OWN)
+            answer = why(target_of(cluster.get("batch/v1", "Job", name, TEAM) or {}, found), found)
+            return answer if "claim" in answer.reason or "channel" in answer.reason else None
+
+        return fitting, cluster.wait_for(known, timeout=PATIENCE, what=f"the reason why {name} waits")
+    finally:
+        cluster.delete(Reference("batch/v1", "Job", name, TEAM), wait=PATIENCE)
+
+
+def own_job(running: Running, name: str, template: str) -> Any:
+    """A job of a user: as the declared one, of one pod with one GPU."""
+    manifest: Any = deepcopy(dict(running.cluster.get("batch/v1", "Job", "plain", TEAM) or {}))
+    pod = manifest["spec"]["template"]
+    own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    claims = [{"name": "channel", "resourceClaimTemplateName": template}]
+    spec: Any = {**pod["spec"], "resourceClaims": claims, "nodeSelector": {}}
+    asks = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    spec["containers"][0]["resources"] = {"requests": asks, "limits": asks, "claims": [{"name": "channel"}]}
+    labels = {"kueue.x-k8s.io/queue-name": TEAM}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": TEAM, "labels": labels},
+        "spec": {
+            "suspend": True,
+            "template": {"metadata": {"annotations": own}, "spec": spec},
+        },
+    }
+
+
+def test_fit_and_why_name_a_template_that_does_not_exist(running: Running) -> None:
+    running.racks("plain")
+    fitting, answer = asked(running, own_job(running, "alone", "missing"))
+    assert fitting.verdict == "never"
+    assert "its pods claim devices by ResourceClaimTemplate missing, which does not exist" in answer.reason
+
+
+def test_kueue_admits_no_claim_of_gpus(running: Running) -> None:
+    """The guards refuse the template; without them, Kueue does not admit the pods."""
+    gpus: Manifest = {
+        "apiVersion": RESOURCE,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpus", "namespace": TEAM},
+        "spec": {
+            "spec": {
+                "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]},
+            }
+        },
+    }
+    running.cluster.apply(gpus)
+    try:
+        fitting, answer = asked(running, own_job(running, "greedy", "gpus"))
+    finally:
+        running.cluster.delete(Reference.of(gpus))
+    assert fitting.verdict == "never"
+    assert "DeviceClass gpu.nvidia.com" in answer.reason
+
+
+def test_fit_counts_the_channels_that_kueue_counts(running: Running) -> None:
+    usage = running.admitted("plain")["resourceUsage"]
+    manifest = running.cluster.get("batch/v1", "Job", "plain", TEAM) or {}
+    state = read(running.cluster, ("ResourceClaimTemplate",), TEAM)
+    (template,) = demand(manifest, TEAM).templates
+    (counted,) = with_channels(
+        state, TEAM, [PodSet(template.name, template.count, requests(template.spec), template.spec)]
+    )
+    assert {name: str(amount) for name, amount in counted.total.items() if "/" in name} == {
+        name: amount for name, amount in usage.items() if "/" in name
+    }
+
+
+def test_a_team_submits_the_job_of_the_page(running: Running) -> None:
+    """The objects of docs/operators.md, in another namespace: the queue admits them, and they run in one rack."""
+    page = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    blocks = [list(yaml.safe_load_all(text)) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    (objects,) = (block for block in blocks if block[0].get("kind") == "ComputeDomain")
+    for one in objects:
+        one["metadata"] |= {"namespace": TEAM}
+        if one["kind"] == "Job":
+            one["metadata"] |= {"labels": {"kueue.x-k8s.io/queue-name": TEAM}}
+        running.cluster.create(one)
+    bring_templates(running.cluster)
+    try:
+        assert len(running.racks("own")) == 1
+        running.cluster.wait_for(lambda: len(running.allocated("own")) == 2, timeout=PATIENCE, what="both channels")
+        assert running.admitted("own")["resourceUsage"][CHANNELS] == "2"
+    finally:
+        for one in reversed(objects):
+            running.cluster.delete(Reference.of(one), wait=PATIENCE)
+
+
 def test_a_template_goes_with_its_domain(running: Running) -> None:
     domain: Manifest = {
         "apiVersion": f"{DOMAINS}/v1beta1",
         "kind": "ComputeDomain",
-        "metadata": {"name": "own", "namespace": TEAM},
-        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "own-channel"}}},
+        "metadata": {"name": "gone", "namespace": TEAM},
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "gone-channel"}}},
     }
     running.cluster.apply(domain)
     bring_templates(running.cluster)
-    assert running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "own-channel", TEAM)
+    assert running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "gone-channel", TEAM)
     running.cluster.delete(Reference.of(domain))
     running.cluster.wait_for(
-        lambda: not running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "own-channel", TEAM),
+        lambda: not running.cluster.exists(RESOURCE, "ResourceClaimTemplate", "gone-channel", TEAM),
         timeout=PATIENCE,
         what="the deletion of the template",
     )
