@@ -13,7 +13,11 @@ _IS_ONE: Final = f"!e.?adminAccess.orValue(false) && {_EXACT} && e.?count.orValu
 
 
 def device_claims(guards: GuardsPlan) -> Rule:
-    """Tenants may claim one channel of a ComputeDomain, and no other device: no quota counts these.
+    """Tenants may claim one channel of a ComputeDomain, and no other device.
+
+    No quota counts other devices, and the driver's daemon reaches the memory of any ComputeDomain: the driver compares
+    the namespace of a claim with that of the ComputeDomain for channels only (`applyComputeDomainDaemonConfig` in
+    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/cmd/compute-domain-kubelet-plugin/device_state.go).
 
     Kueue reads a ResourceClaimTemplate when it admits a workload, and does not admit classes that it does not count.
     But the claim of a pod is made from the template as it is when the pod is created, and a tenant could have replaced
