@@ -121,6 +121,12 @@ REFUSED = {
         ".computeDomain: requires NVLink between all nodes of the job, but it connects at most 18 nodes of flavor"
         " gb200; lower the 19 pods with GPUs to 18, or remove it",
     ),
+    "nodes of which NVLink connects only some": Refused(
+        {"of_pool": {"nodes": 20}},
+        ".computeDomain: requires NVLink between all nodes of the job, but it connects at most 18 nodes of flavor"
+        " gb200, which has 20; set together: rack and the topology of its pools, or together: anywhere to share what"
+        " NVLink connects",
+    ),
     "Volcano": Refused(
         {"gang": True},
         ": sets computeDomain, but Volcano's queues do not count claims of devices; remove computeDomain or gang",
@@ -145,6 +151,19 @@ def test_what_could_never_share_memory_is_refused(case: Refused) -> None:
     declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 4, "limit": 4 * nodes}, "h100": {"guaranteed": 16}}
     found = [one for one in errors(declared) if "omputeDomain" in one or "channel" in one]
     assert found == [f"teams.a.training.fit{case.problem}"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"together": "anywhere"},
+        {"of_pool": {"nodes": 20, "topology": {"rack": "example.com/rack"}}, "together": "rack"},
+    ],
+)
+def test_a_job_says_how_it_uses_several_nvlink_domains(fields: Data) -> None:
+    declared = sections(**{"of_pool": {"nodes": 20}, **fields})
+    declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
+    assert errors(declared) == []
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,27 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
         fix = "use a flavor of GB200 or GB300 machines without sharing, or remove it"
         yield Problem(place, rule, fix, about=(("pools",),))
         return
-    nodes, pods = most_nodes(tree.stack, flavor), sum(job.pods_by_role[name] for name in sizes)
-    if nodes is not None and pods > nodes:
-        rule = f"requires NVLink between all nodes of the job, but it connects at most {nodes} nodes of flavor {flavor}"
-        fix = f"lower the {pods} pods with GPUs to {nodes}, or remove it"
-        yield Problem(place, rule, fix, about=((*path, "workers"), (*path, "roles"), ("pools",)))
+    pods, together = sum(job.pods_by_role[name] for name in sizes), job.together is not None
+    if problem := _domain(tree, place, flavor, pods, together=together):
+        yield problem
     for name, size in sizes.items():
         yield from _gpus(path, job, name, size)
+
+
+def _domain(tree: Tree, place: Path, flavor: str, pods: int, *, together: bool) -> Problem | None:
+    """More pods than NVLink connects nodes, or pods that could run on nodes that it does not connect."""
+    nodes, job = most_nodes(tree.stack, flavor), place[:-1]
+    if nodes is None:
+        return None
+    rule = f"requires NVLink between all nodes of the job, but it connects at most {nodes} nodes of flavor {flavor}"
+    if pods > nodes:
+        fix = f"lower the {pods} pods with GPUs to {nodes}, or remove it"
+        return Problem(place, rule, fix, about=((*job, "workers"), (*job, "roles"), ("pools",)))
+    total = sum(pool.max_nodes for pool in tree.flavors[flavor].pools)
+    if total > nodes and not together:
+        fix = "set together: rack and the topology of its pools, or together: anywhere to share what NVLink connects"
+        return Problem(place, f"{rule}, which has {total}", fix, about=((*job, "together"), ("pools",)))
+    return None
 
 
 def _gpus(path: Path, job: Training, role: str, size: PodSize) -> Iterator[Problem]:
