@@ -37,7 +37,10 @@ def project_of(folder: Path, teams: int, program: str | None = None) -> Path:
     shutil.copy(here / "Pulumi.yaml", folder)
     text = program or (here / "__main__.py").read_text(encoding="utf-8")
     (folder / "__main__.py").write_text(text, encoding="utf-8")
-    config = {f"gpu-tenancy:{key}": value for key, value in stack(teams).items()}
+    sections = stack(teams)
+    # In a file of their own: Pulumi does not start a program with a longer config.
+    (folder / "stacks" / "teams.yaml").write_text(yaml.safe_dump(sections["teams"]), encoding="utf-8")
+    config = {f"gpu-tenancy:{key}": value for key, value in {**sections, "teams": "teams.yaml"}.items()}
     file = folder / "stacks" / f"Pulumi.{NAME}.yaml"
     file.write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
     return folder

@@ -25,6 +25,11 @@ from gpu_tenancy.model.source import to_config
 
 CONTINUE: Final = "fix the error and run the same command again to continue"
 """The fix for a deployment by Pulumi that failed."""
+_TOO_LONG: Final = (
+    "write the teams to a file of their own, with `gpu-tenancy:teams: teams.yaml` in the stack's file, and run the same"
+    " command again: Pulumi passes the config in an environment variable, which can have 128 KiB on Linux"
+)
+"""MAX_ARG_STRLEN in https://man7.org/linux/man-pages/man2/execve.2.html."""
 
 _DONE: Final = {
     "create": "created",
@@ -53,6 +58,11 @@ def generated_project(source: Path) -> dict[str, Any]:
     # The environment that runs this command has the program's packages.
     runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
     return {"name": project_name(source), "main": str(source.resolve()), "runtime": runtime}
+
+
+def fix_for(why: str) -> str:
+    """The fix for a deployment by Pulumi that failed with these words."""
+    return _TOO_LONG if "argument list too long" in why else CONTINUE
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ class PulumiCli:
         """Runs a command that must succeed, and returns its output."""
         done = self._run(*arguments)
         if not done.ok:
-            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", CONTINUE)
+            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", fix_for(done.diagnostics))
         return done.output
 
     def _run(self, *arguments: str) -> "_Done":

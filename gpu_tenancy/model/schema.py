@@ -19,7 +19,7 @@ SECRET: Final[Schema] = {"type": "object", "properties": {"secure": {"type": "st
 def file_schema() -> Schema:
     """The schema of `stacks/Pulumi.<stack>.yaml`, for validation and completion in editors."""
     sections = _sections()
-    file = {"type": "string", "description": "A file beside this one that has the section, for several stacks."}
+    file = {"type": "string", "description": "A file beside this one that has the section."}
     return {
         "$schema": URI,
         "title": "A stack of gpu-tenancy",

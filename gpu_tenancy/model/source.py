@@ -14,8 +14,8 @@ from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.secrets import CONFIG
 from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
 
-SHARED_SECTIONS: Final = ("people",)
-"""Sections that several stacks can have in one file."""
+SHARED_SECTIONS: Final = ("people", "teams")
+"""Sections that can be in files of their own: for several stacks, or because they are long."""
 _SHARED_FILE: Final = re.compile(r"(?!Pulumi\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.yaml")
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.problems import StackError
@@ -182,6 +183,17 @@ def test_people_of_a_file_are_those_of_the_stack(tmp_path: Path) -> None:
     inline = read(tmp_path, f"{STACK}  gpu-tenancy:people: {{names: {{rosa: user:rosa}}, auditors: [rosa]}}\n")
     assert load(source) == load(inline)
     assert load(source).people.auditors == ["rosa"]
+
+
+def test_teams_of_a_file_are_those_of_the_stack(tmp_path: Path) -> None:
+    """A stack of a thousand teams: Pulumi passes its config to the program in one environment variable."""
+    inline = read_file(written(tmp_path, STACK), "stacks/Pulumi.x.yaml")
+    (tmp_path / "teams.yaml").write_text(yaml.safe_dump(inline.sections["teams"]))
+    named = {**to_config(inline), "gpu-tenancy:teams": "teams.yaml"}
+    assert load(with_files(read_config(named), tmp_path)) == load(inline)
+    (tmp_path / "teams.yaml").write_text("vision: {}\n")
+    with pytest.raises(StackError, match=r"^teams\.yaml:1: teams\.vision\.costCenter: "):
+        load(with_files(read_config(named), tmp_path))
 
 
 def test_an_error_in_a_file_of_people_names_this_file_and_its_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gpu_tenancy.console.offline.render import render
 from gpu_tenancy.console.offline.wire import Json
 from gpu_tenancy.console.progress import Report
 from gpu_tenancy.console.project import Declared
-from gpu_tenancy.console.pulumi_cli import CONTINUE
+from gpu_tenancy.console.pulumi_cli import fix_for
 from gpu_tenancy.console.splitting.homes import homes, is_scaffold
 from gpu_tenancy.console.splitting.moving import Move, Moving
 from gpu_tenancy.console.splitting.stacks import Stacks, said
@@ -218,7 +218,7 @@ def _watched(stack: str, command: str) -> Generator[_Seen]:
         raise ConsoleError(f"stack {stack} is locked by another deployment: {said(error)}", fix) from error
     except CommandError as error:
         why = seen.errors or said(error)
-        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", CONTINUE) from error
+        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", fix_for(why)) from error
 
 
 def _failure(failed: Mapping[str, BaseException]) -> BaseException:
@@ -227,4 +227,5 @@ def _failure(failed: Mapping[str, BaseException]) -> BaseException:
         if not isinstance(error, ConsoleError):
             return error
     errors = [error for error in failed.values() if isinstance(error, ConsoleError)]
-    return errors[0] if len(errors) == 1 else ConsoleError("\n".join(error.what for error in errors), CONTINUE)
+    what = "\n".join(error.what for error in errors)
+    return errors[0] if len(errors) == 1 else ConsoleError(what, fix_for(what))
