@@ -52,9 +52,10 @@ def configured_stack(project: Path) -> Configured:
     part = values.pop(KEY, None)
     environment = pulumi.get_stack().removesuffix(f".{part}")
     try:
-        source = with_files(read_config(values, _file(project, environment)), project / "stacks")
+        source = read_config(values, _file(project, environment))
         if unplaced := list(_unplaced(source, environment)):
             raise StackError(unplaced)  # noqa: TRY301 - all that is wrong in a stack ends below
+        source = with_files(source, project / "stacks")
         inputs = without_secrets(source)
         stack = _loaded(source, inputs)
         if missing := list(_missing(source, stack)):

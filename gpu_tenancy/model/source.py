@@ -81,14 +81,15 @@ def with_files(source: Source, folder: FilePath) -> Source:
     """The source with the sections that are only the name of a file, such as `people: people.yaml`, read from it.
 
     Args:
-        source: of a stack.
+        source: of a stack. A section that is a secret names no file.
         folder: of the stack's file, in which these files are.
 
     Raises:
         StackError: a name is not that of a file there, or a file is invalid YAML or has encrypted values.
     """
+    hidden = {*source.unread, *source.secrets}
     for section in SHARED_SECTIONS:
-        if isinstance(name := source.sections.get(section), str) and name != UNREAD:
+        if isinstance(name := source.sections.get(section), str) and (section,) not in hidden:
             source = _with_file(source, section, name, folder)
     return replace(source, folder=folder)
 

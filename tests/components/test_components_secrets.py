@@ -102,6 +102,7 @@ SHOWN = [
     ("cluster", "cloud"),
     ("environment",),
     ("teams",),
+    ("people",),
 ]
 """Places whose values would be readable in objects, names or outputs."""
 
@@ -127,6 +128,15 @@ def test_all_are_refused_at_once_with_the_other_problems_of_the_stack(project: P
         "teams.vision.ownr",
     ]
     assert CANARY not in str(refused.value)
+
+
+def test_the_text_of_a_section_that_only_the_engine_knows_as_secret_is_not_shown(project: Project) -> None:
+    """Where a section can be the name of a file, its text is in the error about the file."""
+    main = project.folder / "__main__.py"
+    main.write_text(LANGUAGE_HOST + main.read_text())
+    config = to_config(read_file(project.write("good", small()))) | {"gpu-tenancy:teams": CANARY}
+    with pytest.raises(pulumi.RunError, match=r"^teams: has a secret that is not in stacks/Pulumi\.good\.yaml; "):
+        render(project.folder, project="gpu-tenancy", stack="good", config=config)
 
 
 def test_a_secret_whose_place_only_the_engine_knows_is_refused(project: Project) -> None:
