@@ -3,6 +3,7 @@
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.workloads import JobPlan
 
 from .conventions import NAME
@@ -16,8 +17,7 @@ def compute_domain(name: str, job: JobPlan, channels: str, opts: pulumi.Resource
     """
     return CustomResource(
         name,
-        api_version="resource.nvidia.com/v1beta1",
-        kind="ComputeDomain",
+        *COMPUTE_DOMAIN,
         metadata={"name": job.name, "namespace": job.team, "labels": {NAME: job.name}},
         spec={"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": channels}, "allocationMode": "Single"}},
         opts=opts,

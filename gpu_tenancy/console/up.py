@@ -13,7 +13,7 @@ from gpu_tenancy.console.cluster.client import Cluster
 from gpu_tenancy.console.cluster.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.caches import bring_claims, remove_claims
-from gpu_tenancy.console.embedded.channels import DOMAINS, bring_channels, bring_templates
+from gpu_tenancy.console.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.console.embedded.controllers import choosing, programs
 from gpu_tenancy.console.embedded.controllers.launching import Wanted
 from gpu_tenancy.console.embedded.controllers.table import Row
@@ -36,6 +36,7 @@ from gpu_tenancy.console.replacing import not_replaced, other_stack
 from gpu_tenancy.console.settling import settle
 from gpu_tenancy.console.summary import Summary, summarise
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.compute_domains import GROUP as COMPUTE_DOMAINS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 
@@ -245,8 +246,8 @@ def _wanted(
 
 def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
     """The API groups of a stack's objects, of what its CronJobs create, and of what its teams can create."""
-    created = [*([SNAPSHOT_GROUP] if planned.snapshots else []), *([DOMAINS] if planned.guards.channels else [])]
-    return api_groups(objects) | {*created}
+    created = {SNAPSHOT_GROUP: planned.snapshots, COMPUTE_DOMAINS: planned.guards.channels}
+    return api_groups(objects) | {group for group, needed in created.items() if needed}
 
 
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:

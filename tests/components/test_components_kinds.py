@@ -16,6 +16,12 @@ KINDS = {
 """The object of each framework that has its pods' JobSet."""
 
 
+def kind_of(framework: str) -> str:
+    """The kind of the object that has a job's pods."""
+    kinds = {"job": "Job", "jobset": "JobSet", "ray": "RayJob", "leader-worker": "LeaderWorkerSet"}
+    return kinds.get(framework, "TrainJob")
+
+
 def sections(**fields: Any) -> Data:
     gpus = {"h100": {"guaranteed": 8, "limit": 32}}
     return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, training={"j": job(**fields)})})
@@ -65,8 +71,7 @@ def test_a_job_without_gpus_has_no_empty_fields(framework: str) -> None:
     plain = {"cpu": pool("m7i.8xlarge", nodes=2)}
     own = job(framework=framework, flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2, command=["/train"])
     sections = stack(pools=plain, teams={"a": team(training={"j": own})})
-    kind = {"job": "Job", "jobset": "JobSet", "ray": "RayJob", "leader-worker": "LeaderWorkerSet"}.get(framework)
-    assert [key for key in empty(tenancy(sections).spec(kind or "TrainJob", "j")) if key != "rayStartParams"] == []
+    assert [key for key in empty(tenancy(sections).spec(kind_of(framework), "j")) if key != "rayStartParams"] == []
 
 
 def test_an_evicted_pod_of_a_job_is_no_retry() -> None:
@@ -85,7 +90,7 @@ def test_a_job_set_ends_at_its_deadline_and_is_not_restarted() -> None:
 
 @pytest.mark.parametrize("framework", ["job", *KINDS, "ray"])
 def test_kueue_ends_what_runs_longer_than_its_deadline_over_all_admissions(framework: str) -> None:
-    kind = {"job": "Job", "jobset": "JobSet", "ray": "RayJob"}.get(framework, "TrainJob")
+    kind = kind_of(framework)
     fields = {"framework": framework, "command": ["/train"]}
     found = cast("Any", tenancy(sections(**fields, deadline="1h")).only(kind).manifest)
     assert found["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "3660"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.catalogue import Machine, cloud_tables
+from gpu_tenancy.model.plan.disks import uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import Disk
 
@@ -64,11 +65,6 @@ class Volume:
     key: str | None
     throughput: int
     iops: int
-
-
-def uses_local_disks(cluster: AwsCluster, machine: Machine) -> bool:
-    """Whether nodes of a machine type have their containers on local NVMe disks."""
-    return cluster.local_disks and machine.local_disk > 0
 
 
 def volumes(cluster: AwsCluster, disk: Disk, of: Image, machine: Machine) -> tuple[Volume, ...]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import NodePool
+from gpu_tenancy.model.plan.disks import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
-from .disks import Volume, uses_local_disks, volumes
+from .disks import Volume, volumes
 from .images import image_alias
 from .nodes import huge_pages, image, interfaces, reservation, subnets
 

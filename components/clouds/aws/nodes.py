@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
+from gpu_tenancy.model.plan.disks import uses_local_disks
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.gpus import NVIDIA
 from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
@@ -12,7 +13,7 @@ from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 
-from .disks import Volume, user_data, uses_local_disks, volumes
+from .disks import Volume, user_data, volumes
 from .images import IMAGES, Image
 
 SYSTEM: Final = "gpu-tenancy-system"

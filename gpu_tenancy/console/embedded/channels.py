@@ -3,19 +3,17 @@
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.embedded.nodes import node_shapes
 from gpu_tenancy.console.offline.wire import Json, text_at
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
+from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, COMPUTE_DOMAIN, connected_flavors
 from gpu_tenancy.model.plan.supply import POOL_LABEL
 from gpu_tenancy.model.spec import Stack
 
-DOMAINS: Final = "resource.nvidia.com"
-"""API group of ComputeDomains."""
 OURS: Final = "gpu-tenancy.dev/embedded-channel"
 """Label of the objects that this module created and can delete."""
 _API: Final = "resource.k8s.io/v1"
@@ -46,7 +44,8 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
     Raises:
         ApiError: the API server rejects an object.
     """
-    wanted = [_CLASS, *_slices(stack)] if connected_flavors(stack) else []
+    flavors = connected_flavors(stack)
+    wanted = [_CLASS, *_slices(stack, flavors)] if flavors else []
     names = {Reference.of(manifest) for manifest in wanted}
     for kind in ("ResourceSlice", "DeviceClass"):
         for one in cluster.list(_API, kind, labels=OURS):
@@ -56,8 +55,7 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
         cluster.apply(manifest, force=True)
 
 
-def _slices(stack: Stack) -> Iterator[Manifest]:
-    flavors = connected_flavors(stack)
+def _slices(stack: Stack, flavors: Collection[str]) -> Iterator[Manifest]:
     pools = {name for name, pool in stack.pools.items() if (pool.flavor or name) in flavors}
     for node in node_shapes(stack):
         if node.labels[POOL_LABEL] in pools:
@@ -77,21 +75,22 @@ def bring_templates(cluster: Cluster) -> None:
     Raises:
         ApiError: the API server rejects a template.
     """
-    for domain in cluster.list(f"{DOMAINS}/v1beta1", "ComputeDomain"):
+    for domain in cluster.list(*COMPUTE_DOMAIN):
         cluster.apply(_template(domain), force=True)
 
 
 def _template(domain: Manifest) -> Manifest:
     """As in templates/compute-domain-workload-claim-template.tmpl.yaml of the driver."""
     uid = text_at(domain, "metadata", "uid")
+    version, kind = COMPUTE_DOMAIN
     owner: Json = {
-        "apiVersion": f"{DOMAINS}/v1beta1",
-        "kind": "ComputeDomain",
+        "apiVersion": version,
+        "kind": kind,
         "name": text_at(domain, "metadata", "name"),
         "uid": uid,
     }
     parameters: Json = {
-        "apiVersion": f"{DOMAINS}/v1beta1",
+        "apiVersion": version,
         "kind": "ComputeDomainChannelConfig",
         "domainID": uid,
         "allocationMode": text_at(domain, "spec", "channel", "allocationMode") or "Single",

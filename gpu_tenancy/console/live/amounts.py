@@ -53,8 +53,7 @@ def amount_text(resource: str, value: int) -> str:
 
 def amounts_text(amounts: Amounts) -> str:
     """`8 nvidia.com/gpu, 8 cpu, 32Gi memory`: GPUs first, without zero amounts and channels, which are no limit."""
-    names = (name for name in ordered(amounts) if amounts[name] and name != CHANNELS)
-    shown = (f"{amount_text(name, amounts[name])} {name}" for name in names)
+    shown = (f"{amount_text(name, amounts[name])} {name}" for name in _shown(amounts))
     return ", ".join(shown) or "no resources"
 
 
@@ -63,11 +62,7 @@ def leading_text(amounts: Amounts) -> str:
     if only_gpus := gpus(amounts):
         return amounts_text(only_gpus)
     nouns = {CPU: "CPU" if amounts.get(CPU) == _CPU else "CPUs"}
-    shown = (
-        f"{amount_text(name, amounts[name])} {nouns.get(name, name)}"
-        for name in ordered(amounts)
-        if amounts[name] and name != CHANNELS
-    )
+    shown = (f"{amount_text(name, amounts[name])} {nouns.get(name, name)}" for name in _shown(amounts))
     return ", ".join(shown) or "no resources"
 
 
@@ -82,6 +77,8 @@ def ordered(resources: Iterable[str]) -> list[str]:
 
 def gpus(amounts: Amounts) -> dict[str, int]:
     """Only extended resources, which device plugins offer; channels are none of these."""
-    return {
-        name: amounts[name] for name in ordered(amounts) if is_extended(name) and amounts[name] and name != CHANNELS
-    }
+    return {name: amounts[name] for name in _shown(amounts) if is_extended(name)}
+
+
+def _shown(amounts: Amounts) -> list[str]:
+    return [name for name in ordered(amounts) if amounts[name] and name != CHANNELS]

@@ -11,7 +11,7 @@ from typing import Final
 from gpu_tenancy.console.cluster.waiting import condition
 from gpu_tenancy.console.live import narrative
 from gpu_tenancy.console.live.answers import Answer, Check, Verdict, worst
-from gpu_tenancy.console.live.demand import Demand
+from gpu_tenancy.console.live.demand import Demand, channels_of
 from gpu_tenancy.console.live.pods import Manifest, called
 from gpu_tenancy.console.live.reading import Kind, State
 from gpu_tenancy.console.live.workloads import PodSet, Workload
@@ -33,12 +33,13 @@ def kinds_claimed(demands: Iterable[Demand]) -> tuple[Kind, ...]:
 
 def with_channels(state: State, team: str, sets: Sequence[PodSet]) -> list[PodSet]:
     """Pods with the channels that they claim among their requests, as Kueue counts them."""
-    return [replace(pods, pod=add(pods.pod, _channels(state, team, pods.spec))) for pods in sets]
+    classes = _classes(state, team)
+    return [replace(pods, pod=add(pods.pod, _channels(classes, pods.spec))) for pods in sets]
 
 
-def _channels(state: State, team: str, spec: Manifest) -> dict[str, int]:
+def _channels(classes: Mapping[str, list[str]], spec: Manifest) -> dict[str, int]:
     names = [text_at(claim, "resourceClaimTemplateName") for claim in maps_at(spec, "resourceClaims")]
-    count = sum(1 for name in names if name and _classes(state, team).get(name, [CHANNEL_CLASS]) == [CHANNEL_CLASS])
+    count = sum(1 for name in names if name and classes.get(name, [CHANNEL_CLASS]) == [CHANNEL_CLASS])
     return {CHANNELS: count} if count else {}
 
 
@@ -62,14 +63,11 @@ def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]
         text = narrative.missing_text(state.missing["ResourceClaimTemplate"])
         yield Answer(Check.CLAIMS, "unknown", (text,))
         return
-    made = {*demand.channels, *(_template_of(domain) for domain in state.of("ComputeDomain", team))}
-    results = dict.fromkeys(_judge(claim, _classes(state, team), made) for claim in claims)
+    made = {*demand.channels, *(channels_of(domain) for domain in state.of("ComputeDomain", team))}
+    classes = _classes(state, team)
+    results = dict.fromkeys(_judge(claim, classes, made) for claim in claims)
     verdict = worst(result for result, _ in results)
     yield Answer(Check.CLAIMS, verdict, tuple(text for result, text in results if result == verdict))
-
-
-def _template_of(domain: Manifest) -> str:
-    return text_at(domain, "spec", "channel", "resourceClaimTemplate", "name")
 
 
 def _judge(claim: Manifest, classes: Mapping[str, list[str]], made: Iterable[str]) -> tuple[Verdict, str]:

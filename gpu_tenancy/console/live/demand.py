@@ -103,9 +103,13 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     if not manifests:
         found = "only ComputeDomains" if objects else "empty file"
         raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
-    path = ("spec", "channel", "resourceClaimTemplate", "name")
-    channels = tuple(text_at(one, *path) for one in objects if text_at(one, "kind") == _DOMAIN)
+    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == _DOMAIN)
     return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
+
+
+def channels_of(domain: Manifest) -> str:
+    """Name of the ResourceClaimTemplate of a ComputeDomain."""
+    return text_at(domain, "spec", "channel", "resourceClaimTemplate", "name")
 
 
 def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:

@@ -12,6 +12,7 @@ from gpu_tenancy.console.live.api_messages import without_user
 from gpu_tenancy.console.live.devices import with_devices
 from gpu_tenancy.console.live.pods import called, home, label
 from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
@@ -24,7 +25,6 @@ FLUID: Final = "data.fluid.io/v1alpha1"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
 RESOURCE: Final = "resource.k8s.io/v1"
-DOMAINS: Final = "resource.nvidia.com/v1beta1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
@@ -66,7 +66,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
     "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
     "ResourceClaimTemplate": _Source(RESOURCE, "claims of devices", _VIEW, namespaced=True),
-    "ComputeDomain": _Source(DOMAINS, "channels of ComputeDomains", _VIEW, namespaced=True),
+    "ComputeDomain": _Source(COMPUTE_DOMAIN[0], "channels of ComputeDomains", _VIEW, namespaced=True),
     "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
     "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
     "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),

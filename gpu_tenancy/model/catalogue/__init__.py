@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpu_tenancy.model.catalogue.reserved import Reserved, Row, known_price
+from gpu_tenancy.model.catalogue.reserved import Reserved, Row, known, known_price
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
 from gpu_tenancy.model.tables import Url, read_table
 
@@ -34,10 +34,6 @@ Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 (https://intel.github.io/intel-device-plugins-for-kubernetes/0.35/cmd/gpu_plugin/labels.html)."""
 
 
-def _known(value: object) -> object:
-    return None if value == "unknown" else value
-
-
 class NvlinkDomain(Row):
     """GPUs of several machines that NVLink connects.
 
@@ -47,7 +43,7 @@ class NvlinkDomain(Row):
         date: when it was read.
     """
 
-    gpus: Annotated[Positive | None, BeforeValidator(_known)]
+    gpus: Annotated[Positive | None, BeforeValidator(known)]
     source: Url
     date: dt.date
 

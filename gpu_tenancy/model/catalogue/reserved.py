@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -19,7 +19,12 @@ class Row(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
 
 
-def known_price(value: Any) -> Any:
+def known(value: object) -> object:
+    """A fact of a row: `unknown` is None."""
+    return None if value == "unknown" else value
+
+
+def known_price(value: object) -> object:
     """A price of a row: `unknown` is None, and nothing at all is an error.
 
     Raises:
@@ -28,7 +33,7 @@ def known_price(value: Any) -> Any:
     if value is None:
         msg = "no price; set a price or 'unknown'"
         raise ValueError(msg)
-    return None if value == "unknown" else value
+    return known(value)
 
 
 class _Step(Row):

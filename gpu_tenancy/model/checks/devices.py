@@ -7,6 +7,7 @@ from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.gpu_operator import nvidia_pools
 from gpu_tenancy.model.plan.operators.gpus import allocates_gpus, has_plugin
+from gpu_tenancy.model.plan.operators.needs import predates
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
@@ -25,7 +26,7 @@ def device_problems(tree: Tree) -> Iterator[Problem]:
     if not allocates_gpus(stack):
         return
     creation = stack.cluster.creation
-    if creation and tuple(int(part) for part in creation.version.split(".")) < _VERSION:
+    if creation and predates(stack, _VERSION):
         rule = "is older than 1.36, from which the scheduler allocates GPUs of draDriver to pods"
         fix = "set 1.36, or operators.draDriver.values.resources.gpus.enabled: false and the device plugin"
         yield Problem(("cluster", "create", "version"), rule, fix, creation.version, about=(_DRIVER,))

@@ -12,6 +12,10 @@ from gpu_tenancy.model.plan.operators.gpus import serves_domains
 from gpu_tenancy.model.plan.operators.needs import has_claims
 from gpu_tenancy.model.spec import Stack
 
+GROUP: Final = "resource.nvidia.com"
+"""API group of ComputeDomains."""
+COMPUTE_DOMAIN: Final = (f"{GROUP}/v1beta1", "ComputeDomain")
+"""API version and kind of a ComputeDomain."""
 CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
 """DeviceClass of the channel of a node:
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/templates."""

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.pools import Pool
 
 
@@ -25,7 +27,12 @@ class NodeDisk:
 def node_disk(stack: Stack, pool: Pool) -> NodeDisk:
     """The disk with the ephemeral storage of nodes that the stack creates: local disks, else the boot disk."""
     machine = machine_of(stack, pool)
-    off = isinstance(stack.cluster, AwsCluster) and not stack.cluster.local_disks
-    if machine and machine.local_disk and rules_of(stack.cluster.cloud).local_disk and not off:
+    if machine and uses_local_disks(stack.cluster, machine):
         return NodeDisk(machine.local_disk, local=True)
     return NodeDisk(pool.disk.size, local=False)
+
+
+def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:
+    """Whether nodes of a machine type have their containers and ephemeral storage on local NVMe disks."""
+    off = isinstance(cluster, AwsCluster) and not cluster.local_disks
+    return bool(machine.local_disk and rules_of(cluster.cloud).local_disk) and not off

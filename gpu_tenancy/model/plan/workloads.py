@@ -170,7 +170,6 @@ class JobPlan:
         dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
         entrypoint: command that is submitted to the pods; empty for other kinds than a RayJob.
         groups: number of groups of a LeaderWorkerSet, each with the pods of `roles`.
-        channels: ResourceClaimTemplate of its ComputeDomain; None without one.
     """
 
     name: str
@@ -188,7 +187,11 @@ class JobPlan:
     dispatched: bool = False
     entrypoint: tuple[str, ...] = ()
     groups: int = 1
-    channels: str | None = None
+
+    @property
+    def channels(self) -> str | None:
+        """ResourceClaimTemplate of its ComputeDomain; None without one."""
+        return next((role.pod.channel for role in self.roles if role.pod.channel), None)
 
     @property
     def pod(self) -> PodPlan:
@@ -250,11 +253,9 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             dispatched=tree.stack.dispatches,
             entrypoint=(*job.command, *job.args) if job.kind.submits else (),
             groups=job.groups,
-            channels=channels_of(name) if job.compute_domain else None,
         )
         for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "kueue"
-        and (roles := _connected(_job_roles(tree, team, job), channels_of(name) if job.compute_domain else None))
+        if job.scheduler == "kueue" and (roles := _job_roles(tree, team, name, job))
     )
 
 
@@ -270,15 +271,12 @@ def class_runtime(framework: Framework, priority: str) -> str:
     return f"{SHIPPED[framework]}-{priority}"
 
 
-def _job_roles(tree: Tree, team: str, job: Training) -> tuple[RolePlan, ...]:
+def _job_roles(tree: Tree, team: str, name: str, job: Training) -> tuple[RolePlan, ...]:
     """The roles of a job; empty if the flavor of one is ambiguous."""
     pods = _pods(tree, team, job)
-    return tuple(RolePlan(name, number, pods[name]) for name, number in job.pods_by_role.items()) if pods else ()
-
-
-def _connected(roles: tuple[RolePlan, ...], channels: str | None) -> tuple[RolePlan, ...]:
-    """Roles whose pods with GPUs claim channels."""
-    return tuple(replace(role, pod=replace(role.pod, channel=channels if role.pod.gpus else None)) for role in roles)
+    if job.compute_domain:
+        pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
+    return tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items()) if pods else ()
 
 
 def _pods(tree: Tree, team: str, workload: Server | Training) -> dict[str, PodPlan]:
@@ -296,7 +294,7 @@ def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
     return tuple(
         _gang(tree, team, name, job, roles)
         for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "volcano" and (roles := _job_roles(tree, team, job))
+        if job.scheduler == "volcano" and (roles := _job_roles(tree, team, name, job))
     )
 
 

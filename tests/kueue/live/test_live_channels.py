@@ -18,7 +18,7 @@ from repository import ROOT
 from gpu_tenancy.console.cluster.client import Cluster, Manifest
 from gpu_tenancy.console.cluster.references import Reference
 from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.embedded.channels import DOMAINS, bring_channels, bring_templates
+from gpu_tenancy.console.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.console.embedded.definitions.fetching import fetch
 from gpu_tenancy.console.embedded.definitions.installing import install
 from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
@@ -36,6 +36,7 @@ from gpu_tenancy.console.offline.objects import kubernetes_objects
 from gpu_tenancy.console.offline.render import render
 from gpu_tenancy.console.offline.wire import maps_at, text_at
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN, GROUP
 from gpu_tenancy.model.source import Source, to_config
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -118,7 +119,7 @@ class Running:
 def running(queueing: Queueing) -> Iterator[Running]:
     declared, cluster = load(Source(sections())), queueing.cluster
     queueing.run(declared)
-    definitions = fetch(needed(read_pins(), {DOMAINS}), queueing.platform.cache, queueing.report)
+    definitions = fetch(needed(read_pins(), {GROUP}), queueing.platform.cache, queueing.report)
     install(cluster, definitions, queueing.report)
     made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(sections()))))
     objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
@@ -266,7 +267,7 @@ def test_a_team_submits_the_job_of_the_page(running: Running) -> None:
 
 def test_a_template_goes_with_its_domain(running: Running) -> None:
     domain: Manifest = {
-        "apiVersion": f"{DOMAINS}/v1beta1",
+        "apiVersion": COMPUTE_DOMAIN[0],
         "kind": "ComputeDomain",
         "metadata": {"name": "gone", "namespace": TEAM},
         "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "gone-channel"}}},

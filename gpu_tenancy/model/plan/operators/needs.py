@@ -50,10 +50,15 @@ def nvlink_pools(stack: Stack) -> Iterator[str]:
     return (name for name, pool in stack.pools.items() if nvlink_of(stack, pool))
 
 
+def predates(stack: Stack, version: tuple[int, int]) -> bool:
+    """Whether the cluster's Kubernetes is older than a version; False where its version is unknown."""
+    creation = stack.cluster.creation
+    return creation is not None and tuple(int(part) for part in creation.version.split(".")) < version
+
+
 def has_claims(stack: Stack) -> bool:
     """Whether the API of device claims is in the cluster, as far as its version is known."""
-    creation = stack.cluster.creation
-    return creation is None or tuple(int(part) for part in creation.version.split(".")) >= CLAIMS
+    return not predates(stack, CLAIMS)
 
 
 def has_gangs(stack: Stack) -> bool:
