@@ -76,8 +76,8 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of commands."""
-        own = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
+        """The environment of commands; the garbage collectors of programs that they start have memory to spend."""
+        own = {"GOGC": "400", "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
         cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
         return {**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")}
 
