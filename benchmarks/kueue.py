@@ -1,4 +1,4 @@
-"""The simulation of Kueue's admission with 10, 100 and 1,000 queues, ten workloads each: time and growth.
+"""The simulation of Kueue's admission with 10 to 1,000 queues, ten workloads each: time and growth.
 
 `python -m benchmarks.kueue` prints a line for each shape, mode and size. Shapes:
 
@@ -71,7 +71,7 @@ SHAPES: Final = (
     Shape("departments, one by one", roots=True, preemption=RECLAIM, play=one_by_one, most=(1000, 1000)),
     Shape("one tree, all at once", roots=False, preemption=Preemption(), play=settle, most=(1000, 1000)),
     Shape("one tree, one by one", roots=False, preemption=Preemption(), play=one_by_one, most=(1000, 1000)),
-    Shape("one tree that reclaims, one by one", roots=False, preemption=RECLAIM, play=one_by_one, most=(1000, 100)),
+    Shape("one tree that reclaims, one by one", roots=False, preemption=RECLAIM, play=one_by_one, most=(300, 10)),
     Shape("one tree that reclaims, all at once", roots=False, preemption=RECLAIM, play=settle, most=(300, 10)),
 )
 
