@@ -7,7 +7,7 @@ record belongs to one kind of machine, so only large differences are printed. `-
 import argparse
 import json
 import shutil
-import time
+import timeit
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,12 +23,11 @@ _NO_SECONDS: Final = ("teams", "objects", "cores", "peak")
 
 def yardstick() -> float:
     """Seconds of a fixed piece of work, the best of some rounds: how fast this machine is now."""
-    rounds: list[float] = []
-    for _ in range(5):
-        began = time.perf_counter()
-        json.loads(json.dumps([{"name": str(number), "value": number % 7} for number in range(200_000)]))
-        rounds.append(time.perf_counter() - began)
-    return min(rounds)
+    return min(timeit.repeat(_work, number=1, repeat=5))
+
+
+def _work() -> None:
+    json.loads(json.dumps([{"name": str(number), "value": number % 7} for number in range(200_000)]))
 
 
 def figures(measured: Any, place: str = "") -> Iterator[tuple[str, float]]:

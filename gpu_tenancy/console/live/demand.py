@@ -10,12 +10,11 @@ from gpu_tenancy.console.live.pods import Manifest, called, home, label, schedul
 from gpu_tenancy.console.offline.wire import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.console.values import check_values
 from gpu_tenancy.model.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
-_DOMAIN: Final = "ComputeDomain"
-"""Kind that runs no pods, and stands beside the workload whose pods claim its channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,12 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     for document in documents:
         check_values(file, document)
     objects = [manifest for document in documents for manifest in _flat(document, file)]
-    manifests = [one for one in objects if text_at(one, "kind") != _DOMAIN]
+    # A ComputeDomain runs no pods, and stands beside the workload whose pods claim its channels.
+    manifests = [one for one in objects if text_at(one, "kind") != COMPUTE_DOMAIN[1]]
     if not manifests:
         found = "only ComputeDomains" if objects else "empty file"
         raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
-    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == _DOMAIN)
+    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1])
     return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
 
 
