@@ -13,7 +13,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 UV_VERSION := 0.13.8
-GO_WHEEL := gpu_tenancy/console/embedded/go-requirements.txt
+GO_WHEEL := gpu_tenancy/embedded/go-requirements.txt
 PYTHONS := 3.11 to 3.14
 # In MiB.
 HALF_OF_MEMORY = $(shell $(RUN) python -c 'import psutil; print(psutil.virtual_memory().total >> 21)')
@@ -58,8 +58,8 @@ fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack file
 # Minutes of waiting: `up` killed at many points, a machine that is asleep, full disks.
 faults: ready-clouds ## Kill `tenancy up` at 20 points, stop it for longer than its timeouts, fill its disk; KILLS=N for N points
 	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n 2 --dist loadfile \
-	  tests/console/test_console_faults.py tests/console/cluster/test_cluster_killed.py \
-	  tests/console/cluster/test_cluster_upgrade.py tests/console/embedded/test_embedded_faults.py
+	  tests/cli/test_cli_faults.py tests/kube/test_kube_killed.py \
+	  tests/kube/test_kube_upgrade.py tests/embedded/test_embedded_faults.py
 
 lint: style types
 
@@ -103,10 +103,10 @@ schema: ready ## Generate stacks/schema.json and stacks/stories/schema.json from
 	@$(RUN) tenancy schema --stories --out stacks/stories/schema.json
 
 scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
-	@$(RUN) python -m gpu_tenancy.console.embedded.definitions.scopes
+	@$(RUN) python -m gpu_tenancy.embedded.definitions.scopes
 
 docs: ready-clouds ## Generate docs pages from the model and commands; build the site in out/site
-	@$(RUN) python -m gpu_tenancy.console.documentation
+	@$(RUN) python -m gpu_tenancy.cli.documentation
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict --site-dir out/site
 	@echo "site: out/site/index.html"
 

@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from benchmarks.projects import NAME, platform_in, prepared, project_of
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.offline.objects import waves
-from gpu_tenancy.console.project import preview
-from gpu_tenancy.console.up import Options, up
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.objects import waves
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.local.up import Options, up
 
 SIZES: Final = (10, 100)
 FLOOR: Final = 8

@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 
 from benchmarks.projects import NAME, platform_in, prepared, project_of
-from gpu_tenancy.console.project import Preview, preview
-from gpu_tenancy.console.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.engine.project import Preview, preview
 
 FLAT = """
 import json

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     FAIR,
     ClusterQueue,
     Cohort,

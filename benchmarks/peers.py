@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 import yaml
 
 from benchmarks.projects import NAME, platform_in, prepared, project_of
-from gpu_tenancy.console.offline.objects import KubernetesObject, waves
-from gpu_tenancy.console.project import Preview, preview
+from gpu_tenancy.engine.objects import KubernetesObject, waves
+from gpu_tenancy.engine.project import Preview, preview
 
 SIZES: Final = (10, 100)
 TEAM: Final = "team-0"

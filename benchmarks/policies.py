@@ -18,16 +18,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.preview import stack
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.render import Rendered, render
-from gpu_tenancy.console.policies.asking import Questions, questions
-from gpu_tenancy.console.policies.choosing import choose
-from gpu_tenancy.console.policies.configuration import read_config
-from gpu_tenancy.console.policies.findings import Judged
-from gpu_tenancy.console.policies.judging import Session
-from gpu_tenancy.console.policies.process import pack_process
-from gpu_tenancy.console.project import preview, project_folder
+from gpu_tenancy.engine.project import preview, project_folder
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.packs.asking import Questions, questions
+from gpu_tenancy.packs.choosing import choose
+from gpu_tenancy.packs.configuration import read_config
+from gpu_tenancy.packs.findings import Judged
+from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.process import pack_process
 
 RESOURCES: Final = 1000
 TEAMS: Final = 100

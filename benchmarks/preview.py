@@ -75,16 +75,16 @@ def _team(number: int) -> dict[str, Any]:
 
 def measure(teams: int) -> dict[str, float]:
     """Seconds and the peak of memory in MiB, for one preview and one review in this process."""
-    from gpu_tenancy.console.offline.isolation import relaxed_collector  # noqa: PLC0415 - not measured
+    from gpu_tenancy.engine.isolation import relaxed_collector  # noqa: PLC0415 - not measured
 
     with relaxed_collector():  # as the command does
         return _measure(teams)
 
 
 def _measure(teams: int) -> dict[str, float]:
-    from gpu_tenancy.console.offline.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - not measured
-    from gpu_tenancy.console.offline.render import render  # noqa: PLC0415
-    from gpu_tenancy.console.project import Preview, project_folder  # noqa: PLC0415
+    from gpu_tenancy.engine.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - not measured
+    from gpu_tenancy.engine.project import Preview, project_folder  # noqa: PLC0415
+    from gpu_tenancy.engine.render import render  # noqa: PLC0415
     from gpu_tenancy.model.load import load  # noqa: PLC0415
     from gpu_tenancy.model.source import Source, to_config  # noqa: PLC0415
 
@@ -117,10 +117,10 @@ def _measure(teams: int) -> dict[str, float]:
 
 
 def _review(preview: Any) -> Watch:
-    from gpu_tenancy.console.project import project_folder  # noqa: PLC0415 - not measured
-    from gpu_tenancy.console.review.build import review  # noqa: PLC0415
-    from gpu_tenancy.console.review.comment import comment  # noqa: PLC0415
-    from gpu_tenancy.console.review.page import page  # noqa: PLC0415
+    from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - not measured
+    from gpu_tenancy.review.build import review  # noqa: PLC0415
+    from gpu_tenancy.review.comment import comment  # noqa: PLC0415
+    from gpu_tenancy.review.page import page  # noqa: PLC0415
 
     began = Watch.now()
     done = review(preview, project_folder(), policies=PACKS)

@@ -9,14 +9,14 @@ from typing import Final
 import yaml
 
 from benchmarks.preview import stack
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.project import Preview, project_folder
-from gpu_tenancy.console.up import api_groups
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.project import Preview, project_folder
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.local.up import api_groups
 
 NAME: Final = "benchmark"
 """Name of the only stack of each project."""

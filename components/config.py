@@ -7,11 +7,11 @@ from pathlib import Path
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_secret
 
+from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, only
 from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.plan.secrets import config_names
-from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 from gpu_tenancy.model.spec.base import UNREAD

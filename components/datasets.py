@@ -3,9 +3,9 @@
 import pulumi
 from pulumi_kubernetes.core.v1 import CSIPersistentVolumeSourceArgsDict, PersistentVolume, PersistentVolumeClaim
 
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.datasets import VolumePlan
-from gpu_tenancy.model.quantity import format_bytes
 
 
 class DatasetVolume(pulumi.ComponentResource):

@@ -20,11 +20,11 @@ from pulumi_kubernetes.networking.v1 import (
     NetworkPolicySpecArgsDict,
 )
 
+from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.latency import Monitor
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
-from gpu_tenancy.model.quantity import format_amounts, format_bytes
 
 from .conventions import KUEUE, NAME, fair_sharing
 from .leader_worker_sets import OF_LEADERS

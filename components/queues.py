@@ -6,13 +6,12 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.kueue import Cohort, Quota, ResourceGroup
+from gpu_tenancy.base.quantity import CHANNELS, format_amount, format_amounts
+from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.plan import QueuesPlan
-from gpu_tenancy.model.plan.compute_domains import CHANNELS
 from gpu_tenancy.model.plan.multikueue import CHECK
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.plan.supply import NodeTaint
-from gpu_tenancy.model.quantity import format_amount, format_amounts
 
 from .conventions import KUEUE, fair_sharing
 from .multikueue import WorkerClusters

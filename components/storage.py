@@ -4,8 +4,8 @@ import pulumi
 from pulumi_kubernetes.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpecArgsDict
 from pulumi_kubernetes.storage.v1 import StorageClass
 
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan
-from gpu_tenancy.model.quantity import format_bytes
 
 from .conventions import DO_NOT_AWAIT
 

@@ -1,1 +1,1 @@
-"""GPU tenancy: what a stack may say (`model`), the `tenancy` command (`console`), and Pulumi's components."""
+"""GPU tenancy: what a stack may say (`model`), the `tenancy` command (`cli`), and Pulumi's components."""

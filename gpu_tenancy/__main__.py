@@ -1,5 +1,5 @@
 """`python -m gpu_tenancy`: the command `tenancy`, also where the project is not installed."""
 
-from gpu_tenancy.console.cli import main
+from gpu_tenancy.cli.main import main
 
 main()

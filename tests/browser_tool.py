@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.embedded.platform import Platform
 
 NONE: Final = "GPU_TENANCY_NO_BROWSER"
 """Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""

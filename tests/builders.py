@@ -2,12 +2,12 @@
 
 from typing import Any, TypeAlias
 
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.kueue import Cohort, Quota
 from gpu_tenancy.model.catalogue.needs import needs
-from gpu_tenancy.model.kueue import Cohort, Quota
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.queues import ClusterQueue
-from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source
 
 Data: TypeAlias = dict[str, Any]

@@ -15,13 +15,13 @@ from rendered_stacks import SHARED
 from shared_platform import OWN, QUEUEING, WAITING, WORKING, AsFound, Sharing, platforms_of, sharing
 from xdist.remote import Producer
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import Module, read_pins
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 

@@ -7,9 +7,9 @@ the documents have them: an object with any other field is rejected.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.offline.scopes import DocumentedScope, documented_scopes
+from gpu_tenancy.engine.scopes import DocumentedScope, documented_scopes
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.waiting import is_true
 
 _VERSIONS: Final = ("v1", "v1alpha1")
 _TEXT: Final = {"type": "string"}

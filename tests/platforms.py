@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.platform import Platform
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.embedded.platform import Platform
 
 _PACKAGES: Final = ("promtool", "prometheus")
 """Debian's packages that have it: one of its own since Debian 14, Prometheus' before."""

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.embedded.controllers import choosing, programs
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.spec import Stack
 
 QUEUES: Final = "kueue.x-k8s.io"

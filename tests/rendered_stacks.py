@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from gpu_tenancy.console.project import Preview, preview
+from gpu_tenancy.engine.project import Preview, preview
 
 SHARED: Final = "GPU_TENANCY_TESTS_RENDERED"
 """Environment variable: the folder in which the processes of one run share what they rendered."""

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.catalogue.releases import charts
 
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
@@ -20,13 +20,13 @@ FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
     "objects and the console": (
         "tests/acceptance/test_acceptance_objects.py",
-        "tests/console/cluster/",
-        "tests/console/embedded/",
-        "tests/console/gitops/test_gitops_cluster.py",
-        "tests/console/live/test_live_cluster.py",
-        "tests/console/people/",
-        "tests/console/splitting/test_splitting_pulumi.py",
-        "tests/console/test_console_pulumi",
+        "tests/kube/",
+        "tests/embedded/",
+        "tests/gitops/test_gitops_cluster.py",
+        "tests/inspect/test_inspect_cluster.py",
+        "tests/access/",
+        "tests/deploy/test_deploy_pulumi.py",
+        "tests/cli/test_cli_pulumi",
     ),
     "acceptance": ("tests/acceptance/",),
     "queueing": ("tests/kueue/live/",),
@@ -38,10 +38,10 @@ fifteen seconds of work.
 """
 
 WAITING: Final = (
-    "tests/console/test_console_cli.py",
-    "tests/console/test_console_faults.py",
-    "tests/console/test_console_scaling.py",
-    "tests/console/test_console_secrets.py",
+    "tests/cli/test_cli_commands.py",
+    "tests/cli/test_cli_faults.py",
+    "tests/cli/test_cli_scaling.py",
+    "tests/cli/test_cli_secrets.py",
 )
 """Files that bring up platforms of their own, and wait for them as long as those that share one."""
 

@@ -20,15 +20,15 @@ from typer.testing import CliRunner
 from workflow_tools import commands
 
 from components.provider.package import TENANCY, package_schema
-from gpu_tenancy.console import documentation
-from gpu_tenancy.console.cli import app
-from gpu_tenancy.model.kueue.unmodelled import Unmodelled
+from gpu_tenancy.cli import documentation
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.kueue.unmodelled import Unmodelled
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import NAMESPACE
-from gpu_tenancy.model.whatif import play_story, read_story
+from gpu_tenancy.simulation.scenarios import play_story, read_story
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -85,7 +85,7 @@ def preview(project: Path, stack: str) -> tuple[int, str, Path]:
     out = project / "out"
     # `-m` puts the working folder first, so the copy's modules run and not this project's.
     done = run(
-        [executable, "-c", "from gpu_tenancy.console.cli import main; main()", "preview", stack, "--out", str(out)],
+        [executable, "-c", "from gpu_tenancy.cli.main import main; main()", "preview", stack, "--out", str(out)],
         cwd=project, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr, out / "objects"

@@ -7,12 +7,12 @@ from builders import Data
 from repository import ROOT
 from typer.testing import CliRunner
 
-from gpu_tenancy.console.cli import app
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import play_story, read_story
-from gpu_tenancy.model.whatif.story_form import Submitted
+from gpu_tenancy.simulation.scenarios import play_story, read_story
+from gpu_tenancy.simulation.scenarios.story_form import Submitted
 
 PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")

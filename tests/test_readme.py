@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
 

@@ -11,7 +11,7 @@ import uv
 from packaging.requirements import Requirement
 from repository import ROOT
 
-from gpu_tenancy.console.embedded.toolchain import REQUIREMENTS, WHEEL
+from gpu_tenancy.embedded.toolchain import REQUIREMENTS, WHEEL
 
 EXPORTED = {
     "policy-workloads": ROOT / "policy/workloads/requirements.txt",

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from repository import ROOT
 from workflow_tools import FOLDER, run_script, script
 
-from gpu_tenancy.console.gitops.joined import MARK
+from gpu_tenancy.gitops.joined import MARK
 
 STICKY = "Create or update the comment"
 ISSUE = "Open, update or close the drift issue"
@@ -27,7 +27,7 @@ def program(folder: Path, name: str, text: str) -> None:
 @pytest.fixture
 def previews(tmp_path: Path) -> Path:
     """A project whose previews end as their stacks are called: `code-2` with 2."""
-    ours = "from gpu_tenancy.console.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
+    ours = "from gpu_tenancy.cli.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
     program(
         tmp_path,
         ".venv/bin/tenancy",

@@ -15,8 +15,8 @@ from repository import ROOT
 from typer.core import TyperGroup
 from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, steps, workflow
 
-from gpu_tenancy.console.cli import app
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.cli.main import app
 
 BIN = Path(sys.executable).parent
 PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")

@@ -13,9 +13,9 @@ from typing import Any, Final
 import yaml
 from repository import ROOT
 
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.embedded.toolchain import find_go
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.embedded.toolchain import find_go
 
 FOLDER: Final = ROOT / ".github/workflows"
 WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))

@@ -16,11 +16,11 @@ from benchmarks.agree.drawing import draw
 from benchmarks.agree.playing import Pace, Played, Stage
 from benchmarks.agree.reporting import Run
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.console import terminal
-from gpu_tenancy.console.embedded.locking import alone
-from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.progress import measured
-from gpu_tenancy.model.kueue.scenarios import read_steps, read_tenancy
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.progress import measured
+from gpu_tenancy.embedded.locking import alone
+from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 LEAST: Final = 200
 """Scenarios of a run that may be written into the docs."""

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.model.kueue import Settled, run
-from gpu_tenancy.model.kueue.scenarios import read_steps, read_tenancy
+from gpu_tenancy.kueue import Settled, run
+from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 Verdict: TypeAlias = Literal["agrees", "differs", "unstable", "livelock"]
 """`livelock`: neither comes to rest. `unstable`: plays of the scenario differ. Neither is counted."""

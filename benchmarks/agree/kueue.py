@@ -10,17 +10,17 @@ from benchmarks.agree.objects import KINDS, KUEUE, NAMESPACE, SCENARIO, shared
 from benchmarks.agree.observing import Observer
 from benchmarks.agree.playing import Stage
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.controllers import choosing, programs
-from gpu_tenancy.console.embedded.controllers.charts import module_of
-from gpu_tenancy.console.embedded.controllers.table import read_rows
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers.charts import module_of
+from gpu_tenancy.embedded.controllers.table import read_rows
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack

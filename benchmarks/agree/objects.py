@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.console.cluster.client import Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"

@@ -11,10 +11,10 @@ from threading import Condition, Event, Thread
 from typing import Final
 
 from benchmarks.agree.objects import KUEUE, NAMESPACE
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import ApiError, UnreachableError
-from gpu_tenancy.console.cluster.waiting import condition
-from gpu_tenancy.console.offline.wire import int_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import int_at, maps_at, text_at, texts_at
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError, UnreachableError
+from gpu_tenancy.kube.waiting import condition
 
 _PREEMPTOR: Final = re.compile(r"JobUID: ([0-9a-f-]+)")
 _SECONDS: Final = 20

@@ -16,9 +16,9 @@ from typing import Any, Final
 from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.observing import Observer, View
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.waiting import is_true
 
 REQUEUE: Final = 1.0
 """Seconds after which Kueue queues inadmissible workloads again if quota was freed: its `requeueBatchPeriod`."""

@@ -11,7 +11,7 @@ import pulumi
 from pulumi.output import Unknown
 from pulumi.runtime.rpc import is_rpc_secret, unwrap_rpc_secret
 
-from gpu_tenancy.model.problems import Path, Problem
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.source import Source, value_at
 
 Late: TypeAlias = "pulumi.Output[Any] | Unknown"

@@ -14,9 +14,9 @@ from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.output import UNKNOWN
 from pulumi.provider import ConstructResult, Provider, main
 
+from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknown
 
 from ..platform import PLATFORM, Platform, outputs
 from ..tenancy import Tenancy

@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gpu_tenancy.model.bounds import DEEPEST, value_problems
-from gpu_tenancy.model.characters import shortened
+from gpu_tenancy.base.bounds import DEEPEST, value_problems
+from gpu_tenancy.base.characters import shortened
+from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.places import Places
-from gpu_tenancy.model.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpu_tenancy.model.problems import ANY, Path
+from gpu_tenancy.base.problems import ANY, Path
 
 
 class Places:

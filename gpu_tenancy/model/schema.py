@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from gpu_tenancy.model.problems import Path
+from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.source import SHARED_SECTIONS
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 

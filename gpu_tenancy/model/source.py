@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, Final, cast
 
-from gpu_tenancy.model.bounds import read_json
-from gpu_tenancy.model.problems import Path, Problem, StackError
+from gpu_tenancy.base.bounds import read_json
+from gpu_tenancy.base.problems import Path, Problem, StackError
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.secrets import CONFIG

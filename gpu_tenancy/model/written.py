@@ -14,9 +14,9 @@ from yaml.constructor import SafeConstructor
 from yaml.reader import ReaderError
 from yaml.resolver import Resolver
 
-from gpu_tenancy.model.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
-from gpu_tenancy.model.characters import shortened, visible
-from gpu_tenancy.model.problems import Path, Problem, dotted
+from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
+from gpu_tenancy.base.characters import shortened, visible
+from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec.base import UNREAD
 
 Data: TypeAlias = dict[str, Any]
@@ -56,7 +56,7 @@ class UnreadableError(Exception):
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     """Reads a file, with plain scalars typed as Pulumi types them.
 
-    The time is bounded: `gpu_tenancy/model/bounds.py` limits the size, the nesting and the number of values.
+    The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values.
 
     Args:
         file: to read.

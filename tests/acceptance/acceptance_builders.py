@@ -9,13 +9,13 @@ import yaml
 from builders import GPU, Data
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.emptying import empty
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference, is_namespace
-from gpu_tenancy.console.offline.objects import KubernetesObject, kubernetes_objects, problems, waves
-from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, problems, waves
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.emptying import empty
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference, is_namespace
 from gpu_tenancy.model.source import Source, read_file, to_config
 
 Manifest: TypeAlias = dict[str, Json]

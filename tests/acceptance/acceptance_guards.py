@@ -15,8 +15,8 @@ import yaml
 from acceptance_builders import declared
 from builders import GPU
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"

@@ -21,10 +21,10 @@ from acceptance_guards import (
     pod_of,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.embedded.platform import Platform
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from gpu_tenancy.model.schema import known_keys
 from gpu_tenancy.model.spec import NAMESPACE
 
 STACKS: Final = sorted(file.stem.removeprefix("Pulumi.") for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
-EXAMPLES: Final = ROOT / "gpu_tenancy/console/documentation.yaml"
+EXAMPLES: Final = ROOT / "gpu_tenancy/cli/documentation.yaml"
 Place: TypeAlias = tuple[str | int, ...]
 Change: TypeAlias = Callable[[st.DrawFn, Any, Place], None]
 

@@ -13,17 +13,17 @@ import yaml
 from acceptance_builders import declared, flat, in_waves, only, refusal, remove
 from builders import Data, job, stack, team
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.building import needed_go
-from gpu_tenancy.console.embedded.caches import OURS, bring_claims, remove_claims
-from gpu_tenancy.console.embedded.definitions.fetching import module_folders
-from gpu_tenancy.console.embedded.definitions.pins import Module, read_pins
-from gpu_tenancy.console.embedded.toolchain import find_go
-from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import at, map_at, maps_at, text_at
-from gpu_tenancy.console.progress import Report
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import needed_go
+from gpu_tenancy.embedded.caches import OURS, bring_claims, remove_claims
+from gpu_tenancy.embedded.definitions.fetching import module_folders
+from gpu_tenancy.embedded.definitions.pins import Module, read_pins
+from gpu_tenancy.embedded.toolchain import find_go
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.caches import CachedDataset, node_label
 
 KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}

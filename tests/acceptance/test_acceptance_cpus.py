@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from acceptance_builders import declared, flat, in_waves, remove, sections_of
 
-from gpu_tenancy.console.cluster.apply import apply
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.proofs.placement import NAMESPACE, prove_placement
-from gpu_tenancy.console.settling import settle
-from gpu_tenancy.console.summary import summarise
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks.placement import NAMESPACE, prove_placement
+from gpu_tenancy.local.settling import settle
+from gpu_tenancy.local.summary import summarise
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree

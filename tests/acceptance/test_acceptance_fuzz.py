@@ -16,23 +16,23 @@ from typing import Any, Final
 import pytest
 from acceptance_builders import declared, moved, only
 from builders import stack as stack_with_one_team
-from console_builders import Project
+from cli_builders import Project
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 from stack_mutations import STACKS, stack_files
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.offline.objects import KubernetesObject, waves
-from gpu_tenancy.console.project import Declared, project_name, rendered
-from gpu_tenancy.console.review.build import review
-from gpu_tenancy.console.review.comment import comment
-from gpu_tenancy.console.review.page import page
-from gpu_tenancy.model.characters import hidden
+from gpu_tenancy.base.characters import hidden
+from gpu_tenancy.base.problems import Problem, StackError
+from gpu_tenancy.engine.objects import KubernetesObject, waves
+from gpu_tenancy.engine.project import Declared, project_name, rendered
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.problems import Problem, StackError
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+from gpu_tenancy.review.build import review
+from gpu_tenancy.review.comment import comment
+from gpu_tenancy.review.page import page
 
 THOROUGH: Final = "GPU_TENANCY_FUZZ" in os.environ
 WANTED: Final = int(os.environ.get("GPU_TENANCY_FUZZ", "315"))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -9,10 +9,10 @@ from acceptance_builders import sections_of
 from acceptance_guards import Door, Person, guards_of, in_force, job, pod_of
 from builders import pool, stack, team
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.objects import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.source import Source, to_config
 
 TEAM = "guards-team"

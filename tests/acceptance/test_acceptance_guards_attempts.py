@@ -15,8 +15,8 @@ from acceptance_guards import GPU, QUEUE, RESEARCH, Person, job, pod, pod_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
 TRIED = settings(

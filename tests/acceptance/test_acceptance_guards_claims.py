@@ -8,8 +8,8 @@ from acceptance_guards import GPU, TOLERATION, Door, Person, guards_of, in_force
 from builders import Data, pool, stack, team
 from builders import job as training
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "guards-of-claims"
 CHANNEL: Final = "compute-domain-default-channel.nvidia.com"

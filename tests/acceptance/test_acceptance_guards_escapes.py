@@ -33,8 +33,8 @@ from acceptance_guards import (
     volcano_cron_job,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 KUEUE = "kueue.x-k8s.io"
 OWN_GANG = "ml-research-l4"

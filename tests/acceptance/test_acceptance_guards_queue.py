@@ -19,10 +19,10 @@ from acceptance_guards import (
     train_job,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 
 OTHERS_QUEUE = NO_QUEUE.replace("without a queue", "in queue ml-serving, which is not a queue of this namespace")
 AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metadata.labels"

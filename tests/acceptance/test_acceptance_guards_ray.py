@@ -20,8 +20,8 @@ from acceptance_guards import (
     ray_service,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "guards-of-ray"
 NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"

@@ -22,10 +22,10 @@ from acceptance_guards import (
     replicas,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 
 
 def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_may_not_be_changed(

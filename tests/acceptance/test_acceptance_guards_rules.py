@@ -21,9 +21,9 @@ from acceptance_guards import (
     train_job,
 )
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 
 ANY = {"operator": "Exists"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.offline.wire import at, text_at
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
 
 GPU = "nvidia.com/gpu"
 

@@ -11,11 +11,11 @@ import pytest
 from acceptance_builders import STACKS, Manifest, Waves, declared, flat, in_waves, refusal, remove, sections_of
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.console.cluster.apply import apply
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.outcome import Change
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.outcome import Change
+from gpu_tenancy.kube.references import Reference
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from acceptance_builders import refusal
 
-from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
 
 

@@ -11,12 +11,12 @@ from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, 
 from builders import GPU, Data, errors, job, server, stack, team
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import at, text_at
-from gpu_tenancy.model.kueue import Cohort, FlavorQuotas, Quota, ResourceGroup
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kueue import Cohort, FlavorQuotas, Quota, ResourceGroup
 from gpu_tenancy.model.plan.queues import checked_cohort
 
 KUEUE = "kueue.x-k8s.io"

@@ -10,8 +10,8 @@ import yaml
 from acceptance_builders import Waves
 from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, Person
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.request import CONNECTIONS
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.catalogue.roles import roles, rules_of
 
 PEOPLE = {

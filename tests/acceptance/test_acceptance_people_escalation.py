@@ -7,8 +7,8 @@ import pytest
 from acceptance_builders import Waves
 from acceptance_guards import EXPERIMENTS, QUEUE, RESEARCH, Person, gang, job, job_set, labels, pod, pod_of, train_job
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 RBAC = "rbac.authorization.k8s.io/v1"
 PRIORITY = "kueue.x-k8s.io/priority-class"

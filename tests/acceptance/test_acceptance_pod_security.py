@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from policy_builders import TODAY
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
 from rule_engine.evaluator import Evaluator, Outcome
 from workload_rules import PACK
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 from rule_engine import Resource, View
 from workload_rules.aggregation import built_in_roles
 from workload_rules.rbac import ApiObject, rules

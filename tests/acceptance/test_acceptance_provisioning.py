@@ -6,9 +6,9 @@ from typing import Any, Final
 from acceptance_builders import declared, flat, in_waves, only, refusal, remove
 from builders import pool, stack, team
 
-from gpu_tenancy.console.cluster.apply import apply
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.offline.objects import KubernetesObject
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster
 
 QUEUED: Final = {"kind": "queued", "maxRun": "2d"}
 

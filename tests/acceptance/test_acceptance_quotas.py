@@ -8,15 +8,15 @@ import pytest
 from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
 from builders import GPU
 
-from gpu_tenancy.console.cluster.apply import apply
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
-from gpu_tenancy.console.proofs import Proof, placement
-from gpu_tenancy.console.proofs.access import prove_access
-from gpu_tenancy.console.proofs.placement import NAMESPACE, PROOF, prove_placement
-from gpu_tenancy.console.settling import settle
-from gpu_tenancy.console.summary import summarise
+from gpu_tenancy.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks import Proof, placement
+from gpu_tenancy.local.checks.access import prove_access
+from gpu_tenancy.local.checks.placement import NAMESPACE, PROOF, prove_placement
+from gpu_tenancy.local.settling import settle
+from gpu_tenancy.local.summary import summarise
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree

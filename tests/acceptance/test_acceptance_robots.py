@@ -7,7 +7,7 @@ import pytest
 from acceptance_builders import Waves
 from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, Person, job, pod_of
 
-from gpu_tenancy.console.cluster.client import Cluster
+from gpu_tenancy.kube.client import Cluster
 
 NAME = "ci"
 """The robot of ml-research in the stack `local`."""

@@ -11,8 +11,8 @@ from acceptance_guards import Door, Person, job, job_set, pod, pod_of
 from builders import Data, server, stack, team
 from builders import job as job_of
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "secrets-team"
 ALLOWED: Final = ["registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library", "localhost:5000/x"]

@@ -21,12 +21,12 @@ from builders import Data, stack, team
 from test_components_storage import CREATED
 
 from components.snapshots import OF
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import map_at, text_at
+from gpu_tenancy.base.json import map_at, text_at
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.spec.data import SNAPSHOTS
 
 API: Final = "snapshot.storage.k8s.io/v1"

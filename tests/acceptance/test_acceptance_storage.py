@@ -5,10 +5,10 @@ from typing import Final
 from acceptance_builders import declared, moved, only
 from builders import Data, job, stack, team
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.volumes import OURS, bring_volumes
-from gpu_tenancy.console.offline.wire import maps_at, text_at
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.embedded.volumes import OURS, bring_volumes
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.storage import ClaimPlan
 
 SECTIONS: Final[Data] = stack(

@@ -8,10 +8,10 @@ import pytest
 from acceptance_builders import declared, moved, only, refusal
 from builders import Data, job, stack, team
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.offline.wire import at
+from gpu_tenancy.base.json import at
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 CLASS: Final = "training-high"
 FIT: Final = job(framework="pytorch", workers=2, gpus=4)

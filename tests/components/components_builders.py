@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from builders import Data
 
-from gpu_tenancy.console.offline.checks import problems
-from gpu_tenancy.console.offline.manifests import KubernetesObject, kubernetes_objects
-from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
-from gpu_tenancy.console.offline.render import Rendered, render
-from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine.checks import problems
+from gpu_tenancy.engine.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
 
 HEADER = """

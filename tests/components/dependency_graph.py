@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.render import Rendered
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
 
 
 class Graph:

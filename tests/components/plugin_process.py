@@ -26,8 +26,9 @@ from pulumi.runtime.proto import (
 )
 from repository import ROOT
 
-from gpu_tenancy.console.offline.recording import RecordingMonitor, Registration
-from gpu_tenancy.console.offline.wire import SECRET, SIGNATURE, UNKNOWN, Json, decode
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine.recording import RecordingMonitor, Registration
+from gpu_tenancy.engine.wire import SECRET, SIGNATURE, UNKNOWN, decode
 
 PLUGIN: Final = ROOT / "provider"
 PROJECT: Final = "web"

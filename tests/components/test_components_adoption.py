@@ -6,10 +6,10 @@ import pytest
 from builders import EXISTING, Data, errors, stack, team
 from repository import ROOT
 
-from gpu_tenancy.console.adopting import adoption_problems
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.manifests import is_object, kubernetes_objects
-from gpu_tenancy.console.offline.render import Rendered, render
+from gpu_tenancy.engine.adopting import adoption_problems
+from gpu_tenancy.engine.manifests import is_object, kubernetes_objects
+from gpu_tenancy.engine.render import Rendered, render
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, to_config
 

@@ -6,7 +6,7 @@ import pytest
 from builders import Data, job, server, stack, team
 from components_builders import Program, tenancy
 
-from gpu_tenancy.console.offline.objects import waves
+from gpu_tenancy.engine.objects import waves
 
 MOUNTED: Data = {"datasets": {"corpus": "/data/corpus"}, "flavor": "h100"}
 KINDS: dict[str, Data] = {

@@ -11,10 +11,10 @@ from pulumi.runtime.proto import resource_pb2
 from repository import ROOT
 
 from components.tenancy import AT_ONCE
-from gpu_tenancy.console.offline import lean
-from gpu_tenancy.console.offline import render as rendering
-from gpu_tenancy.console.offline.recording import STACK_TYPE, RecordingMonitor
-from gpu_tenancy.console.offline.wire import Json
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine import lean
+from gpu_tenancy.engine import render as rendering
+from gpu_tenancy.engine.recording import STACK_TYPE, RecordingMonitor
 from gpu_tenancy.model.source import Source, to_config
 
 TEAMS = 3 * AT_ONCE

@@ -7,7 +7,7 @@ from builders import Data, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy
 
 from components.leader_worker_sets import REPLACED
-from gpu_tenancy.console.review.replacements import forces_new
+from gpu_tenancy.review.replacements import forces_new
 
 API = "leaderworkerset.x-k8s.io/v1"
 TOKEN = f"kubernetes:{API}:LeaderWorkerSet"

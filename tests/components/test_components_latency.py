@@ -7,9 +7,9 @@ import pytest
 from builders import Data, server, stack, team
 from components_builders import Program, tenancy
 
-from gpu_tenancy.console.offline.details import details
-from gpu_tenancy.console.offline.manifests import KubernetesObject
-from gpu_tenancy.console.offline.wire import text_at
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.engine.details import details
+from gpu_tenancy.engine.manifests import KubernetesObject
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.latency import adapter_rules
 from gpu_tenancy.model.source import Source

@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 from builders import EXISTING, Data, job, pool, team
-from console_builders import Project
+from cli_builders import Project
 
-from gpu_tenancy.console.offline.objects import KubernetesObject
-from gpu_tenancy.console.project import preview
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.engine.project import preview
 
 CHECK = "gpu-tenancy-multikueue"
 

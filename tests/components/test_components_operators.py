@@ -11,9 +11,9 @@ from dependency_graph import Graph, name_of
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from gpu_tenancy.console.offline.checks import problems
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.engine.checks import problems
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.plan.operators.probes import PROBES
 from gpu_tenancy.model.source import Source, to_config
 

@@ -11,10 +11,10 @@ from builders import errors, stack, team
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from gpu_tenancy.console.offline.manifests import is_object
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.render import Rendered, render
-from gpu_tenancy.console.project import read_stack
+from gpu_tenancy.engine.manifests import is_object
+from gpu_tenancy.engine.project import read_stack
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import Part

@@ -23,7 +23,7 @@ from repository import ROOT
 
 from components.provider.inputs import filled, property_path
 from components.provider.package import TENANCY_SECTIONS
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import Stack
 

@@ -7,17 +7,17 @@ from typing import Any, Final
 import pulumi
 import pytest
 from builders import job, server
-from console_builders import Project, small
+from cli_builders import Project, small
 
-from gpu_tenancy.console.offline.objects import kubernetes_objects, to_yaml
-from gpu_tenancy.console.offline.render import Rendered, render
-from gpu_tenancy.console.offline.wire import text_at
-from gpu_tenancy.console.project import Preview
-from gpu_tenancy.console.review.build import as_json, review
-from gpu_tenancy.console.review.comment import comment
-from gpu_tenancy.console.review.page import page
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.engine.objects import kubernetes_objects, to_yaml
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file, to_config
+from gpu_tenancy.review.build import as_json, review
+from gpu_tenancy.review.comment import comment
+from gpu_tenancy.review.page import page
 
 CANARY: Final = "hunter2-canary"
 ENCRYPTED: Final = "AAABAKencrypted"

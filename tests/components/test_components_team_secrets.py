@@ -9,19 +9,19 @@ from typing import Any, Final, cast
 import pulumi
 import pytest
 from builders import Data, job, server, stack, team
+from cli_builders import Project, small
 from components_builders import Program, pod_specs, tenancy
-from console_builders import Project, small
 
 from components.secrets import CHECKSUM, checksum
-from gpu_tenancy.console.offline.objects import kubernetes_objects, to_yaml
-from gpu_tenancy.console.offline.render import Rendered, render
-from gpu_tenancy.console.project import Preview
-from gpu_tenancy.console.review.build import as_json, review
-from gpu_tenancy.console.review.comment import comment
-from gpu_tenancy.console.review.page import page
+from gpu_tenancy.engine.objects import kubernetes_objects, to_yaml
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file, to_config
 from gpu_tenancy.model.spec.roles import KINDS
+from gpu_tenancy.review.build import as_json, review
+from gpu_tenancy.review.comment import comment
+from gpu_tenancy.review.page import page
 
 CANARY: Final = "hunter2-canary"
 USES: Final[Data] = {

@@ -10,9 +10,9 @@ from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy, texts
 from repository import ROOT
 
-from gpu_tenancy.console.offline.manifests import KubernetesObject
-from gpu_tenancy.console.offline.ordering import waves
-from gpu_tenancy.model.quantity import parse_bytes
+from gpu_tenancy.base.quantity import parse_bytes
+from gpu_tenancy.engine.manifests import KubernetesObject
+from gpu_tenancy.engine.ordering import waves
 from gpu_tenancy.model.source import read_file
 
 LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"

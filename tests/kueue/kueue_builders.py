@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     ClusterQueue,
     FlavorQuotas,
     PodSet,

@@ -5,8 +5,8 @@ from typing import Any
 
 from benchmarks.agree.drawing import classes, draw
 from benchmarks.agree.objects import Objects
-from gpu_tenancy.model.kueue import run
-from gpu_tenancy.model.kueue.scenarios import read_steps, read_tenancy
+from gpu_tenancy.kueue import run
+from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 Data = dict[str, Any]
 

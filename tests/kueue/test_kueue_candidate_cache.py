@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kueue_builders import GPU
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     FAIR,
     BorrowWithinCohort,
     ClusterQueue,
@@ -31,7 +31,7 @@ from gpu_tenancy.model.kueue import (
     runner,
     settle,
 )
-from gpu_tenancy.model.kueue.candidate_cache import CandidateCache
+from gpu_tenancy.kueue.candidate_cache import CandidateCache
 
 FLAVORS = ("a100", "h100")
 MANY = settings(

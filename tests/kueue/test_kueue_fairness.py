@@ -2,7 +2,7 @@
 
 from kueue_builders import GPU, admitted, after, after_steps, evicted, group, queue, work
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     FAIR,
     ClusterQueue,
     Cohort,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kueue_builders import GPU, admitted, after, after_steps, evicted, group, pending, work
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     FAIR,
     ClusterQueue,
     FlavorQuotas,

@@ -3,7 +3,7 @@
 import pytest
 from kueue_builders import GPU, admitted, evicted, group, pending, queue, work
 
-from gpu_tenancy.model.kueue import ClusterQueue, Policy, Preemption, Quota, Simulation, Tenancy
+from gpu_tenancy.kueue import ClusterQueue, Policy, Preemption, Quota, Simulation, Tenancy
 
 RECLAIMS = Preemption(Policy.LOWER, Policy.ANY)
 A100 = ({GPU: "a100"},)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kueue_builders import GPU, admitted, work
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     FAIR,
     ClusterQueue,
     Cohort,

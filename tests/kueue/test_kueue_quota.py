@@ -3,7 +3,7 @@
 import pytest
 from kueue_builders import GPU, admitted, after, after_steps, evicted, group, pending, queue, work
 
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy.kueue import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,

@@ -9,9 +9,9 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from gpu_tenancy.console.commands.simulate import register
-from gpu_tenancy.model.kueue import Settled, Step, run
-from gpu_tenancy.model.kueue.scenarios import observe, read_steps, read_tenancy
+from gpu_tenancy.cli.commands.simulate import register
+from gpu_tenancy.kueue import Settled, Step, run
+from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"
 LAST: Final = 0.99

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_tenancy.model.kueue import Unmodelled, unmodelled
+from gpu_tenancy.kueue import Unmodelled, unmodelled
 
 
 def manifest(kind: str, **spec: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pydantic_core import CoreSchema
 
+from gpu_tenancy.base.bounds import DEEPEST, LARGEST
+from gpu_tenancy.base.characters import hidden, shortened, visible
+from gpu_tenancy.base.problems import ANY, Path, StackError
 from gpu_tenancy.model import places
-from gpu_tenancy.model.bounds import DEEPEST, LARGEST
-from gpu_tenancy.model.characters import hidden, shortened, visible
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.places import Places
-from gpu_tenancy.model.problems import ANY, Path, StackError
 from gpu_tenancy.model.source import Source, read_config, read_file
 from gpu_tenancy.model.spec import Stack
 

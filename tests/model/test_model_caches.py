@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, pool, stack, team
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.caches import caches
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.caches import CachePlan, node_label
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 

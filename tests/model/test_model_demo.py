@@ -9,11 +9,11 @@ from builders import Data, pool, stack, team
 from jsonschema import Draft202012Validator
 from repository import ROOT
 
+from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import CPU
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.model.whatif import (
+from gpu_tenancy.simulation.scenarios import (
     Difference,
     Event,
     Job,
@@ -28,8 +28,8 @@ from gpu_tenancy.model.whatif import (
     story_of,
     story_schema,
 )
-from gpu_tenancy.model.whatif.default_story import TEAMS
-from gpu_tenancy.model.whatif.story_form import story_schema_text
+from gpu_tenancy.simulation.scenarios.default_story import TEAMS
+from gpu_tenancy.simulation.scenarios.story_form import story_schema_text
 
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 STORIES = sorted((ROOT / "stacks" / "stories").glob("*.yaml"))

@@ -1,7 +1,7 @@
 import pytest
 from builders import EXISTING, Data, errors, job, pool, server, stack, team
 
-from gpu_tenancy.model.problems import listed, nearest, unknown
+from gpu_tenancy.base.problems import listed, nearest, unknown
 
 
 def one(sections: Data) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from builders import GPU, Data, cohort_of, errors, planned, pool, queue_of, stack, team
 
-from gpu_tenancy.model.kueue import PodSet, Step, Workload
+from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import play
+from gpu_tenancy.simulation.scenarios import play
 
 H100 = Measure("h100", GPU)
 

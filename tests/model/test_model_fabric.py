@@ -8,12 +8,12 @@ import yaml
 from builders import AKS, EKS, GPU, PROVIDED, Data, errors, job, planned, pool, server
 from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
 
+from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.fabric import HUGEPAGES, PodFabric, node_pages
 from gpu_tenancy.model.plan.operators.needs import there
-from gpu_tenancy.model.quantity import format_amounts
 from gpu_tenancy.model.source import Source
 
 EFA: Final = "vpc.amazonaws.com/efa"

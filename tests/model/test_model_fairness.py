@@ -6,12 +6,12 @@ import pytest
 from builders import Data, errors, planned, pool, queue_of, stack, team
 from operators_builders import kueue, made_here
 
-from gpu_tenancy.model.kueue import FairStrategy, Unmodelled
+from gpu_tenancy.kueue import FairStrategy, Unmodelled
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import unmodelled_of
+from gpu_tenancy.simulation.scenarios import unmodelled_of
 
 WEEK: Data = {"usage": {"halfLife": "7d"}}
 

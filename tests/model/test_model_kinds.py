@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, team
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
-from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.spec.roles import SSHD
 
 

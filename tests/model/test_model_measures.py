@@ -10,8 +10,8 @@ from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import alone, busy, holdings
-from gpu_tenancy.model.whatif.scenes import CPU_JOBS
+from gpu_tenancy.simulation.scenarios import alone, busy, holdings
+from gpu_tenancy.simulation.scenarios.scenes import CPU_JOBS
 
 GI = 2**30
 

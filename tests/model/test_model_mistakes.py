@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, server, stack, team
 
-from gpu_tenancy.model import kueue
-from gpu_tenancy.model.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
+from gpu_tenancy import kueue
+from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
 from gpu_tenancy.model.plan.namespaces import LimitRange, PriorityScope, ResourceQuota
 from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling

@@ -4,10 +4,10 @@ from typing import Any
 
 from builders import EXISTING, Data, errors, planned, stack, team
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
-from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.source import Source
 
 IMAGE = "registry.example.com/train:1.0"

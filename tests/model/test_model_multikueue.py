@@ -7,11 +7,11 @@ import pytest
 import yaml
 from builders import EKS, EXISTING, Data, amounts, cohort_of, job, pool, queue_of, server, team
 
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER
-from gpu_tenancy.model.problems import StackError
-from gpu_tenancy.model.quantity import CPU
 from gpu_tenancy.model.source import read_file
 
 GPUS: Data = {"h100": {"guaranteed": 8, "limit": 16}}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_tenancy.model.quantity import (
+from gpu_tenancy.base.quantity import (
     AMOUNT_PATTERN,
     add,
     format_amount,

@@ -4,8 +4,8 @@ from textwrap import dedent
 import pytest
 import yaml
 
+from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_config, read_file, to_config, with_files
 
 STACK = """config:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from builders import Data, errors, job, planned, server, stack, team
 
+from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
-from gpu_tenancy.model.quantity import parse_bytes
 from gpu_tenancy.model.source import Source
 
 GIB = 2**30

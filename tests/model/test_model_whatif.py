@@ -7,14 +7,14 @@ import pytest
 from builders import GPU, Data, stack, team
 from repository import ROOT
 
+from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.plan.measures import Measure, measures
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import StackError
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.model.whatif import alone, busy, holdings
+from gpu_tenancy.simulation.scenarios import alone, busy, holdings
 
 H100 = Measure("h100", GPU)
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))

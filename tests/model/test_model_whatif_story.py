@@ -10,7 +10,7 @@ from builders import Data, server, stack, team
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.whatif import JobStep, StoryError, meaning, play_story, read_story
+from gpu_tenancy.simulation.scenarios import JobStep, StoryError, meaning, play_story, read_story
 
 
 def tree(sections: Data) -> Tree:

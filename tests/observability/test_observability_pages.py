@@ -14,9 +14,9 @@ from jsonschema import Draft7Validator
 from observability_builders import LATENCY, amd, observed, panels, two_vendors, watched
 from stand_ins import definition
 
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.offline.manifests import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.manifests import kubernetes_objects
+from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.observability import ObservabilityPlan
 from gpu_tenancy.model.observability.metrics import metrics
 from gpu_tenancy.model.source import Source, to_config

@@ -7,7 +7,7 @@ import pytest
 from repository import ROOT
 
 from document import PACKS
-from gpu_tenancy.console.policies.process import Client, pack_process
+from gpu_tenancy.packs.process import Client, pack_process
 
 
 @pytest.fixture(scope="session")

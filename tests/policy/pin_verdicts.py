@@ -14,8 +14,8 @@ from rendered_stacks import SHARED
 from repository import ROOT
 
 from document import PACKS
-from gpu_tenancy.console.policies.process import pack_process
-from gpu_tenancy.console.project import stack_names
+from gpu_tenancy.engine.project import stack_names
+from gpu_tenancy.packs.process import pack_process
 
 
 def write(file: Path, verdicts: object) -> None:

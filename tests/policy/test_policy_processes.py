@@ -21,14 +21,14 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from document import PACKS, read_set
-from gpu_tenancy.console.errors import ConsoleError
-from gpu_tenancy.console.policies.asking import Questions, questions
-from gpu_tenancy.console.policies.choosing import choose
-from gpu_tenancy.console.policies.configuration import read_config
-from gpu_tenancy.console.policies.findings import Judged, Outcome, by_weight
-from gpu_tenancy.console.policies.judging import Session
-from gpu_tenancy.console.policies.process import Client, pack_process
-from gpu_tenancy.console.project import Preview, stack_names
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.engine.project import Preview, stack_names
+from gpu_tenancy.packs.asking import Questions, questions
+from gpu_tenancy.packs.choosing import choose
+from gpu_tenancy.packs.configuration import read_config
+from gpu_tenancy.packs.findings import Judged, Outcome, by_weight
+from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.process import Client, pack_process
 from rule_engine.evaluator import Evaluator
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"

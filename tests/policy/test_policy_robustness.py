@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from policy_builders import UNKNOWN, Case, Sample, manifest
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from gpu_tenancy.console.policies.configuration import RuleConfig
-from gpu_tenancy.console.policies.judging import Session
-from gpu_tenancy.console.policies.process import Client
+from gpu_tenancy.packs.configuration import RuleConfig
+from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.process import Client
 from rule_engine.reading import SECRET, SIGNATURE
 
 HERE: Final = Path(__file__).parent

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.disks import uses_local_disks
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.gpus import NVIDIA
 from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
-from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.reserved import Reserved, Row, known, known_price
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
-from gpu_tenancy.model.tables import Url, read_table
 
 Checked: TypeAlias = Literal["read", "remembered"]
 Architecture: TypeAlias = Literal["amd64", "arm64"]

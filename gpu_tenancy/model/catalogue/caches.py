@@ -11,10 +11,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.spec.acceleration import Medium, Runtime
 from gpu_tenancy.model.spec.base import Bytes, Cpu
-from gpu_tenancy.model.tables import Url, read_table
 
 
 class _Row(BaseModel):

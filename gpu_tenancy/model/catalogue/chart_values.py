@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from gpu_tenancy.model.problems import listed
-from gpu_tenancy.model.tables import read_table
+from gpu_tenancy.base.problems import listed
+from gpu_tenancy.base.tables import read_table
 
 Keys: TypeAlias = tuple[str, ...]
 """Path of a key in a chart's values."""

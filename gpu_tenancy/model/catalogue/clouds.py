@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.spec.base import Bytes, Seconds
-from gpu_tenancy.model.tables import read_table
 
 
 class _Row(BaseModel):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from gpu_tenancy.model.tables import Url, read_table
+from gpu_tenancy.base.tables import Url, read_table
 
 
 def _compiles(pattern: str) -> str:

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.reserved import Row
-from gpu_tenancy.model.tables import Url, read_table
 
 
 class Form(Row):

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.spec.base import Bytes, Count, Positive, ResourceName
-from gpu_tenancy.model.tables import Url, read_table
 
 
 class _Row(BaseModel):

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.releases import charts
-from gpu_tenancy.model.tables import Url, read_table
 
 _PREFIX: Final = "-"
 """End of a name that is a prefix; no namespace ends with it."""

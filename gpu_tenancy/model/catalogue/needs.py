@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.reserved import Row
-from gpu_tenancy.model.tables import Url, read_table
 
 
 class Provider(Row):

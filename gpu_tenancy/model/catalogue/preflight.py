@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.reserved import Row
-from gpu_tenancy.model.tables import read_table
 
 
 class AwsQuota(Row):

@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.base.tables import Url
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
-from gpu_tenancy.model.tables import Url
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 

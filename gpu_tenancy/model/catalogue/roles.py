@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator
 
+from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.reserved import Row
-from gpu_tenancy.model.tables import read_table
 
 Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 """Verbs that a role can have: no wildcard, escalate, bind or impersonate."""

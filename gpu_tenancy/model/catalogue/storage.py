@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.reserved import Row, known_price
 from gpu_tenancy.model.spec.base import Bytes
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
 from gpu_tenancy.model.spec.data import StorageMode
-from gpu_tenancy.model.tables import Url, read_table
 
 
 class Sizes(Row):

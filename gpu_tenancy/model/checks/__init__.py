@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.compute_domains import domain_problems
@@ -24,7 +25,6 @@ from gpu_tenancy.model.checks.snapshots import snapshot_problems
 from gpu_tenancy.model.checks.topology import topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
 
 

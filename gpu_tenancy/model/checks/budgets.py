@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import sidecars
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.spec.teams import Team
 
 

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.cache_pods import accelerated, replicas_of, share, store_of
 from gpu_tenancy.model.plan.caches import node_label
 from gpu_tenancy.model.plan.disks import NodeDisk, node_disk
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration
 from gpu_tenancy.model.spec.data import Dataset

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.plan.compute_domains import is_connected, most_nodes
 from gpu_tenancy.model.plan.operators.gpus import serves_domains
 from gpu_tenancy.model.plan.operators.needs import has_claims, there
 from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.workloads import Training
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
@@ -12,8 +14,6 @@ from gpu_tenancy.model.plan.identities import granted_here, made_buckets
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import service_of
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CLOUD_OF, Storage

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import find_gpu
 from gpu_tenancy.model.catalogue.clouds import CloudRules, SharingRule, driver_mode, rules_of
 from gpu_tenancy.model.plan.gpu_operator import clashes, nvidia_pools
@@ -9,7 +10,6 @@ from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.operators.needs import installed_by
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Problem, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool

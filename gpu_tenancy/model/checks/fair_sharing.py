@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_tenancy.base.problems import Problem
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.checks.promises import group_key, what
 from gpu_tenancy.model.plan.cohort_objects import borrowable
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
 from gpu_tenancy.model.plan.usage import by_usage
-from gpu_tenancy.model.problems import Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.spec.fairness import Usage
 
 _NAMED: Final = 3

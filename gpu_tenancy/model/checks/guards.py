@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.plan.guards import accounts
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Problem
 
 _EVERYBODY: Final = frozenset({"system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.images import is_allowed
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.images import ACR
 from gpu_tenancy.model.spec.workloads import Training

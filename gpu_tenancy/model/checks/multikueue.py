@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import SHIPPED
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.workloads import Training
 
 _ROLE: tuple[Path, ...] = (("multikueue",),)

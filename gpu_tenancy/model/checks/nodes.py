@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_tenancy.base.problems import Problem, listed, unknown
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 from gpu_tenancy.model.catalogue.storage import storage_services
@@ -12,8 +14,6 @@ from gpu_tenancy.model.checks.pools import machines_command
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Problem, listed, unknown
-from gpu_tenancy.model.quantity import format_bytes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool

@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, operator_of
@@ -25,7 +26,6 @@ from gpu_tenancy.model.plan.operators.needs import (
     measured_by,
 )
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import format_amount
 from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size, pods_of
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import format_amount
 from gpu_tenancy.model.spec.workloads import Server
 
 

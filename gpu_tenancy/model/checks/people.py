@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.directories import Directory, directories
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.people import TEAM_ROLES
 from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster

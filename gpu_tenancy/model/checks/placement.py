@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.catalogue import Machine, cloud_tables
 from gpu_tenancy.model.catalogue.clouds import CloudRules
-from gpu_tenancy.model.problems import Problem
 from gpu_tenancy.model.spec import Stack
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Final
 
+from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import cloud_tables, find_gpu, machines
 from gpu_tenancy.model.plan.gpus import machine_of, sharing
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
-from gpu_tenancy.model.problems import Problem, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 

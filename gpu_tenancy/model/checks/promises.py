@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, PoolSupply, gang_amounts
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 
 
 def promise_problems(tree: Tree) -> Iterator[Problem]:

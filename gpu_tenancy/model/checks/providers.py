@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.fabric import pod_fabric
@@ -11,7 +12,6 @@ from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
-from gpu_tenancy.model.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec import Stack
 
 

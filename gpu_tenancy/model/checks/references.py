@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from gpu_tenancy.base.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.catalogue.namespaces import owner_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Shares

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.credentials import credential
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.secrets import READER, store_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.secrets import DOCKER_CONFIG, EnvSource, FileSource, Variable, Variables

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Snapshots, Storage
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.gpus import machine_of
@@ -10,7 +11,6 @@ from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
-from gpu_tenancy.model.problems import Path, Problem
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.topology import Level
 from gpu_tenancy.model.spec.workloads import Server, Training

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.latency import metric_name, monitor
@@ -10,8 +12,6 @@ from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Path, Problem
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training
 

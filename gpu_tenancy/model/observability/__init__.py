@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.model.observability import pages, promises
 from gpu_tenancy.model.observability.alerts import Group, groups
 from gpu_tenancy.model.observability.dashboards import to_json
 from gpu_tenancy.model.observability.expressions import Expressions
-from gpu_tenancy.model.quantity import CPU
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.model.quantity import CPU
+from gpu_tenancy.base.quantity import CPU
 
 _APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
 """XIDs that a program causes, not the GPU; NVIDIA's health check ignores them too.

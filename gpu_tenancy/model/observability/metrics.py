@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpu_tenancy.model.tables import Url, read_table
+from gpu_tenancy.base.tables import Url, read_table
 
 
 class Metric(BaseModel):

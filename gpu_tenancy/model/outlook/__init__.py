@@ -6,6 +6,7 @@ Plain data for a report, computed from the stack alone.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage, prices
 from gpu_tenancy.model.outlook.data import DataAccess, data_of, network_needs, rights_to_grant
@@ -22,7 +23,6 @@ from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
-from gpu_tenancy.model.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.spec import Stack
 
 

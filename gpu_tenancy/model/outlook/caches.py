@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.cache_pods import accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import CPU, MEMORY
 
 
 @dataclass(frozen=True, slots=True)

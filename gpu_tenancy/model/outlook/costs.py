@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.model.plan.costs import PoolCost, storage_cost
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.quantity import MEMORY
 from gpu_tenancy.model.spec import Stack
 
 HOURS: Final = 730

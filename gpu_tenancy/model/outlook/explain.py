@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.base.problems import Path
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.plan.limits import container_defaults
 from gpu_tenancy.model.plan.namespaces import namespace
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.problems import Path
-from gpu_tenancy.model.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.spec.tenancy import Shares
 
 

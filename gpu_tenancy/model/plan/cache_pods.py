@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpu_tenancy.base.quantity import MEMORY, Amounts, add, times
 from gpu_tenancy.model.catalogue.caches import CacheContainer, CacheStore, caches
-from gpu_tenancy.model.quantity import MEMORY, Amounts, add, times
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import Acceleration
 from gpu_tenancy.model.spec.data import Dataset

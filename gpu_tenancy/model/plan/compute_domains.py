@@ -19,8 +19,6 @@ COMPUTE_DOMAIN: Final = (f"{GROUP}/v1beta1", "ComputeDomain")
 CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
 """DeviceClass of the channel of a node:
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/templates."""
-CHANNELS: Final = "compute-domain.nvidia.com/channel"
-"""Resource as which Kueue counts channels; no node has it. It is the stack's own name: Kueue has none."""
 
 
 def channels_of(job: str) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpu_tenancy.base.quantity import Amounts
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.fabrics import Daemon, FabricRow, HostMount, Hugepages, fabrics
 from gpu_tenancy.model.plan.gpus import machine_of
-from gpu_tenancy.model.quantity import Amounts
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.spec.teams import Team
 
 

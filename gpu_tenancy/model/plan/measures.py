@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.quantity import CPU, MEMORY
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal
 
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.releases import charts
 from gpu_tenancy.model.plan.latency import Monitor, monitor
@@ -16,7 +17,6 @@ from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.usage import usage_weight
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
-from gpu_tenancy.model.quantity import CPU, MEMORY
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 

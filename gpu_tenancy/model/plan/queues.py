@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpu_tenancy.model import kueue
-from gpu_tenancy.model.kueue import (
+from gpu_tenancy import kueue
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.kueue import (
     BorrowWithinCohort,
     Cohort,
     FairStrategy,
@@ -24,7 +25,6 @@ from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
 from gpu_tenancy.model.plan.usage import by_usage
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
 

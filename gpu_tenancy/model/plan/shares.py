@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.plan.supply import Flavor, flavors, gang_amounts
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.plan.limits import container_bounds
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Workload

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, times
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable
 from gpu_tenancy.model.catalogue.clouds import ByQueue, rules_of
 from gpu_tenancy.model.plan.cache_pods import NOTHING_TAKEN, TakenByCaches, taken
 from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, product_of, sharing
 from gpu_tenancy.model.plan.topology import Levels, levels_of
-from gpu_tenancy.model.quantity import CPU, MEMORY, Amounts, add, times
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.kueue.topology import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.catalogue.clouds import TopologyRule, rules_of
-from gpu_tenancy.model.kueue.topology import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool

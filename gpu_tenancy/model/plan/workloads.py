@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gpu_tenancy.base.quantity import Amounts, is_extended
 from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.compute_domains import channels_of
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
@@ -15,7 +16,6 @@ from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, 
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
-from gpu_tenancy.model.quantity import Amounts, is_extended
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 

@@ -21,7 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from gpu_tenancy.model.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
+from gpu_tenancy.base.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
 
 UNREAD: Final = "unread-secret"
 """Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""

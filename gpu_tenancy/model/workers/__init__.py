@@ -6,7 +6,7 @@ They agree by construction: what both clusters must have is written once, in the
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpu_tenancy.model.problems import Problem, StackError
+from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import quotas

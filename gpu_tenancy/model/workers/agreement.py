@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
-from gpu_tenancy.model.problems import Problem
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import Section

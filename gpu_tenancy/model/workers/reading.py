@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic import ValidationError
 
+from gpu_tenancy.base.problems import Path, Problem, StackError
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.problems import Path, Problem, StackError
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.multikueue import MultiKueue

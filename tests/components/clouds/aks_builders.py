@@ -6,7 +6,7 @@ from aks_description import CLUSTER, POOL
 from builders import PROVIDED, Data, team
 from components_builders import program_once
 
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 
 SUBSCRIPTION: Final = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
 TENANT: Final = "0a1b2c3d-4e5f-4a6b-8c7d-9e0f1a2b3c4d"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from builders import PROVIDED, Data, team
 from components_builders import program_once
 
-from gpu_tenancy.console.offline.recording import NO_ANSWERS, Registration
+from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 
 REGION: Final = "eu-central-1"
 SUBNETS: Final = {f"{REGION}a": "subnet-0a1b2c3d4e5f60001", f"{REGION}b": "subnet-0a1b2c3d4e5f60002"}

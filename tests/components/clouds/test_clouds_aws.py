@@ -25,8 +25,8 @@ from components.clouds.aws.cluster import own_security_group
 from components.clouds.aws.identity import name_of
 from components.clouds.aws.kubeconfig import certificate, kubeconfig
 from components.clouds.aws.pools import auto_scaling_group_name, version_text
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.wire import UNKNOWN
 
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"

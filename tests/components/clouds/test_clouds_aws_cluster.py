@@ -20,8 +20,8 @@ from components.clouds.aws.policies import (
     queue_policy,
     trust,
 )
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.wire import UNKNOWN
 from gpu_tenancy.model.catalogue.releases import Chart, charts
 
 CLUSTER: Final = "aws:eks/cluster:Cluster"

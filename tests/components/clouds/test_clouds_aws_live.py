@@ -9,7 +9,7 @@ from builders import Data
 from eks_stacks import LIST, READ, machine_pool, one, resources, section, stack
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 
-from gpu_tenancy.console.offline.recording import RecordingMonitor, Registration
+from gpu_tenancy.engine.recording import RecordingMonitor, Registration
 
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 

@@ -29,7 +29,7 @@ from azure.mgmt.containerservice import models
 from builders import Data, errors
 from cloud_descriptions import Place
 
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 
 
 def test_a_cluster_is_private_where_the_stack_names_no_networks() -> None:

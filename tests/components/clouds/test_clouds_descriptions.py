@@ -13,7 +13,7 @@ import pytest
 from cloud_descriptions import Description, Inputs, Place
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 
 DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "aws": eks_description.DESCRIPTION,

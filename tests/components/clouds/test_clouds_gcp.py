@@ -14,7 +14,7 @@ from pulumi_gcp.container import outputs
 
 from components.clouds.gcp.access import ClusterAccess, authority, kubeconfig
 from components.clouds.gcp.pools import first_nodes
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue import find_machine
 from gpu_tenancy.model.catalogue.clouds import clouds
 

@@ -11,7 +11,7 @@ from components_builders import program_once, texts
 from rendered_stacks import stack_of_repository
 
 from components.clouds.azure.identities import ROLES
-from gpu_tenancy.console.offline.recording import Registration
+from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 
 RESEARCH: Final = "arn:aws:iam::111122223333:role/teams/research"

@@ -17,8 +17,8 @@ from test_clouds_robots import inputs
 from components.clouds.aws.policies import account_trust
 from components.clouds.azure.identities import ROLES
 from components.clouds.azure.secrets import SECRETS_USER
-from gpu_tenancy.console.offline.recording import Registration
-from gpu_tenancy.console.offline.wire import UNKNOWN
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.wire import UNKNOWN
 
 READ: Final = "secretsmanager:GetSecretValue"
 SECRETS: Final = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:"

@@ -1,6 +1,6 @@
 """Jobs with a ComputeDomain under the real Kueue and Kubeflow Trainer: channels are counted, and pods get theirs.
 
-NVIDIA's driver is played by the embedded platform: `gpu_tenancy.console.embedded.channels`.
+NVIDIA's driver is played by the embedded platform: `gpu_tenancy.embedded.channels`.
 """
 
 import re
@@ -15,26 +15,26 @@ from builders import Data, job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.embedded.channels import bring_channels, bring_templates
-from gpu_tenancy.console.embedded.definitions.fetching import fetch
-from gpu_tenancy.console.embedded.definitions.installing import install
-from gpu_tenancy.console.embedded.definitions.pins import needed, read_pins
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.live import fit
-from gpu_tenancy.console.live.channels import kinds_claimed, with_channels
-from gpu_tenancy.console.live.demand import demand
-from gpu_tenancy.console.live.pods import requests
-from gpu_tenancy.console.live.reading import read
-from gpu_tenancy.console.live.target import target_of
-from gpu_tenancy.console.live.verdicts import Why
-from gpu_tenancy.console.live.why import KINDS, OWN, why
-from gpu_tenancy.console.live.workloads import PodSet
-from gpu_tenancy.console.offline.objects import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import maps_at, text_at
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.embedded.channels import bring_channels, bring_templates
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.inspect import fit
+from gpu_tenancy.inspect.channels import kinds_claimed, with_channels
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.pods import requests
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.target import target_of
+from gpu_tenancy.inspect.verdicts import Why
+from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.inspect.workloads import PodSet
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN, GROUP
 from gpu_tenancy.model.source import Source, to_config

@@ -13,16 +13,16 @@ from builders import GPU, Data, job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.cluster.waiting import is_true
-from gpu_tenancy.console.embedded.nodes import NodeShape, bring_nodes, node_shapes
-from gpu_tenancy.console.live import fit
-from gpu_tenancy.console.live.demand import demand
-from gpu_tenancy.console.live.reading import read
-from gpu_tenancy.console.offline.objects import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import Json, text_at
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.embedded.nodes import NodeShape, bring_nodes, node_shapes
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.inspect import fit
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, to_config
 

@@ -8,16 +8,16 @@ from builders import job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.live.demand import demand
-from gpu_tenancy.console.live.pods import requests
-from gpu_tenancy.console.live.reading import read
-from gpu_tenancy.console.live.runtimes import with_runtime
-from gpu_tenancy.console.live.target import owners
-from gpu_tenancy.console.offline.objects import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.pods import requests
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.runtimes import with_runtime
+from gpu_tenancy.inspect.target import owners
+from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.source import Source, to_config

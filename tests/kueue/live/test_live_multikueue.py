@@ -13,21 +13,21 @@ from typing import Final
 import pytest
 import typer
 from builders import EXISTING, Data, job, pool, team
-from console_builders import Project
+from cli_builders import Project
 from platforms import running
 from typer.testing import CliRunner
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.errors import ApiError
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.commands import workers
-from gpu_tenancy.console.embedded.platform import Platform
-from gpu_tenancy.console.live.reading import read
-from gpu_tenancy.console.live.target import look_up, target_of
-from gpu_tenancy.console.live.why import KINDS, why
-from gpu_tenancy.console.offline.wire import at, maps_at, text_at
-from gpu_tenancy.console.progress import Report
-from gpu_tenancy.console.up import up
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.cli.commands import workers
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.target import look_up, target_of
+from gpu_tenancy.inspect.why import KINDS, why
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.up import up
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.spec.roles import TRAIN_JOB
 

@@ -9,10 +9,10 @@ import yaml
 from builders import stack
 from queueing import Queueing
 
-from gpu_tenancy.console.cluster.client import Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.cluster.waiting import condition, is_true
-from gpu_tenancy.console.offline.wire import Json, text_at
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.source import Source

@@ -7,15 +7,15 @@ import pytest
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Cluster
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.offline.wire import Json
-from gpu_tenancy.console.project import preview
-from gpu_tenancy.console.proofs.queueing import manifest_of_anyone, prove_queueing
-from gpu_tenancy.console.rehearsal.copies import COPY, KUEUE, copied, own_places
-from gpu_tenancy.console.rehearsal.live import LivePlayer
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks.queueing import manifest_of_anyone, prove_queueing
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.whatif import Event, SimulatedPlayer, StepResult, read_story
+from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
+from gpu_tenancy.simulation.live.live import LivePlayer
+from gpu_tenancy.simulation.scenarios import Event, SimulatedPlayer, StepResult, read_story
 
 KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
 TABLE = [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]

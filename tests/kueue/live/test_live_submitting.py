@@ -12,12 +12,12 @@ from queueing import Queueing
 from repository import ROOT
 from typer.testing import CliRunner
 
-from gpu_tenancy.console.cli import app
-from gpu_tenancy.console.cluster.client import Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.nodes import NodeShape, add_node
-from gpu_tenancy.console.live.target import owners
-from gpu_tenancy.console.offline.wire import Json, at, text_at
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded.nodes import NodeShape, add_node
+from gpu_tenancy.inspect.target import owners
+from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.source import Source

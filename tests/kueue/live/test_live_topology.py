@@ -10,20 +10,20 @@ from builders import Data, job, pool, server, stack, team
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.console.cluster.client import Cluster, Manifest
-from gpu_tenancy.console.cluster.references import Reference
-from gpu_tenancy.console.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.console.live import fit
-from gpu_tenancy.console.live.demand import demand
-from gpu_tenancy.console.live.narrative import STATE_PLACE
-from gpu_tenancy.console.live.reading import read
-from gpu_tenancy.console.live.target import target_of
-from gpu_tenancy.console.live.verdicts import Why
-from gpu_tenancy.console.live.why import KINDS, OWN, why
-from gpu_tenancy.console.offline.objects import kubernetes_objects
-from gpu_tenancy.console.offline.render import render
-from gpu_tenancy.console.offline.wire import text_at
-from gpu_tenancy.console.proofs.topology import prove_topology
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.inspect import fit
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.narrative import STATE_PLACE
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.target import target_of
+from gpu_tenancy.inspect.verdicts import Why
+from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks.topology import prove_topology
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import Source, to_config

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import yaml
 
+from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.releases import charts
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, CHANNELS, connected_flavors
+from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.gpus import sharing
 from gpu_tenancy.model.plan.operators.needs import there
 from gpu_tenancy.model.plan.supply import pool_supply
-from gpu_tenancy.model.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.fairness import Usage
 from gpu_tenancy.model.spec.multikueue import MultiKueue

@@ -1,0 +1,1 @@
+"""What all rooms use: errors, JSON values, quantities, texts and tables for people."""

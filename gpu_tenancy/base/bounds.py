@@ -1,0 +1,119 @@
+"""Bounds of what is read from files and other programs, so that no input takes unbounded time or memory."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+from gpu_tenancy.base.characters import hidden, shortened
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import Path, Problem, dotted
+
+LARGEST: Final = 4 * 2**20
+"""Size of a file in bytes; a stack with 3,000 teams has about 1.5 MiB."""
+DEEPEST: Final = 50
+"""Levels of mappings and lists inside each other; a stack with Helm values has about 15."""
+MOST: Final = 200_000
+"""Values, with those of aliases counted wherever they are used; a stack with 3,000 teams has about
+70,000."""
+LONGEST_KEY: Final = 1024
+"""Characters of a key, as of an implicit key in YAML: https://yaml.org/spec/1.2.2/#742-flow-mappings."""
+LARGEST_INTEGER: Final = 2**63 - 1
+"""As in the Kubernetes API."""
+MOST_DIGITS: Final = 100
+"""Characters of a number; more than any number within the bounds needs."""
+
+
+def read_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: not JSON, nested too deeply for the parser, or with a number that JSON does not have or that has too
+            many digits.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_int=_number(int), parse_float=_number(float))
+    except RecursionError:
+        msg = "is nested too deeply"
+        raise ValueError(msg) from None
+
+
+def _no_number(text: str) -> Any:
+    msg = f"{text} is not a JSON number"
+    raise ValueError(msg)
+
+
+def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if len(text) > MOST_DIGITS:
+            msg = f"a number has {len(text):,} characters"
+            raise ValueError(msg)
+        return kind(text)
+
+    return read
+
+
+def value_problems(data: Any) -> Iterator[Problem]:
+    """Problems of single values, whatever they mean: invisible characters, numbers and nesting out of bounds.
+
+    Args:
+        data: plain data.
+    """
+    waiting: list[tuple[Path, Any]] = [((), data)]
+    while waiting:  # Not recursive: the data may be nested without a bound.
+        path, value = waiting.pop()
+        if isinstance(value, dict | list) and len(path) >= DEEPEST:
+            yield Problem(path, f"is nested deeper than {DEEPEST} levels", "remove levels")
+        elif isinstance(value, dict):
+            mapping = cast("dict[Any, Any]", value)
+            for key, inner in mapping.items():
+                if problem := _key_problem(path, key):
+                    yield problem
+                else:
+                    waiting.append(((*path, key), inner))
+        elif isinstance(value, list):
+            waiting += [((*path, index), inner) for index, inner in enumerate(cast("list[Any]", value))]
+        elif rule := _rule(value):
+            yield Problem(path, *rule)
+
+
+def _key_problem(around: Path, key: Any) -> Problem | None:
+    if not isinstance(key, str):
+        return Problem(around, f"has the key {shortened(repr(key))}, which is not a string", "put it in quotes")
+    if len(key) > LONGEST_KEY:
+        return Problem((*around, key), f"is a key of {len(key):,} characters", f"use at most {LONGEST_KEY:,}")
+    if sign := hidden(key, ""):
+        return Problem((*around, key), f"is a key with {_named(sign)}", "remove it")
+    return None
+
+
+def _rule(value: Any) -> tuple[str, str, str | None] | None:
+    """Rule, fix and value, as in a problem; None for a value within the bounds."""
+    if isinstance(value, str):
+        sign = hidden(value)
+        return (f"contains {_named(sign)}", "remove it", shortened(value)) if sign else None
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        return "is a number beyond 64 bits", f"set at most {LARGEST_INTEGER}", _digits(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not a finite number", "set a number", str(value)
+    return None
+
+
+def _named(sign: str) -> str:
+    return f"the invisible character U+{ord(sign):04X}"
+
+
+def _digits(number: int) -> str:
+    """The number in decimal, or its size: Python refuses to write more than 4,300 digits."""
+    bits = number.bit_length()
+    return str(number) if bits <= 3 * MOST_DIGITS else f"a number of {bits:,} bits"  # 3 bits are less than a digit
+
+
+def check_values(file: Path, data: Any) -> None:
+    """Checks the plain data of a file against the bounds of a stack's values.
+
+    Raises:
+        ConsoleError: the first value that is out of bounds, with its place.
+    """
+    if problem := next(value_problems(data), None):
+        raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)

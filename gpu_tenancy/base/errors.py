@@ -1,0 +1,43 @@
+"""Errors that the `tenancy` command prints as one message, without a traceback."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+SPACE: Final = "free disk space, then run the same command again"
+"""The fix for a full disk."""
+
+
+class ConsoleError(Exception):
+    """A problem outside this program: in a file, a cluster, the network or the arguments.
+
+    Attributes:
+        what: the problem, with its place and value.
+        fix: what the user should do, in the imperative.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        self.what, self.fix = what, fix
+        super().__init__(f"{what}; {fix}")
+
+
+@contextmanager
+def naming(file: Path) -> Generator[None]:
+    """Adds the file to an `OSError` without one: that of a write, such as on a full disk, does not name its file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
+
+
+class RenderError(Exception):
+    """The rendered resources cannot be deployed; each problem has object, value, rule and fix.
+
+    It means a bug in the program: errors in a stack file are reported before it is rendered.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))

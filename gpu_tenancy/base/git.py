@@ -1,0 +1,34 @@
+"""Runs git for comparisons of a project with another ref."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+
+_SILENT: Final = {"merge-base": "no common ancestor with HEAD"}
+"""Why a subcommand fails without a message."""
+
+
+def git(project: Path, ref: str, *arguments: str) -> str:
+    """Output of a git command in the folder of a project.
+
+    Args:
+        project: a folder in a git repository.
+        ref: the branch, tag or commit that the user wrote, for errors.
+        arguments: the subcommand and its arguments.
+
+    Raises:
+        ConsoleError: git is not installed or fails, for example because the ref does not exist.
+    """
+    try:
+        done = subprocess.run(["git", "-C", str(project), *arguments], check=False, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise ConsoleError(f"{ref}: git not found on PATH", "install git") from error
+    if done.returncode:
+        reason = done.stderr.strip() or _SILENT.get(arguments[0], "no output")
+        raise ConsoleError(
+            f"{ref}: git {arguments[0]} failed: {reason.splitlines()[-1]}",
+            "specify a branch, tag or commit that is fetched with its history",
+        )
+    return done.stdout

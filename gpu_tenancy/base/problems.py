@@ -1,0 +1,128 @@
+"""Problems of a stack, as text that says place, value, rule and fix."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from gpu_tenancy.base.characters import shortened, visible
+
+Path: TypeAlias = tuple[str | int, ...]
+"""A place in a stack: keys and list positions, from the section down."""
+
+ANY: Final = "*"
+"""Wildcard for each key at a place that a problem is about; no key of a stack has this name."""
+
+_LISTED: Final = 8
+"""A list of up to this many names is shown completely."""
+_LONGEST: Final = 200
+"""Characters of a value that are shown and compared; a name of a resource in a cloud may be longer than others."""
+_NEAREST: Final = 5
+"""Names that are shown of a longer list."""
+
+
+def dotted(path: Path) -> str:
+    """`("teams", "a", "containers", 0)` as `teams.a.containers[0]`."""
+    text = ""
+    for part in path:
+        name = f"[{part}]" if isinstance(part, int) else shortened(part)
+        text += f".{name}" if text and not isinstance(part, int) else name
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a stack.
+
+    Attributes:
+        path: the key to change first.
+        rule: what is wrong, with the numbers that show it; continues the sentence after the value.
+        fix: what to do, in the imperative.
+        value: the value at this place; None where there is none, or where the rule names it.
+        about: other places that the rule depends on. If one of them could not be read, the problem may be false, so
+            it is not reported until that place can be read.
+        file: the stack's file, as the reader would type it.
+        line: counted from 1; None where the stack has no file, as under the Pulumi engine.
+    """
+
+    path: Path
+    rule: str
+    fix: str
+    value: str | None = None
+    about: tuple[Path, ...] = ()
+    file: str = field(default="")
+    line: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Value, rule and fix in one line, without the place; what a reader would not see is escaped."""
+        value = "" if self.value is None else f"{shortened(self.value, _LONGEST)} "
+        return visible(f"{value}{self.rule}; {self.fix}", "")
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        return f"{place}{dotted(self.path)}: {self.reason}"
+
+
+class StackError(Exception):
+    """A stack that must not be deployed, with every problem found in it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def nearest(name: str, known: Iterable[str], listing: str = "") -> str:
+    """A hint for an unknown name: the nearest known name, then the known names.
+
+    `did you mean 'a100'? Known: a100, h100` or `known: a100, h100` or `none exist`.
+
+    Args:
+        name: the unknown name.
+        known: the names that exist.
+        listing: command that lists all of them, shown if there are too many for an error.
+    """
+    names = sorted(set(known))
+    if not names:
+        return "none exist"
+    match = _match(name, names)
+    known_names = listed(name, names, listing)
+    return f"did you mean '{match}'? Known: {known_names}" if match else f"known: {known_names}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> tuple[str, str]:
+    """Rule and fix for a name that does not exist.
+
+    `unknown flavor 'h10' (did you mean 'h100'?)` and `use one of: a100, h100`.
+
+    Args:
+        kind: the noun of what is named, such as `flavor`.
+        name: the unknown name.
+        known: the names that exist.
+        listing: command that lists all of them, shown if there are too many for an error.
+    """
+    names = sorted(set(known))
+    match = _match(name, names)
+    rule = f"unknown {kind} '{shortened(name, _LONGEST)}'" + (f" (did you mean '{match}'?)" if match else "")
+    if not names:
+        return rule, f"remove it: no {kind} is defined"
+    return rule, f"use {names[0]}" if len(names) == 1 else f"use one of: {listed(name, names, listing)}"
+
+
+def _match(name: str, names: list[str]) -> str | None:
+    return next(iter(get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.6)), None)
+
+
+def listed(name: str, known: Iterable[str], listing: str = "") -> str:
+    """All names of a short list; of a long one the nearest, with the total and the command that lists all.
+
+    Args:
+        name: the names nearest to this one are shown.
+        known: the names that exist.
+        listing: command that lists all of them.
+    """
+    names = sorted(set(known))
+    if len(names) <= _LISTED:
+        return ", ".join(names)
+    some = ", ".join(get_close_matches(name[:_LONGEST], names, n=_NEAREST, cutoff=0.0))
+    return f"{some}, … ({len(names)} in total{f'; list them with: {listing}' if listing else ''})"

@@ -1,0 +1,137 @@
+"""Kubernetes quantities as exact integers in one base unit per resource.
+
+Amounts of `cpu` are in millicores, amounts of `memory` and storage in bytes, all others are counts. The grammar is
+that of the API: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+Amounts: TypeAlias = Mapping[str, int]
+"""Amount in the resource's base unit, by resource name."""
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+CHANNELS: Final = "compute-domain.nvidia.com/channel"
+"""Resource as which Kueue counts channels; no node has it. It is the stack's own name: Kueue has none."""
+
+_BINARY: Final = {"Ei": 2**60, "Pi": 2**50, "Ti": 2**40, "Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
+_DECIMAL: Final = {"E": 10**18, "P": 10**15, "T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3}
+_SUFFIXES: Final[Mapping[str, Fraction]] = {
+    **{suffix: Fraction(factor) for suffix, factor in (_BINARY | _DECIMAL).items()},
+    "": Fraction(1),
+    "m": Fraction(1, 10**3),
+    "u": Fraction(1, 10**6),
+    "n": Fraction(1, 10**9),
+}
+_NUMBER: Final = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_SUFFIX: Final = r"[KMGTPE]i|[numkMGTPE]"
+_EXPONENT: Final = r"[eE][+-]?0*[0-9]{1,2}"
+"""Two digits cover all amounts of the API (up to 2^63), and keep a typing error from becoming a number of gigabytes."""
+_QUANTITY: Final = re.compile(rf"(?P<number>[+-]?{_NUMBER})(?:(?P<suffix>{_SUFFIX})|(?P<exponent>{_EXPONENT}))?")
+
+AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"
+"""Regular expression of a quantity that is not negative, for the JSON schema."""
+
+
+def parse_quantity(text: str | float) -> Fraction:
+    """The exact value of a quantity such as `500m`, `1.5`, `256Gi`, `1e3` or `64`.
+
+    Raises:
+        ValueError: not a quantity in the grammar of the Kubernetes API.
+    """
+    match = _QUANTITY.fullmatch(str(text).strip())
+    if match is None:
+        msg = f"{text!r} is not a quantity"
+        raise ValueError(msg)
+    return Fraction(match["number"] + (match["exponent"] or "")) * _SUFFIXES[match["suffix"] or ""]
+
+
+def parse_cpu(text: str | float) -> int:
+    """Millicores of a cpu quantity: `2` is 2000, `500m` is 500.
+
+    Raises:
+        ValueError: not a quantity, negative, or not a whole number of millicores.
+    """
+    return _whole(parse_quantity(text) * 1000, text, "millicores")
+
+
+def parse_bytes(text: str | float) -> int:
+    """Bytes of a memory or storage quantity: `4Gi` is 4294967296.
+
+    Raises:
+        ValueError: not a quantity, negative, or not a whole number of bytes.
+    """
+    return _whole(parse_quantity(text), text, "bytes")
+
+
+def _whole(value: Fraction, text: str | float, unit: str) -> int:
+    if value < 0:
+        msg = f"{text!r} is negative"
+        raise ValueError(msg)
+    if value.denominator != 1:
+        msg = f"{text!r} is not a whole number of {unit}"
+        raise ValueError(msg)
+    return value.numerator
+
+
+def format_cpu(millicores: int) -> str:
+    """`2000` as `2`, `1500` as `1500m`: the canonical form of the API server."""
+    return f"{millicores}m" if millicores % 1000 else format_count(millicores // 1000)
+
+
+def format_count(amount: int) -> str:
+    """`50` as `50`, `2000` as `2k`: with the largest suffix that is exact, as the API server writes it."""
+    return _with_suffix(amount, _DECIMAL) or str(amount)
+
+
+def format_bytes(amount: int) -> str:
+    """With the largest suffix that is exact, binary before decimal: `4Gi`, `1536Mi`, `500M`."""
+    return _with_suffix(amount, _BINARY) or format_count(amount)
+
+
+def _with_suffix(amount: int, suffixes: Mapping[str, int]) -> str | None:
+    return next((f"{amount // factor}{s}" for s, factor in suffixes.items() if amount and amount % factor == 0), None)
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """An amount of a resource as Kubernetes writes it: cpu from millicores, memory from bytes, others as counts.
+
+    The prefix of a ResourceQuota is ignored: `requests.cpu` is formatted as `cpu`.
+    """
+    kind = resource.removeprefix("requests.").removeprefix("limits.")
+    if kind == CPU:
+        return format_cpu(amount)
+    of_bytes = kind in {MEMORY, "storage"} or kind.startswith("hugepages-")
+    return format_bytes(amount) if of_bytes else format_count(amount)
+
+
+def format_amounts(amounts: Amounts) -> dict[str, str]:
+    """Each amount as Kubernetes writes it, in the same order."""
+    return {resource: format_amount(resource, amount) for resource, amount in amounts.items()}
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is an extended resource such as `nvidia.com/gpu`: its name has a domain."""
+    return "/" in resource
+
+
+def add(*amounts: Amounts) -> dict[str, int]:
+    """The sum by resource."""
+    total: dict[str, int] = {}
+    for addend in amounts:
+        for resource, amount in addend.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def times(amounts: Amounts, factor: int) -> dict[str, int]:
+    """Each amount multiplied by `factor`."""
+    return {resource: amount * factor for resource, amount in amounts.items()}
+
+
+def go_duration(seconds: float) -> str:
+    """A duration as Go parses it, such as `604800s`, without an exponent: https://pkg.go.dev/time#ParseDuration."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"

@@ -1,0 +1,172 @@
+"""Shared by all commands of `tenancy`: output streams, exit codes, error messages and common options."""
+
+import errno
+import sys
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
+from gpu_tenancy.base.output import Output, PlainTable
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.base.progress import Advance, Report
+from gpu_tenancy.base.texts import plural
+
+FINE: Final = 0
+STACK_WRONG: Final = 1
+PROMISE_BROKEN: Final = 2
+INTERNAL: Final = 3
+INTERRUPTED: Final = 130
+"""The exit code that shells use for a program that was interrupted with Ctrl-C."""
+PATIENCE: Final = 2.0
+"""Seconds after which a command reports what it is doing."""
+
+# Output to a file or another program is not truncated to the width of a terminal.
+out: Final = Output(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
+err: Final = Output(stderr=True, soft_wrap=True)
+
+StackName = Annotated[str, typer.Argument(help="Stack name, for the file stacks/Pulumi.<stack>.yaml.")]
+ProjectFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the Pulumi project. Default: the working directory or its nearest parent with Pulumi.yaml."
+    ),
+]
+
+
+Column: TypeAlias = tuple[str, Literal["left", "right"]]
+"""Heading and alignment; numbers are aligned right."""
+
+
+def table(columns: Iterable[Column], title: str = "") -> PlainTable:
+    """A table without borders, as all commands print it; it has no rows yet, and its cells are text.
+
+    Args:
+        columns: from left to right.
+        title: above the headings; empty for none.
+    """
+    empty = PlainTable(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
+    for heading, justify in columns:
+        # On a narrow terminal names wrap; a truncated number would be wrong.
+        empty.add_column(heading, justify=justify, no_wrap=justify == "right", overflow="fold")
+    return empty
+
+
+class Lines:
+    """Progress lines on standard error."""
+
+    def __call__(self, line: str) -> None:
+        """Prints one progress line."""
+        err.print(f"[dim]· {escape(line)}[/dim]", highlight=False)
+
+
+class Drawn(Lines):
+    """Progress lines and bars on a terminal."""
+
+    @contextmanager
+    def bar(self, what: str, total: int, unit: str) -> Generator[Advance]:
+        """A bar with the number of units and the remaining time; it is removed at the end."""
+        columns = (
+            TextColumn("[dim]·[/dim] {task.description}"),
+            BarColumn(),
+            TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {unit}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=err, transient=True) as shown:
+            task = shown.add_task(what, total=total)
+            yield lambda done: shown.update(task, completed=done)
+
+
+report: Final[Report] = Drawn() if err.is_terminal else Lines()
+"""Prints progress lines, and bars on a terminal."""
+
+
+def progress(line: str) -> None:
+    """Prints a progress line on a terminal only, for commands whose standard error should have errors alone."""
+    if err.is_terminal:
+        report(line)
+
+
+@contextmanager
+def patience(doing: str) -> Generator[None]:
+    """Reports what is being done if it takes longer than `PATIENCE`."""
+    timer = threading.Timer(PATIENCE, report, [doing])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def errors(stack: str = "") -> Generator[None]:
+    """Turns expected errors into messages and exit codes.
+
+    Args:
+        stack: the name for messages about a stack file; empty for commands without a stack.
+    """
+    from pulumi import RunError  # noqa: PLC0415 - `--help` can do without Pulumi's SDK
+
+    try:
+        yield
+    except StackError as error:
+        problems(error.problems, f"stack {stack}")
+        raise typer.Exit(STACK_WRONG) from error
+    except RenderError as error:
+        problems(error.problems, f"the resources of stack {stack}")
+        raise typer.Exit(INTERNAL) from error
+    except (ConsoleError, RunError) as error:  # RunError: raised by the program, with its own message.
+        error_line(str(error))
+        raise typer.Exit(STACK_WRONG) from error
+    except OSError as error:
+        if (message := _file_problem(error)) is None:
+            raise
+        error_line(message)
+        raise typer.Exit(STACK_WRONG) from error
+    except KeyboardInterrupt as error:
+        err.print("interrupted; run the same command again to continue", highlight=False)
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def problems(problems: Iterable[object], where: str) -> None:
+    """Prints problems, each in a line that starts with its place, so that an editor can open it."""
+    # Without the escape, Rich would drop a value such as [cpu] as markup.
+    listed = [escape(str(problem)) for problem in problems]
+    for line in listed:
+        place, separator, rest = line.partition(": ")
+        err.print(f"[bold]{place}[/bold]{separator}{rest}" if separator else line, highlight=False)
+    err.print(f"[red]{plural(len(listed), 'problem')}[/red] in {escape(where)}; nothing was changed")
+
+
+WRITABLE: Final = "make it writable, or set HOME (or XDG_CACHE_HOME and XDG_STATE_HOME) to a folder that is"
+_FIXES: Final = {
+    errno.EACCES: WRITABLE,
+    errno.EPERM: WRITABLE,
+    errno.EROFS: WRITABLE,
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EEXIST: "remove it, or specify another folder",
+    errno.ENOTDIR: "remove the file, or specify another folder",
+}
+"""Fixes for problems with the user's files or disk; any other OSError is a bug in this program."""
+
+
+def _file_problem(error: OSError) -> str | None:
+    """The problem with its fix; None if the error is a bug in this program."""
+    if isinstance(error, FileExistsError) and error.errno is None:
+        return str(error)  # raised by this program with a complete message
+    if error.errno not in _FIXES:
+        return None
+    return f"{error.filename or 'a file'}: {error.strerror}; {_FIXES[error.errno]}"
+
+
+def error_line(message: str) -> None:
+    """Prints an error message on standard error, after `error: ` as other command-line tools do."""
+    err.print(f"[red]error:[/red] {escape(message)}", highlight=False)

@@ -1,0 +1,112 @@
+"""Tables of the catalogue: what each cloud supports in a node pool, and its machine types."""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from rich.table import Table
+
+from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
+from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
+
+NO: Final = "no"
+_MACHINE_COLUMNS: Final[tuple[Column, ...]] = (
+    ("machine", "left"),
+    ("cloud", "left"),
+    ("GPUs", "left"),
+    ("memory per GPU", "left"),
+    ("CPUs", "left"),
+    ("memory", "left"),
+    ("allocatable", "left"),
+    ("fabric", "left"),
+    ("$/hour", "right"),
+    ("$/hour spot", "right"),
+)
+
+
+def abilities() -> tuple[list[str], list[list[str]]]:
+    """What each cloud supports in a node pool: headings and rows, also for docs/clouds.md."""
+    all_rules = list(clouds().values())
+    kinds = list(all_rules[0].capacity)
+    rows = [
+        *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
+        ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
+        ["`topology: cloud`", *(_topology(rules) for rules in all_rules)],
+        ["`fabric`", *(", ".join(rules.fabrics) or NO for rules in all_rules)],
+        ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
+        ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
+        ["`sharing.timeSlicing` is set up by", *(_sharing(rules, "timeSlicing") for rules in all_rules)],
+        ["`sharing.mps` is set up by", *(_sharing(rules, "mps") for rules in all_rules)],
+    ]
+    return ["", *(rules.title for rules in all_rules)], rows
+
+
+def _capacity(rule: CapacityRule) -> str:
+    if rule.refused:
+        return NO
+    needs = [
+        "needs a reservation" if rule.reservation else "",
+        f"{rule.zones} zone" if rule.zones else "",
+        f"`nodes.min: {rule.min}`" if rule.min is not None else "",
+        f"at most {rule.longest / 86400:g} days" if rule.longest else "",
+        "requested by Kueue" if rule.by_queue else "",
+    ]
+    return ", ".join(filter(None, needs)) or "yes"
+
+
+def _topology(rules: CloudRules) -> str:
+    return ", ".join(f"{prefix}*" for rule in rules.topologies for prefix in rule.machines) or NO
+
+
+def _sharing(rules: CloudRules, way: Literal["mig", "timeSlicing", "mps"]) -> str:
+    by_driver = {name: mode.sharing(way) for name, mode in rules.drivers.items()}
+    cells = [
+        f"{rule.by} (driver `{name}`)" if len(by_driver) > 1 else rule.by for name, rule in by_driver.items() if rule
+    ]
+    return ", ".join(cells) or NO
+
+
+def abilities_table() -> Table:
+    """The table of `abilities`, for a terminal."""
+    headings, rows = abilities()
+    listed = table((heading, "left") for heading in headings)
+    for row in rows:
+        listed.add_row(*(cell.replace("`", "") for cell in row))
+    return listed
+
+
+def machines_table(cloud: str | None) -> Table:
+    """The machine types of one cloud; of all clouds for None."""
+    listed = table(_MACHINE_COLUMNS)
+    for machine in _sorted(cloud):
+        listed.add_row(*_cells(machine))
+    return listed
+
+
+def _sorted(cloud: str | None) -> Iterator[Machine]:
+    return (machine for (of, _), machine in machines().items() if cloud in {None, of})
+
+
+def _cells(machine: Machine) -> Iterator[str]:
+    gpu = find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = allocatable(machine)
+    yield machine.name
+    yield machine.cloud
+    yield f"{machine.gpus} {machine.gpu}" if gpu else ""
+    yield format_bytes(gpu.memory) if gpu else ""
+    yield f"{machine.cpu // 1000}"
+    yield format_bytes(machine.memory)
+    yield f"{cpu // 1000} CPUs, {format_bytes(memory)}"
+    yield _fabric(machine)
+    yield _price(machine.price.on_demand)
+    yield _price(machine.price.spot)
+
+
+def _fabric(machine: Machine) -> str:
+    network = machine.network
+    return f"{network.interfaces} x {network.fabric}" if network and network.fabric else ""
+
+
+def _price(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"

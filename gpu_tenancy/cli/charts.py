@@ -1,0 +1,133 @@
+"""Whether the archives of a stack's Helm charts are the ones that are pinned.
+
+Helm checks the digest of `oci://` charts when it installs them. It takes no digest for a chart of an HTTP repository,
+so these archives are downloaded and compared here.
+"""
+
+import hashlib
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import yaml
+from pydantic.alias_generators import to_camel
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.tables import parse
+from gpu_tenancy.doctor.results import Row
+from gpu_tenancy.engine.releases import HelmRelease
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, releases
+from gpu_tenancy.model.spec import Stack
+
+_TIMEOUT: Final = 60
+_CATALOGUE: Final = "gpu_tenancy/model/catalogue/releases.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPin:
+    """A chart that a stack installs, and what pins it.
+
+    Attributes:
+        name: of the release.
+        chart: its name in the repository, or the `oci://` reference without its digest.
+        repository: URL of an HTTP repository; empty for an `oci://` reference.
+        digest: pinned, as `sha256:…`; None if it is unknown.
+        place: where the digest can be set.
+    """
+
+    name: str
+    chart: str
+    repository: str
+    version: str
+    digest: str | None
+    place: str
+
+    @property
+    def subject(self) -> str:
+        """Name and version, for messages."""
+        return f"{self.name} {self.version}"
+
+
+def chart_pins(stack: Stack, installed: Sequence[HelmRelease]) -> tuple[ChartPin, ...]:
+    """The charts of a stack's releases, each with its pinned digest.
+
+    Args:
+        stack: the stack.
+        installed: the releases that its program declares.
+    """
+    planned = {plan.name: plan.digest for plan in releases(stack)}
+    places = {chart_of(name): f"operators.{to_camel(name)}.digest" for name in OPERATORS}
+    return tuple(
+        ChartPin(
+            name=release.name,
+            chart=release.chart,
+            repository=release.repository,
+            version=release.version,
+            digest=planned[release.name] if release.name in planned else charts()[release.name].digest,
+            place=places.get(release.name, f"{_CATALOGUE}: {release.name}.digest"),
+        )
+        for release in installed
+    )
+
+
+def chart_rows(pins: Sequence[ChartPin]) -> Iterator[Row]:
+    """Whether each chart is the pinned one; unknown without a digest.
+
+    Raises:
+        ConsoleError: a repository cannot be read, or does not have the version.
+    """
+    read = cache(_index)
+    for pin in pins:
+        yield _in_http(pin, read(pin.repository)) if pin.repository else _in_oci(pin)
+
+
+def _in_oci(pin: ChartPin) -> Row:
+    if pin.digest:
+        return Row("chart", pin.subject, pin.digest, "checked by Helm", "OK")
+    fix = f"set {pin.place} to the digest that `helm pull {pin.chart} --version {pin.version}` prints"
+    return Row("chart", pin.subject, "a digest", "not pinned", "unknown", fix)
+
+
+def _in_http(pin: ChartPin, index: Mapping[str, Any]) -> Row:
+    address = _archive(pin, index)
+    found = f"sha256:{hashlib.sha256(_download(address)).hexdigest()}"
+    if pin.digest is None:
+        fix = f"compare it with the publisher's digest, then set {pin.place}: {found}"
+        return Row("chart", pin.subject, "a digest", f"not pinned: {address} has {found}", "unknown", fix)
+    if found == pin.digest:
+        return Row("chart", pin.subject, pin.digest, "the same archive", "OK")
+    fix = f"do not deploy; ask the publisher why the archive changed, and if it is right, set {pin.place}: {found}"
+    return Row("chart", pin.subject, pin.digest, f"another archive: {address} has {found}", "missing", fix)
+
+
+def _index(repository: str) -> Mapping[str, Any]:
+    """The entries of a repository's index: https://helm.sh/docs/topics/chart_repository/#the-index-file."""
+    address = f"{repository.rstrip('/')}/index.yaml"
+    try:
+        index: Any = parse(_download(address))
+        return {name: list(versions) for name, versions in index["entries"].items()}
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise ConsoleError(f"{address}: not the index of a Helm repository", "correct the repository") from error
+
+
+def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
+    """The URL of a chart's archive, which can be relative to its repository."""
+    for version in index.get(pin.chart, ()):
+        if str(version.get("version")).removeprefix("v") == pin.version.removeprefix("v") and version.get("urls"):
+            return urllib.parse.urljoin(f"{pin.repository.rstrip('/')}/", version["urls"][0])
+    raise ConsoleError(f"{pin.repository}: no chart {pin.chart} {pin.version}", "correct the version of the chart")
+
+
+def _download(address: str) -> bytes:
+    if not address.startswith(("https://", "http://127.0.0.1:")):
+        raise ConsoleError(f"{address}: not an https URL", "use a repository with TLS")
+    try:
+        with urllib.request.urlopen(address, timeout=_TIMEOUT) as answer:  # noqa: S310 - the scheme was checked
+            return answer.read()
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise ConsoleError(f"{address}: cannot be downloaded ({error})", "check the network and try again") from error

@@ -1,0 +1,108 @@
+"""`--all`: the Pulumi stacks of an environment, on the cluster that it specifies."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpu_tenancy.deploy.deploying import Environment, Result
+
+AtOnce = Annotated[
+    int, typer.Option("--at-once", min=1, help="With --all: most stacks to deploy at the same time.", show_default=True)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask before anything is changed.")]
+AT_ONCE: Final = 4
+
+
+def up(stack: str, project: Path | None, at_once: int, *, yes: bool) -> None:
+    """Deploys all Pulumi stacks of an environment."""
+    environment = _opened(stack, project)
+    for move in environment.moves:
+        terminal.out.print(
+            f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
+            " none is created or deleted",
+            highlight=False,
+        )
+    _confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
+    _show(environment.up(at_once))
+
+
+def preview(stack: str, project: Path | None, at_once: int) -> None:
+    """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
+    environment = _opened(stack, project)
+    done = environment.preview(at_once)
+    _show(done)
+    for move in environment.moves:
+        terminal.out.print(
+            f"{move.source} to {move.target}: {move.resources} resources move between the states first", highlight=False
+        )
+    seen = {result.stack for result in done}
+    missing = [name for name in environment.stacks.names if name not in seen]
+    if missing:
+        terminal.out.print(
+            f"not previewed, because they do not exist yet or resources move first: {', '.join(missing)};"
+            f" `tenancy preview {stack}` shows all resources",
+            highlight=False,
+        )
+
+
+def down(stack: str, project: Path | None, at_once: int, *, yes: bool) -> None:
+    """Deletes the resources of all Pulumi stacks of an environment, and the stacks."""
+    environment = _opened(stack, project)
+    if not environment.existing:
+        terminal.out.print(f"{stack} has no Pulumi stacks")
+        return
+    _confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
+    _show(environment.down(at_once))
+
+
+def _opened(stack: str, project: Path | None) -> "Environment":
+    from gpu_tenancy.deploy.deploying import Environment  # noqa: PLC0415 - as above
+    from gpu_tenancy.deploy.stacks import Stacks  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.project import declared  # noqa: PLC0415 - `--help` can do without the model
+    from gpu_tenancy.model.plan import plan  # noqa: PLC0415 - as above
+
+    read = declared(stack, project)
+    folder = read.project / "out" / "pulumi" / stack
+    return Environment(read, Stacks(read, plan(read.stack).parts, folder), terminal.report)
+
+
+def _listed(names: "Iterable[str]") -> str:
+    listed = list(names)
+    return f"stack {listed[0]}" if len(listed) == 1 else f"the stacks {', '.join(listed)}"
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Asks on a terminal.
+
+    Raises:
+        ConsoleError: there is nobody to ask.
+        typer.Exit: the user said no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConsoleError(question, "nothing was changed; confirm with --yes, because there is no terminal to ask")
+    with suppress(typer.Abort):
+        if typer.confirm(question):
+            return
+    raise typer.Exit(terminal.STACK_WRONG)
+
+
+def _show(results: "list[Result]") -> None:
+    """A row for each stack, with its counts by operation."""
+    operations = sorted({operation for result in results for operation in result.changes})
+    table = terminal.table((("stack", "left"), *((operation, "right") for operation in operations), ("s", "right")))
+    for result in results:
+        counts = (str(result.changes.get(operation, "")) for operation in operations)
+        table.add_row(escape(result.stack), *counts, f"{result.seconds:.0f}")
+    terminal.out.print(table)

@@ -1,0 +1,65 @@
+"""Reference commands: cloud capabilities, machine types, and the schema of stack files."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.writing import write_text
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(clouds)
+    app.command()(machines)
+    app.command()(schema)
+
+
+def clouds() -> None:
+    """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
+
+    [dim]tenancy clouds[/dim]
+    """
+    from gpu_tenancy.cli.catalogue import abilities_table  # noqa: PLC0415 - `--help` can do without the catalogue
+
+    terminal.out.print(abilities_table(), highlight=False)
+
+
+def machines(
+    cloud: Annotated[str | None, typer.Option(help="Show one cloud only: aws, gcp or azure.")] = None,
+) -> None:
+    """List the machine types that a stack can use, with allocatable resources and prices.
+
+    [dim]tenancy machines --cloud gcp[/dim]
+    """
+    from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
+    from gpu_tenancy.cli.catalogue import machines_table  # noqa: PLC0415 - as above
+    from gpu_tenancy.model.catalogue import cloud_tables  # noqa: PLC0415 - as above
+
+    if cloud is not None and cloud not in cloud_tables():
+        terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
+        raise typer.Exit(terminal.STACK_WRONG)
+    terminal.out.print(machines_table(cloud), highlight=False)
+
+
+def schema(
+    *,
+    stories: Annotated[
+        bool, typer.Option("--stories", help="The schema of files with jobs over time instead.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
+) -> None:
+    """Print the JSON schema of stack files, for validation and completion in editors.
+
+    [dim]tenancy schema --out stacks/schema.json[/dim]
+    """
+    from gpu_tenancy.model.schema import schema_text  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios.story_form import story_schema_text  # noqa: PLC0415 - as above
+
+    text = story_schema_text() if stories else schema_text()
+    if out:
+        write_text(out, text)
+    else:
+        sys.stdout.write(text)

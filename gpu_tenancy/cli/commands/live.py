@@ -1,0 +1,184 @@
+"""Commands that read a running cluster through the user's kubeconfig: `usage`, `fit` and `why`."""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import Output
+
+if TYPE_CHECKING:
+    from gpu_tenancy.inspect.demand import Demand
+    from gpu_tenancy.inspect.fit import Fitting
+    from gpu_tenancy.inspect.reading import State
+    from gpu_tenancy.kube.client import Cluster
+
+
+Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl.")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy up`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+_RIGHTS: Final = "check your rights: kubectl auth can-i --list"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(usage)
+    app.command()(fit)
+    app.command()(why)
+
+
+def usage(  # noqa: PLR0913 - each is an option
+    team: Annotated[str | None, typer.Argument(help="Namespace of a team; default: all teams.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")] = 5.0,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until interrupted.")] = False,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
+
+    [dim]tenancy usage ml-research --watch[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.inspect.measuring import KINDS, measure  # noqa: PLC0415
+        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
+        from gpu_tenancy.inspect.usage import Usage  # noqa: PLC0415
+
+        def ask() -> Usage:
+            return measure(read(cluster, KINDS, team or ""), team or "")
+
+        if watch and as_json:
+            raise ConsoleError("--watch and --json cannot be combined", "remove one of them")
+        if watch:
+            console = Output() if sys.stdout.isatty() else terminal.out
+            show.follow(console, lambda: show.usage(ask()), every)
+            return
+        with terminal.patience("reading the cluster"):
+            result = ask()
+        _print(show.data(result)) if as_json else terminal.out.print(show.usage(result), highlight=False)
+
+
+def fit(  # noqa: PLR0913 - each is an option
+    team: Annotated[str, typer.Argument(help="Namespace of a team.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a workload against quota, queue, nodes and a dry run of the API server.
+
+    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 2: it does not fit.
+
+    [dim]tenancy fit ml-research -f job.yaml[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.inspect.channels import kinds_claimed  # noqa: PLC0415
+        from gpu_tenancy.inspect.demand import read_demands  # noqa: PLC0415
+        from gpu_tenancy.inspect.fit import KINDS, OWN, require_team  # noqa: PLC0415
+        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
+        from gpu_tenancy.inspect.references import kinds_named  # noqa: PLC0415
+        from gpu_tenancy.inspect.runtimes import with_runtime  # noqa: PLC0415
+
+        demands = read_demands(file, team)
+        with terminal.patience("reading the cluster and running a dry run"):
+            state = read(cluster, KINDS, team, only=OWN)
+            require_team(state, team)
+            demands = [with_runtime(demand, state) for demand in demands]
+            more = (*kinds_named(demands), *kinds_claimed(demands))
+            state = state.joined(read(cluster, (), team, only=more))
+            results = [_fitting(cluster, state, team, demand) for demand in demands]
+        if as_json:
+            _print(show.data(results))
+        for number, result in enumerate(() if as_json else results):
+            terminal.out.print(*([""] if number else []), show.fitting(result), sep="\n", highlight=False)
+        missed = {"never", "later"} if now else {"never"}
+        if any(result.verdict in missed for result in results):
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") -> "Fitting":
+    """All checks of a workload, with the API server's dry run at the end."""
+    from dataclasses import replace  # noqa: PLC0415 - not needed for `--help`
+
+    from gpu_tenancy.inspect.answers import Check  # noqa: PLC0415
+    from gpu_tenancy.inspect.dry_run import ask  # noqa: PLC0415
+    from gpu_tenancy.inspect.fit import judge  # noqa: PLC0415
+
+    result = judge(state, team, demand)
+    full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict == "later" for answer in result.answers)
+    return replace(result, answers=(*result.answers, *ask(cluster, demand, full=full)))
+
+
+def why(  # noqa: PLR0913 - each is an option
+    job: Annotated[str, typer.Argument(help="NAMESPACE/NAME of a job, server or pod; or NAME with -n.")],
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the object.")] = None,
+    kind: Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")] = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    *,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
+
+    For a workload that is pending in a queue of Kueue, a simulation shows what would get it admitted.
+
+    The last line has the reason and the fix.
+
+    [dim]tenancy why ml-research/nightly[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
+        from gpu_tenancy.inspect.target import look_up, target_of  # noqa: PLC0415
+        from gpu_tenancy.inspect.why import KINDS, OWN  # noqa: PLC0415
+        from gpu_tenancy.inspect.why import why as follow  # noqa: PLC0415
+
+        home, _, name = job.rpartition("/")
+        if bool(home) == bool(namespace):
+            raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+        home = home or namespace or ""
+        with terminal.patience("reading the cluster"):
+            manifest = look_up(cluster, home, name, kind)
+            state = read(cluster, KINDS, home, only=OWN)
+            result = follow(target_of(manifest, state), state)
+        _print(show.data(result)) if as_json else terminal.out.print(show.why(result), highlight=False)
+
+
+@contextmanager
+def asking(
+    kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
+) -> Generator["Cluster"]:
+    """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
+    from gpu_tenancy.inspect.kubeconfig import connect  # noqa: PLC0415
+    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError  # noqa: PLC0415 - not needed for `--help`
+
+    with terminal.errors():
+        try:
+            with connect(kubeconfig, context, embedded=embedded) as cluster:
+                yield cluster
+        except ApiError as error:
+            refused = error.status == UNAUTHORIZED
+            fix = "log in again, or specify another kubeconfig or context" if refused else rights
+            raise ConsoleError(f"API server: {error}", fix) from error
+        except KeyboardInterrupt:
+            return
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)

@@ -1,0 +1,270 @@
+"""Commands about people: who may do what, kubeconfigs, and who the cluster thinks that you are."""
+
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.terminal import ProjectFolder
+from gpu_tenancy.cli.commands.live import AsJson, Context, Embedded, Kubeconfig, asking
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
+
+_REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy login-check` shows your own rights"
+_TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
+StackOption = Annotated[
+    str | None,
+    typer.Option(help="Stack name. Default: the only stack that has the team or, without a team, that has people."),
+]
+Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command("who-can")(who_can)
+    app.command()(can)
+    app.command("kubeconfig")(kubeconfig_of)
+    app.command("login-check")(login_check)
+
+
+def who_can(  # noqa: PLR0913 - each is an option
+    verb: Annotated[str, typer.Argument(help="Verb of RBAC, such as get, create, delete.")],
+    resource: Annotated[str, typer.Argument(help="Resource as for kubectl: pods, po, jobs.batch, pods/exec.")],
+    *,
+    namespace: Team = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    live: Live = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
+    ] = False,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show who may do something, by which role, and in which teams.
+
+    By roles and bindings of the stack; with --live by those of the cluster, each confirmed by a SubjectAccessReview.
+    Guards (admission policies) can refuse more.
+
+    [dim]tenancy who-can create pods/exec -n ml-research[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import answers, resources, show  # noqa: PLC0415 - `--help` can do without the model
+        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+
+        access = access_of(stack, namespace, project)
+        access.namespaces(namespace)
+        asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
+        planned = found = answers.who_can(access.grants, asked, wanted, namespace)
+        if live:
+            from gpu_tenancy.access.live import who_can_live  # noqa: PLC0415 - as above
+
+            with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
+                found = who_can_live(cluster, asked, wanted, namespace)
+            planned = access.comparable(planned)
+        visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
+        if as_json:
+            sys.stdout.write(show.holders_json(visible, access.names))
+        elif visible:
+            terminal.out.print(show.holders(visible, access.names), highlight=False)
+        else:
+            where = f" in {namespace}" if namespace else ""
+            terminal.out.print(escape(f"nobody may {asked} {wanted}{where}"), highlight=False)
+        if hidden := len(found) - len(visible):
+            terminal.err.print(f"{hidden} of the control plane and of operators not shown (use --all)", highlight=False)
+        _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
+
+
+def can(  # noqa: PLR0913 - each is an option
+    name: Annotated[
+        str, typer.Argument(help="user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME, ARN, or name of people.names.")
+    ],
+    *,
+    group: Annotated[list[str] | None, typer.Option(help="Group that the directory gives to NAME. Repeatable.")] = None,
+    namespace: Team = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    live: Live = False,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a person, a group or a robot may do in the whole cluster and in each team.
+
+    By roles and bindings of the stack; with --live as the API server answers (SubjectAccessReviews). Only the
+    directory knows the groups of a user: name them with --group. Guards (admission policies) can refuse more.
+
+    [dim]tenancy can group:ml-leads -n ml-research[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import answers, resources, rules, show  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import named  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.plan.people import subject  # noqa: PLC0415 - as above
+
+        access = access_of(stack, namespace, project)
+        who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
+        known, places = resources.known(access.stack), access.namespaces(namespace)
+        own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
+        planned = found = answers.can(partial(rules.allowed, own), known, places)
+        if live:
+            from gpu_tenancy.access.live import Caller, asker  # noqa: PLC0415 - as above
+
+            with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
+                count = f"{len(places)} team" + "s" * (len(places) != 1)
+                with terminal.patience(f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"):
+                    found = answers.can(asker(cluster, Caller.of(who, groups), known, places), known, places)
+        if as_json:
+            sys.stdout.write(show.rights_json(found))
+        elif found:
+            terminal.out.print(show.rights(found, known), highlight=False)
+        else:
+            terminal.out.print(escape(f"{name} may do nothing that the stack knows"), highlight=False)
+        _compare(show.right_lines(planned), show.right_lines(found))
+
+
+def kubeconfig_of(  # noqa: PLR0913 - each is an option
+    team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="Member to act as: an IAM role is assumed, a user or group impersonated, and"
+            " serviceaccount:NAMESPACE/NAME gets a token.",
+        ),
+    ] = None,
+    valid: Annotated[str, typer.Option("--for", help="Validity of a robot's token, 10m to 24h.")] = "1h",
+    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write a kubeconfig for a team, without stored credentials.
+
+    On EKS, GKE and AKS the cloud's own helper gets a token at each use. With --kubeconfig, or for a cluster with
+    `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied.
+
+    [dim]tenancy kubeconfig ml-research --out ml-research.kubeconfig[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.connecting import helper_config, source  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import named  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.questions import access_of, seconds_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
+
+        access = access_of(stack, team, project)
+        access.namespaces(team)
+        who = named(name, access.stack, access.names.values(), "--as") if name else None
+        if who:
+            kubeconfigs.check_member(access, team, who)
+        note, seconds = "", seconds_of(valid, "--for")
+        if who and who.kind == "serviceaccount":
+            place = kubeconfig, context, embedded
+            with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
+                config = kubeconfigs.with_token(cluster, plain, who, seconds)
+        elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
+            config = kubeconfigs.as_person(helper, who)
+        else:
+            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            config, note = kubeconfigs.of_context(entry_of(file, selected), who)
+        text = kubeconfigs.in_team(config, access.name, team)
+        if out:
+            kubeconfigs.write(out, text)
+        else:
+            sys.stdout.write(text)
+        if note:
+            terminal.err.print(escape(note), highlight=False)
+
+
+def login_check(  # noqa: PLR0913 - each is an option
+    *,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    namespace: Team = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show who the cluster thinks that you are, and which teams and roles follow.
+
+    Asks with your own login only (SelfSubjectReview, SelfSubjectRulesReview), which everybody may.
+
+    [dim]tenancy login-check --kubeconfig ml-research.kubeconfig[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import login, show  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+
+        access = access_of(stack, namespace, project)
+        with asking(kubeconfig, context, embedded=embedded) as cluster:
+            me = login.who_am_i(cluster)
+            roles = login.roles(cluster, access.stack, access.namespaces(namespace))
+        if as_json:
+            sys.stdout.write(show.login_json(me, roles))
+        else:
+            terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
+
+
+@contextmanager
+def token_maker(
+    section: "ClusterSection", place: "tuple[Path | None, str | None, bool]", rights: str
+) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+    """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
+
+    Args:
+        section: of the stack.
+        place: kubeconfig, context and whether it is the embedded platform, as the user names them; without any, the
+            login of the cluster's cloud is used.
+        rights: what to do without the right to make tokens.
+    """
+    from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
+    from gpu_tenancy.access.connecting import helper_config, source  # noqa: PLC0415 - as above
+    from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
+
+    kubeconfig, context, embedded = place
+    config = None if kubeconfig or context or embedded else helper_config(section)
+    if config is None:
+        file, selected = source(section, kubeconfig, context, embedded=embedded)
+        entry = entry_of(file, selected)
+        with asking(file, entry.name, embedded=False, rights=rights) as cluster:
+            yield cluster, kubeconfigs.plain(entry)
+    else:
+        with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=rights) as cluster:
+            yield cluster, config
+
+
+def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
+    """Reports what the cluster allows and the stack does not, and the reverse.
+
+    Raises:
+        Exit: they differ.
+    """
+    stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
+    for line in stack_only:
+        terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")
+    for line in live_only:
+        terminal.error_line(
+            f"{line}: allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
+        )
+    if stack_only or live_only:
+        raise typer.Exit(terminal.PROMISE_BROKEN)

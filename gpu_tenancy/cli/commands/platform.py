@@ -1,0 +1,136 @@
+"""Commands for the embedded platform: start it with a stack, show its status, remove it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.cli.commands import environments
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.project import Preview
+
+
+Controllers: TypeAlias = Literal["all", "none"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+
+
+def up(  # noqa: PLR0913 - each is an option
+    stack: StackName = "local",
+    out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
+    project: ProjectFolder = None,
+    controllers: Annotated[
+        Controllers, typer.Option(help="Run the controllers of the stack's operators, such as Kueue, or none.")
+    ] = "all",
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
+    ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Deploy to the cluster that the stack specifies, not to the embedded platform: with the Pulumi CLI,"
+            " its backend and your credentials, all Pulumi stacks into which `split` divides it.",
+        ),
+    ] = False,
+    at_once: environments.AtOnce = environments.AT_ONCE,
+    yes: environments.Yes = False,
+) -> None:
+    """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
+
+    Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 2 if a guarantee is not met.
+
+    [dim]tenancy up local[/dim]
+    """
+    with terminal.errors(stack):
+        if all_:
+            environments.up(stack, project, at_once, yes=yes)
+            return
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
+        from gpu_tenancy.local import show  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+        from gpu_tenancy.local.up import Options  # noqa: PLC0415 - as above
+        from gpu_tenancy.local.up import up as bring_up  # noqa: PLC0415 - as above
+        from gpu_tenancy.review.report import write_forecast, write_report  # noqa: PLC0415 - as above
+
+        def foreshow(preview: "Preview") -> None:
+            page = write_forecast(preview, out / stack)
+            terminal.report(f"preview of the stack: {page}")
+
+        options = Options(controllers=controllers, replace=replace, foreshow=foreshow)
+        result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
+        show.outcome(terminal.out, result)
+        page = write_report(result, out / stack)
+        terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
+        if not result.holds:
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def down(
+    project: ProjectFolder = None,
+    *,
+    all_: Annotated[
+        str,
+        typer.Option(
+            "--all",
+            metavar="STACK",
+            help="Delete what `tenancy up STACK --all` deployed instead, with the Pulumi CLI and your credentials.",
+        ),
+    ] = "",
+    at_once: environments.AtOnce = environments.AT_ONCE,
+    yes: environments.Yes = False,
+) -> None:
+    """Stop the embedded platform and delete its data. Downloaded and built programs are kept.
+
+    [dim]tenancy down[/dim]
+    """
+    with terminal.errors(all_):
+        if all_:
+            environments.down(all_, project, at_once, yes=yes)
+            return
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
+
+        platform = Platform()
+        with platform.deploying(terminal.report):  # else an `up` would go on without the platform
+            platform.down(terminal.report)
+        terminal.out.print("embedded platform removed")
+
+
+def status() -> None:
+    """Show which parts of the embedded platform are running, and its stack. Exit code 1 if a part is not running.
+
+    [dim]tenancy status[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
+        from gpu_tenancy.embedded.processes import tail  # noqa: PLC0415 - as above
+
+        platform = Platform()
+        parts = platform.status()
+        width = max(len(part.part) for part in parts) + 2
+        for part in parts:
+            terminal.out.print(
+                f"{part.part:{width}}{f'pid {part.pid}' if part.runs else 'not running'}", highlight=False
+            )
+        carried = platform.carried()
+        if carried:
+            terminal.out.print(escape(f"\nstack       {carried.name}, deployed with {carried.engine}"), highlight=False)
+            terminal.out.print(escape(f"kubeconfig  {platform.kubeconfig}"), highlight=False)
+        for part in parts if any(part.runs for part in parts) else ():
+            if not part.runs:
+                log = platform.places.log(part.part)
+                terminal.out.print(
+                    escape(f"\n{part.part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False
+                )
+        if not all(part.runs for part in parts):
+            raise typer.Exit(terminal.STACK_WRONG)

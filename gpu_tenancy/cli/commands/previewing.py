@@ -1,0 +1,139 @@
+"""The command `preview`: resources, changes, policy violations, guarantees and costs of a stack."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.cli.commands import environments
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.project import Preview
+    from gpu_tenancy.review.review import Review
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this command."""
+    app.command()(preview)
+
+
+def preview(  # noqa: PLR0913 - each is an option
+    stack: StackName,
+    *,
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="Git ref (branch, tag or commit) to compare with.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policy pack to evaluate: `workloads`, `clouds`, FOLDER or FOLDER=CONFIG.json. Can be repeated."
+        ),
+    ] = None,
+    pulumi_preview: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Output of `pulumi preview --json`, to show the changes against the deployed resources.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report (HTML, Markdown, JSON) and the objects (YAML).")
+    ] = None,
+    project: ProjectFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON only.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Preview the changes of all Pulumi stacks into which `split` divides it, with the Pulumi CLI, its"
+            " backend and your credentials.",
+        ),
+    ] = False,
+    at_once: environments.AtOnce = environments.AT_ONCE,
+) -> None:
+    """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
+
+    Exit code 2 if a mandatory policy is violated. With --base, policies are evaluated as at REF, too.
+
+    [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
+    """
+    from gpu_tenancy.engine.isolation import relaxed_collector  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+
+    with terminal.errors(stack), relaxed_collector():
+        if all_:
+            if base or policy or pulumi_preview or out or as_json:
+                raise ConsoleError(
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --out and --json",
+                    "preview twice: with --all, and without it for the report of the whole environment",
+                )
+            environments.preview(stack, project, at_once)
+            return
+        from gpu_tenancy.engine import project as projects  # noqa: PLC0415 - as above
+        from gpu_tenancy.review.build import as_json as json_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.review.build import review  # noqa: PLC0415 - as above
+
+        folder = projects.project_folder(project)
+        terminal.progress(f"rendering {stack}")
+        stack_preview = projects.preview(stack, folder)
+        if base:
+            terminal.progress(f"rendering {stack} at {base}")
+        seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview)
+        written = _write(stack_preview, seen, out) if out else ""
+        if as_json:
+            sys.stdout.write(json_of(seen))
+        else:
+            _show(stack_preview, seen, written)
+        if seen.rules and seen.rules.violated:
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
+    """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
+    from gpu_tenancy.engine.tree import tree  # noqa: PLC0415 - as above
+    from gpu_tenancy.local import show  # noqa: PLC0415 - as above
+    from gpu_tenancy.review import text  # noqa: PLC0415 - as above
+
+    out = terminal.out
+    text.show_verdict(out, seen)
+    out.print()
+    changes = seen.real.changes if seen.real else seen.changes
+    if seen.comparison or seen.real:
+        text.show_changes(out, changes)
+        if not changes:
+            out.print("no changes")
+    else:
+        out.print(tree(stack_preview.rendered))
+    out.print()
+    out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
+    out.print()
+    out.print(show.pools(stack_preview.stack))
+    out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
+    if written:
+        out.print(f"\n{escape(written)}", highlight=False)
+    if seen.rules is not None:
+        out.print()
+        text.show_rules(out, seen.rules)
+
+
+def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
+    """Writes the report, the objects and the Helm values; returns the lines that name the files."""
+    from gpu_tenancy.engine.objects import write  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.releases import write_releases  # noqa: PLC0415 - as above
+    from gpu_tenancy.review.build import as_json  # noqa: PLC0415 - as above
+    from gpu_tenancy.review.comment import comment  # noqa: PLC0415 - as above
+    from gpu_tenancy.review.page import page  # noqa: PLC0415 - as above
+
+    objects = write(stack_preview.objects, out / "objects")
+    releases = write_releases(stack_preview.rendered, out / "releases")
+    texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
+    for name, content in texts.items():
+        write_text(out / name, content)
+    lines = [f"{len(objects)} objects in {out / 'objects'}"]
+    lines += [f"{len(releases)} Helm releases (values) in {out / 'releases'}"] if releases else []
+    return "\n".join([*lines, f"report in {out / 'report.html'} (also report.md and report.json)"])

@@ -1,0 +1,130 @@
+"""Commands about stack files: validate them, explain their values, compare them between git refs."""
+
+import json
+import sys
+from typing import Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+
+_REASON_COLUMNS: Final[tuple[terminal.Column, ...]] = (
+    ("object", "left"),
+    ("field", "left"),
+    ("value", "right"),
+    ("reason", "left"),
+    ("source", "left"),
+)
+Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(validate)
+    app.command()(explain)
+    app.command()(diff)
+
+
+def validate(
+    stacks: Annotated[list[str] | None, typer.Argument(help="Stack names. Default: all stacks of the project.")] = None,
+    project: ProjectFolder = None,
+) -> None:
+    """Check stack files and print every problem with its place and fix. Nothing is rendered.
+
+    [dim]tenancy validate prod-aws[/dim]
+    """
+    from gpu_tenancy.engine.project import project_folder, read_stack, stack_names  # noqa: PLC0415 - `--help` can do without the model
+    from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+
+    with terminal.errors():
+        folder = project_folder(project)
+        stacks = stacks or stack_names(folder)
+    wrong = False
+    for stack in stacks:
+        try:
+            with terminal.errors(stack):
+                load(read_stack(stack, folder))
+        except typer.Exit:
+            wrong = True
+        else:
+            terminal.out.print(f"[green]✓[/green] {escape(stack)}", highlight=False)
+    if wrong:
+        raise typer.Exit(terminal.STACK_WRONG)
+
+
+def explain(
+    team: Annotated[str, typer.Argument(help="Team name.")],
+    stack: Annotated[str | None, typer.Option(help="Stack name. Default: the only stack that has the team.")] = None,
+    project: ProjectFolder = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show which lines of the stack file set a team's queue, quotas and container limits.
+
+    [dim]tenancy explain ml-research --stack local[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder, read_stack, stack_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.outlook.explain import explain as reasons_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
+
+        folder = project_folder(project)
+        source = read_stack(stack or stack_of(team, folder), folder)
+        tree = Tree(load(source))
+        if team not in tree.stack.teams:
+            raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
+        rows = [
+            (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
+            for reason in reasons_of(tree, team)
+        ]
+        if as_json:
+            fields = [
+                {
+                    "object": reason.object,
+                    "field": reason.field,
+                    "value": reason.value,
+                    "reason": reason.because,
+                    "sources": where,
+                }
+                for reason, where in rows
+            ]
+            sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+            return
+        table = terminal.table(_REASON_COLUMNS)
+        shown = ""
+        for reason, where in rows:
+            name = "" if reason.object == shown else reason.object
+            shown = reason.object
+            table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
+        terminal.out.print(table, highlight=False)
+
+
+def diff(
+    stack: StackName,
+    before: Ref,
+    after: Annotated[str | None, typer.Argument(help="Second git ref. Default: the working tree.")] = None,
+    project: ProjectFolder = None,
+) -> None:
+    """Compare a stack between two git refs: guarantees, costs and resources.
+
+    [dim]tenancy diff prod-aws v1.4 main[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
+        from gpu_tenancy.review import text  # noqa: PLC0415 - as above
+        from gpu_tenancy.review.build import between  # noqa: PLC0415 - as above
+
+        terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
+        review = between(stack, before, after, project_folder(project))
+        text.show_verdict(terminal.out, review)
+        terminal.out.print()
+        text.show_changes(terminal.out, review.changes)
+        if review.changes:
+            terminal.out.print()
+        was = review.comparison.before if review.comparison else None
+        terminal.out.print(text.promises(review.now, was), highlight=False)

@@ -1,0 +1,53 @@
+"""Commands for a project of one's own."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.terminal import ProjectFolder
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands."""
+    app.command()(init)
+    app.command()(pack)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
+    cloud: Annotated[
+        list[str] | None,
+        typer.Option(help="Cloud of the stack, with its SDK: aws, azure or gcp. Repeat it for more SDKs."),
+    ] = None,
+) -> None:
+    """Create a project: program, one commented stack, policy settings, a workflow and a test.
+
+    [dim]tenancy init my-platform --cloud aws[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.cli.starting import start  # noqa: PLC0415 - `--help` can do without the model
+
+        files = start(folder, tuple(cloud or ()))
+        for file in files:
+            terminal.out.print(f"  {escape(str(file))}", highlight=False)
+        place = escape(shlex.quote(str(folder)))
+        terminal.out.print(f"\nnext: cd {place} && git init && tenancy preview dev --out out", highlight=False)
+
+
+def pack(
+    name: Annotated[str, typer.Argument(help="A policy pack: workloads or clouds.")],
+    project: ProjectFolder = None,
+) -> None:
+    """Print the folder of a policy pack, for `pulumi preview --policy-pack`.
+
+    [dim]pulumi preview --policy-pack "$(tenancy pack workloads)"[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
+        from gpu_tenancy.packs.choosing import choose  # noqa: PLC0415 - as above
+
+        typer.echo(choose(name, "", project_folder(project)).folder)

@@ -1,1 +1,0 @@
-"""Who may do what: by the rules of a stack and of a cluster; kubeconfigs of people and robots."""

@@ -1,0 +1,1 @@
+"""`pulumi up` of one environment, in one Pulumi stack or several."""

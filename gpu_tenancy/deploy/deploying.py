@@ -1,0 +1,231 @@
+"""Deploys the Pulumi stacks of an environment in order, and those of one stage side by side."""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from pulumi.automation import CommandError, ConcurrentUpdateError, Stack
+from pulumi.automation.events import EngineEvent
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.deploy.homes import homes, is_scaffold
+from gpu_tenancy.deploy.moving import Move, Moving
+from gpu_tenancy.deploy.pulumi_cli import fix_for
+from gpu_tenancy.deploy.stacks import Stacks, said
+from gpu_tenancy.engine.project import Declared
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.source import to_config
+from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+
+_EXPORTS: Final = 4
+"""States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
+_CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
+_REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
+    "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
+}
+"""What a part reads of another one, where only the URNs of its resources matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a deployment or a preview of one stack did.
+
+    Attributes:
+        stack: name of the stack.
+        changes: number of resources by operation of the engine, such as `create` and `same`.
+        seconds: how long it took.
+    """
+
+    stack: str
+    changes: Mapping[str, int]
+    seconds: float
+
+
+class Environment:
+    """The stacks of an environment as they exist, and what has to move between their states.
+
+    Args:
+        read: the environment.
+        stacks: of it.
+        report: receives a line for each step.
+    """
+
+    def __init__(self, read: Declared, stacks: Stacks, report: Report) -> None:
+        self._read, self.stacks, self._report = read, stacks, report
+        self.existing = stacks.existing()
+        with ThreadPoolExecutor(_EXPORTS) as pool:
+            self._states = dict(zip(self.existing, pool.map(stacks.export, self.existing), strict=True))
+        parts = tuple(part for name in stacks.names if (part := stacks.part(name)))
+        moving = Moving(stacks.project, self._states, stacks.names, homes(stacks.environment, parts))
+        self._moving = moving
+
+    @property
+    def cluster(self) -> str:
+        """What the environment is deployed to, for a question to the user."""
+        section = self._read.stack.cluster
+        if isinstance(section, ExistingCluster):
+            context = f", context {section.context}" if section.context else ""
+            return f"the cluster of kubeconfig {section.kubeconfig or 'of kubectl'}{context}"
+        return f"{section.cloud} cluster {section.name}"
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """Resources whose stack changes."""
+        return self._moving.moves
+
+    def up(self, at_once: int) -> list[Result]:
+        """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
+
+        Args:
+            at_once: most stacks to deploy at the same time.
+
+        Raises:
+            ConsoleError: the deployment of a stack failed; it has the errors of each. Later stages were not started.
+        """
+        self._move()
+        kept = {name: self._superfluous(name) for name in self._early()}
+        done = self._each(self.stacks.names, lambda stack: _up(stack, kept.get(stack.name, [])), at_once)
+        again = [name for name, urns in reversed(kept.items()) if urns]
+        return [*done, *self._each(again, lambda stack: _up(stack, []), 1)]
+
+    def preview(self, at_once: int) -> list[Result]:
+        """Previews the stacks that exist and have nothing to move first.
+
+        Raises:
+            ConsoleError: the preview of a stack failed.
+        """
+        moving = {stack for move in self.moves for stack in (move.source, move.target)}
+        ready = [name for name in self.stacks.names if name in self.existing and name not in moving]
+        return self._each(ready, _preview, at_once)
+
+    def down(self, at_once: int) -> list[Result]:
+        """Deletes the resources of all stacks, the last stage first, and then the stacks.
+
+        Raises:
+            ConsoleError: a resource of a stack was not deleted. Earlier stages were not touched.
+        """
+        return self._each(reversed(self.existing), _down, at_once)
+
+    def _move(self) -> None:
+        self.stacks.create(self.existing)
+        for move in self.moves:
+            self._report(f"moving {move.resources} resources from the state of {move.source} to that of {move.target}")
+        for states in (self._moving.first, self._moving.then):
+            for name, state in states.items():
+                self.stacks.replace(name, state)
+                self._states[name] = state
+        for name in self.existing:
+            if name not in self.stacks.names and name != self.stacks.environment:
+                self._report(f"removing stack {name}, which has no resources any more")
+                self.stacks.remove(name)
+
+    def _early(self) -> list[str]:
+        """Stacks that others depend on."""
+        last = max(map(self.stacks.stage, self.stacks.names))
+        return [name for name in self.stacks.names if self.stacks.stage(name) < last]
+
+    def _superfluous(self, name: str) -> list[str]:
+        """URNs of the resources that a stack has and its program no longer registers."""
+        part, state = self.stacks.part(name), self._states.get(name, {})
+        there = [str(entry["urn"]) for entry in state.get("resources") or () if not is_scaffold(entry)]
+        if part is None or not there:
+            return []
+        config = {**to_config(self._read.source), KEY: part.name}
+        made = render(self._read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED)
+        registered = {registration.urn for registration in made.registrations}
+        return [urn for urn in there if urn not in registered]
+
+    def _each(self, names: Iterable[str], action: Callable[[Stack], Mapping[str, int]], at_once: int) -> list[Result]:
+        done: list[Result] = []
+        for _, stage in groupby(names, self.stacks.stage):
+            with ThreadPoolExecutor(at_once) as pool:
+                running = {name: pool.submit(self._one, name, action) for name in stage}
+            failed = {name: error for name, run in running.items() if (error := run.exception())}
+            if failed:
+                raise _failure(failed)
+            done += [run.result() for run in running.values()]
+        return done
+
+    def _one(self, name: str, action: Callable[[Stack], Mapping[str, int]]) -> Result:
+        self._report(f"{name}: started")
+        began = time.monotonic()
+        changes = action(self.stacks.stack(name))
+        result = Result(name, changes, time.monotonic() - began)
+        counts = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()) if number)
+        self._report(f"{name}: {counts or 'nothing'} ({result.seconds:.0f} s)")
+        return result
+
+
+def _up(stack: Stack, kept: list[str]) -> Mapping[str, int]:
+    with _watched(stack.name, "up") as seen:
+        stack.up(on_event=seen, color="never", suppress_outputs=True, show_secrets=False, exclude=kept or None)
+    return seen.changes
+
+
+def _preview(stack: Stack) -> Mapping[str, int]:
+    with _watched(stack.name, "preview") as seen:
+        stack.preview(on_event=seen, color="never", suppress_outputs=True)
+    return seen.changes
+
+
+def _down(stack: Stack) -> Mapping[str, int]:
+    with _watched(stack.name, "destroy") as seen:
+        stack.destroy(on_event=seen, color="never", suppress_outputs=True, show_secrets=False, remove=True)
+    return seen.changes
+
+
+class _Seen:
+    """What the engine tells during one operation."""
+
+    def __init__(self) -> None:
+        self.changes: Mapping[str, int] = {}
+        self._said: dict[str, list[str]] = {}
+
+    def __call__(self, event: EngineEvent) -> None:
+        if event.summary_event:
+            self.changes = {
+                str(operation): number for operation, number in event.summary_event.resource_changes.items()
+            }
+        found = event.diagnostic_event
+        if found and (message := found.message.strip()):
+            self._said.setdefault(found.severity, []).append(message)
+
+    @property
+    def errors(self) -> str:
+        """The engine's errors; if there are none, what the program wrote to standard error."""
+        return "\n".join(dict.fromkeys(self._said.get("error") or self._said.get("info#err") or ()))
+
+
+@contextmanager
+def _watched(stack: str, command: str) -> Generator[_Seen]:
+    """Collects the engine's events of a command.
+
+    Raises:
+        ConsoleError: the command failed; with the errors of the engine, or what Pulumi wrote.
+    """
+    seen = _Seen()
+    try:
+        yield seen
+    except ConcurrentUpdateError as error:
+        fix = f"wait for it; if it no longer runs, `pulumi cancel --stack {stack}`"
+        raise ConsoleError(f"stack {stack} is locked by another deployment: {said(error)}", fix) from error
+    except CommandError as error:
+        why = seen.errors or said(error)
+        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", fix_for(why)) from error
+
+
+def _failure(failed: Mapping[str, BaseException]) -> BaseException:
+    """One error for all stacks of a stage that failed."""
+    for error in failed.values():
+        if not isinstance(error, ConsoleError):
+            return error
+    errors = [error for error in failed.values() if isinstance(error, ConsoleError)]
+    what = "\n".join(error.what for error in errors)
+    return errors[0] if len(errors) == 1 else ConsoleError(what, fix_for(what))

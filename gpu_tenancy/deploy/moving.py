@@ -1,0 +1,205 @@
+"""Moves of resources between the states of an environment's Pulumi stacks: nothing is created or deleted.
+
+Pulumi's own `pulumi state move` gives a resource whose parent stays another URN, so that the next deployment would
+replace it: https://www.pulumi.com/docs/iac/cli/commands/pulumi_state_move/. Here each stack has the components that its
+resources need, and the URNs differ only in the name of the stack.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from gpu_tenancy.deploy.homes import ROOT, Entry, Home, is_scaffold, name_of
+
+State: TypeAlias = Mapping[str, Any]
+"""A deployment as `pulumi stack export` writes it, without the version around it."""
+
+Mutable: TypeAlias = dict[str, Any]
+"""A resource in a new state."""
+
+_NEEDED: Final = ("dependencies", "replaceWith")
+_LISTS: Final = (*_NEEDED, "aliases")
+_BY_PROPERTY: Final = "propertyDependencies"
+_WITH: Final = "deletedWith"
+"""Fields with URNs: https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#ResourceV3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Resources that another stack has from now on.
+
+    Attributes:
+        source: the stack that has them in its state.
+        target: the stack that gets them.
+        resources: their number.
+    """
+
+    source: str
+    target: str
+    resources: int
+
+
+class Moving:
+    """The states of an environment's stacks after each resource is where it belongs.
+
+    Args:
+        project: name of the Pulumi project.
+        states: of all stacks that exist, by name, in the order in which they are deployed.
+        targets: names of the stacks that the environment has from now on.
+        home: where a resource belongs.
+
+    Attributes:
+        moves: what moves, if anything.
+        first: states to write first, by stack: those of the targets, with all that they had before. So each resource is
+            in a state at any time.
+        then: states to write after them: those of the sources, without what left; without any resource if nothing of a
+            cluster or cloud is left.
+    """
+
+    def __init__(self, project: str, states: Mapping[str, State], targets: tuple[str, ...], home: Home) -> None:
+        self._before = states
+        self._kept: dict[str, list[Mutable]] = {name: [] for name in (*states, *targets)}
+        self._leaving: dict[tuple[str, str], list[Entry]] = {}
+        for name in states:
+            self._sort(name, targets, home)
+        self.moves = tuple(Move(*way, len(entries)) for way, entries in self._leaving.items())
+        sources = dict.fromkeys(move.source for move in self.moves)
+        for name in sources:
+            there = {str(entry["urn"]) for entry in self._kept[name]}
+            self._kept[name] = [_without_missing(entry, there) for entry in self._kept[name]]
+        stayed = {name: len(entries) for name, entries in self._kept.items()}
+        for (source, target), entries in self._leaving.items():
+            _Transfer(project, source, target, self._entries(source), self._kept[target]).add(entries)
+        self.first = {
+            move.target: self._state(move.target, self._kept[move.target][stayed[move.target] :]) for move in self.moves
+        }
+        self.then = {name: self._state(name) for name in sources}
+
+    def _entries(self, name: str) -> Mapping[str, Entry]:
+        return {str(entry["urn"]): entry for entry in self._before[name].get("resources") or ()}
+
+    def _sort(self, name: str, targets: tuple[str, ...], home: Home) -> None:
+        """Divides the resources of a stack into those that stay and those that leave."""
+        entries = self._entries(name)
+        for entry in entries.values():
+            target = name if is_scaffold(entry) else home(list(_chain(entry, entries)))
+            if target is None:  # such as a removed team: the stack that has it deletes it
+                target = name if name in targets else targets[-1]
+            if target == name:
+                self._kept[name].append(dict(entry))
+            else:
+                self._leaving.setdefault((name, target), []).append(entry)
+
+    def _state(self, name: str, arrived: list[Mutable] | None = None) -> State:
+        """A stack's new state: the final one, or the one before with what arrived."""
+        around = self._before.get(name) or next(iter(self._before.values()))
+        if arrived is not None:
+            return {**around, "resources": [*(self._before.get(name, {}).get("resources") or ()), *arrived]}
+        left = self._kept[name]
+        return {**around, "resources": left if any(not is_scaffold(entry) for entry in left) else []}
+
+
+class _Transfer:
+    """Resources on their way from one state into another, each after what it needs there.
+
+    Args:
+        project: name of the Pulumi project.
+        source: name of the stack that has them.
+        target: name of the stack that gets them.
+        entries: all resources of the source, by URN.
+        own: the resources of the target, to which they are added.
+    """
+
+    def __init__(
+        self, project: str, source: str, target: str, entries: Mapping[str, Entry], own: list[Mutable]
+    ) -> None:
+        self._entries, self._own = entries, own
+        self._from, self._to = f"urn:pulumi:{source}::{project}::", f"urn:pulumi:{target}::{project}::"
+        self._root = {"urn": f"{self._to}{ROOT}::{project}-{target}", "custom": False, "type": ROOT}
+        self._there = {str(entry["urn"]) for entry in own}
+        self._providers: dict[str, str] = {}
+
+    def add(self, entries: list[Entry]) -> None:
+        """Adds resources; one that is there already was moved by an earlier run that was interrupted."""
+        for entry in entries:
+            if self._urn(str(entry["urn"])) not in self._there:
+                self._append(self._moved(entry))
+
+    def _append(self, entry: Mutable) -> None:
+        if entry["urn"] not in self._there:
+            self._there.add(str(entry["urn"]))
+            self._own.append(entry)
+
+    def _urn(self, before: str) -> str:
+        return self._to + before.removeprefix(self._from)
+
+    def _moved(self, entry: Entry) -> Mutable:
+        new: Mutable = {**entry, "urn": self._urn(str(entry["urn"]))}
+        if entry.get("parent"):
+            new["parent"] = self._parent(str(entry["parent"]))
+        if entry.get("provider"):
+            new["provider"] = self._provider(str(entry["provider"]))
+        for field in _LISTS:
+            if entry.get(field):
+                new[field] = [self._urn(each) for each in entry[field]]
+        if by_property := entry.get(_BY_PROPERTY):
+            new[_BY_PROPERTY] = {key: [self._urn(each) for each in urns or ()] for key, urns in by_property.items()}
+        if entry.get(_WITH):
+            new[_WITH] = self._urn(str(entry[_WITH]))
+        return _without_missing(new, self._there)
+
+    def _parent(self, before: str) -> str:
+        """The parent's URN in the target, which gets the parent first if it has none."""
+        found = self._entries[before]
+        if found["type"] == ROOT:
+            self._append(self._root)
+            return str(self._root["urn"])
+        if self._urn(before) not in self._there:
+            self._append(self._moved(found))
+        return self._urn(before)
+
+    def _provider(self, reference: str) -> str:
+        """The reference to the target's provider of that name: the cluster's is in each stack, whatever its parent."""
+        if reference not in self._providers:
+            found = self._entries[reference.rpartition("::")[0]]
+            same = (one for one in self._own if one["type"] == found["type"] and name_of(one) == name_of(found))
+            own = next(same, None) or self._copied(found)
+            self._providers[reference] = f"{own['urn']}::{own['id']}"
+        return self._providers[reference]
+
+    def _copied(self, provider: Entry) -> Mutable:
+        """A copy of a provider, without the component around it if the target does not have that."""
+        copy: Mutable = {**provider, "urn": f"{self._to}{provider['type']}::{name_of(provider)}"}
+        above = self._urn(str(provider["parent"]))
+        if above in self._there and above != self._root["urn"]:
+            copy |= {"urn": self._urn(str(provider["urn"])), "parent": above}
+        else:
+            self._append(self._root)
+            copy["parent"] = self._root["urn"]
+        copy = _without_missing(copy, self._there)
+        self._append(copy)
+        return copy
+
+
+def _chain(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[Entry]:
+    """A resource and the resources around it, without the stack's own."""
+    above: Entry | None = entry
+    while above is not None and above["type"] != ROOT:
+        yield above
+        above = entries.get(str(above.get("parent", "")))
+
+
+def _without_missing(entry: Entry, there: set[str]) -> Mutable:
+    """A resource without references to what is not in its state: Pulumi refuses a state with them.
+
+    The next deployment records them again, as far as they are in the same stack.
+    """
+    left = dict(entry)
+    for field in _NEEDED:
+        if left.get(field):
+            left[field] = [urn for urn in left[field] if urn in there]
+    if by_property := left.get(_BY_PROPERTY):
+        left[_BY_PROPERTY] = {key: [urn for urn in urns or () if urn in there] for key, urns in by_property.items()}
+    if left.get(_WITH) and left[_WITH] not in there:
+        del left[_WITH]
+    return left

@@ -1,0 +1,228 @@
+"""The official Pulumi CLI, run on the embedded platform with a separate state backend."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import psutil
+import yaml
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.deploy.leftovers import State, leftovers
+from gpu_tenancy.engine.project import elsewhere, project_name, read_stack
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import to_config
+
+CONTINUE: Final = "fix the error and run the same command again to continue"
+"""The fix for a deployment by Pulumi that failed."""
+_TOO_LONG: Final = (
+    "write the teams to a file of their own, with `gpu-tenancy:teams: teams.yaml` in the stack's file, and run the same"
+    " command again: Pulumi passes the config in an environment variable, which can have 128 KiB on Linux"
+)
+"""MAX_ARG_STRLEN in https://man7.org/linux/man-pages/man2/execve.2.html."""
+
+_DONE: Final = {
+    "create": "created",
+    "update": "changed",
+    "replace": "replaced",
+    "delete": "pruned",
+    "same": "unchanged",
+}
+"""Words for the engine's operations, the same as for server-side apply."""
+
+_ERRORS: Final = frozenset({"error", "info#err"})
+"""Severities of diagnostics that explain a failure."""
+
+
+def find_pulumi() -> str | None:
+    """The path of the CLI; None if it is not on the PATH."""
+    return shutil.which("pulumi")
+
+
+def generated_project(source: Path) -> dict[str, Any]:
+    """A project in another folder that runs the same program, so that the user's project folder is not changed.
+
+    Raises:
+        ConsoleError: the project does not exist.
+    """
+    # The environment that runs this command has the program's packages.
+    runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+    return {"name": project_name(source), "main": str(source.resolve()), "runtime": runtime}
+
+
+def fix_for(why: str) -> str:
+    """The fix for a deployment by Pulumi that failed with these words."""
+    return _TOO_LONG if "argument list too long" in why else CONTINUE
+
+
+@dataclass(frozen=True)
+class PulumiCli:
+    """The CLI with a file backend in its own folder, separate from the user's state and login.
+
+    Attributes:
+        program: path of the CLI.
+        folder: for its state and for a generated project that runs the program of `source`.
+        source: folder of the project whose stacks it deploys.
+    """
+
+    program: str
+    folder: Path
+    source: Path
+
+    def up(self, stack: str, kubeconfig: Path, objects: Sequence[Reference] = ()) -> dict[str, int]:
+        """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
+
+        A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
+        adopts these objects. Other existing objects are refused unless the stack adopts them.
+
+        Args:
+            stack: its name.
+            kubeconfig: of the cluster.
+            objects: of the stack; those that exist already are compared with the state.
+
+        Returns:
+            Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
+
+        Raises:
+            ApplyError: objects of somebody else exist; nothing is changed.
+            ConsoleError: Pulumi failed; the message has Pulumi's diagnostics.
+        """
+        adopt = self._project(stack, kubeconfig)
+        (self.folder / "state").mkdir(exist_ok=True)
+        abandoned = self._abandoned()
+        if abandoned:
+            self._remove_torn()
+        self._run("stack", "select", "--create", "--stack", stack)
+        if abandoned:
+            self._succeed("cancel", "--yes", "--stack", stack)
+        if objects:
+            state = State.read(self._succeed("stack", "export", "--stack", stack))
+            with Cluster(kubeconfig) as cluster:
+                left = leftovers(cluster, objects, state, adopt)
+            if left:
+                self._project(stack, kubeconfig, left)
+        return _counts(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack))
+
+    def _abandoned(self) -> bool:
+        """Whether a lock is left of a process that no longer runs on this machine."""
+        locks = (self.folder / "state" / ".pulumi" / "locks").rglob("*.json")
+        return any(not psutil.pid_exists(int(json.loads(lock.read_text(encoding="utf-8"))["pid"])) for lock in locks)
+
+    def _remove_torn(self) -> None:
+        """Removes attributes of state files that a killed run left incomplete.
+
+        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
+        not read the state: "failed to load checkpoint: EOF". It does without that file.
+        """
+        for attributes in (self.folder / "state").rglob("*.attrs"):
+            try:
+                json.loads(attributes.read_text(encoding="utf-8"))
+            except ValueError:
+                attributes.unlink()
+
+    def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:
+        """Writes a project that runs the same program, so that the user's project folder is not changed.
+
+        Its config is the stack's, with the embedded cluster in place of the stack's cluster.
+
+        Args:
+            stack: its name.
+            kubeconfig: of the embedded cluster.
+            adopt: objects to adopt besides the stack's own.
+
+        Returns:
+            All objects to adopt.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write("Pulumi.yaml", generated_project(self.source))
+        original = read_stack(stack, self.source)
+        declared = load(original)
+        adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
+        source = elsewhere(original, declared, kubeconfig, adopted)
+        self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
+        return adopted
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        write_text(self.folder / name, yaml.safe_dump(content, sort_keys=False))
+
+    def _succeed(self, *arguments: str) -> str:
+        """Runs a command that must succeed, and returns its output."""
+        done = self._run(*arguments)
+        if not done.ok:
+            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", fix_for(done.diagnostics))
+        return done.output
+
+    def _run(self, *arguments: str) -> "_Done":
+        done = subprocess.run(
+            [self.program, *arguments, "--non-interactive", "--color", "never"],
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return _Done(done.returncode == 0, done.stdout, done.stderr)
+
+    def _environment(self) -> Mapping[str, str]:
+        own = {
+            "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+        }
+        return {**os.environ, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    ok: bool
+    output: str
+    errors: str
+
+    @property
+    def diagnostics(self) -> str:
+        """Pulumi's error diagnostics; its whole output if it has none."""
+        diagnostics = [event["diagnosticEvent"] for event in _events(self.output) if "diagnosticEvent" in event]
+        messages = [diagnostic["message"] for diagnostic in diagnostics if diagnostic["severity"] in _ERRORS]
+        return (
+            "\n".join(message.strip() for message in messages if message.strip())
+            or f"{self.output}\n{self.errors}".strip()
+        )
+
+
+def _plain(text: str) -> Any:
+    """A value as in a config file: structured if it is JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _events(output: str) -> Iterator[dict[str, Any]]:
+    """The engine's events, one per line; other lines are skipped."""
+    for line in output.splitlines():
+        with suppress(json.JSONDecodeError):
+            event: Any = json.loads(line)
+            if isinstance(event, dict):
+                yield cast("dict[str, Any]", event)
+
+
+def _counts(output: str) -> dict[str, int]:
+    """Number of Kubernetes objects for each outcome, in the same words as server-side apply."""
+    counts = dict.fromkeys(_DONE.values(), 0)
+    for event in _events(output):
+        step: dict[str, str] = event.get("resOutputsEvent", {}).get("metadata") or {}
+        # A replacement has three steps; only one of them has the operation "replace".
+        if step.get("type", "").startswith("kubernetes:") and step["op"] in _DONE:
+            counts[_DONE[step["op"]]] += 1
+    return counts

@@ -1,0 +1,179 @@
+"""The Pulumi stacks of an environment, in a project that is generated for the Automation API."""
+
+import json
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace, Stack
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.deploy.moving import State
+from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
+from gpu_tenancy.engine.project import Declared, stack_file
+from gpu_tenancy.model.plan.parts import KEY, Part, is_part
+
+_SALT: Final = "encryptionsalt"
+_ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
+_VERSION: Final = 3
+"""Version of the states that are written; older states are written anew as it."""
+
+
+class Stacks:
+    """The stacks of one environment, with the user's backend, login and passphrase.
+
+    Each has the config of the environment's file, also its way to encrypt secrets, and the name of its part.
+
+    Args:
+        read: the environment.
+        parts: of it; empty for one stack.
+        folder: where the project is generated.
+
+    Attributes:
+        environment: its name.
+        project: name of the Pulumi project.
+        names: of the stacks in the order of their deployment.
+
+    Raises:
+        ConsoleError: the Pulumi CLI is not on the PATH, or too old.
+    """
+
+    def __init__(self, read: Declared, parts: tuple[Part, ...], folder: Path) -> None:
+        self._file, self._folder, self.environment = stack_file(read.project, read.name), folder, read.name
+        self._settings: dict[str, Any] = yaml.safe_load(self._file.read_text(encoding="utf-8"))
+        self._parts = {f"{read.name}.{part.name}": part for part in parts}
+        self.names = tuple(self._parts) or (read.name,)
+        project = generated_project(read.project)
+        self.project: str = project["name"]
+        write_text(folder / "Pulumi.yaml", yaml.safe_dump(project, sort_keys=False))
+        if find_pulumi() is None:
+            raise ConsoleError("pulumi is not on the PATH", "install the Pulumi CLI, then run `pulumi login`")
+        try:
+            self._workspace = LocalWorkspace(work_dir=str(folder), env_vars=_ENVIRONMENT)
+        except InvalidVersionError as error:
+            raise ConsoleError(str(error), "install a newer Pulumi CLI") from error
+
+    def part(self, name: str) -> Part | None:
+        """The part that a stack has; None for the stack of the whole environment, or of a part that is no longer."""
+        return self._parts.get(name)
+
+    def stage(self, name: str) -> int:
+        """When a stack is deployed, as `Part.stage`; stacks of former parts come last."""
+        part = self._parts.get(name)
+        return part.stage if part else (0 if name == self.environment else len(self._parts))
+
+    def existing(self) -> tuple[str, ...]:
+        """The environment's stacks that the backend has: its own, and those of parts that it has or had.
+
+        Raises:
+            ConsoleError: the backend cannot be reached.
+        """
+        with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
+            summaries = self._workspace.list_stacks()
+        names = [summary.name.rpartition("/")[2] for summary in summaries]
+        known = sorted((name for name in names if self._is_own(name)), key=lambda name: (self.stage(name), name))
+        for name in known:
+            self._write(name)
+        return tuple(known)
+
+    def _is_own(self, name: str) -> bool:
+        part = name.removeprefix(f"{self.environment}.")
+        return name == self.environment or (part != name and is_part(part))
+
+    def create(self, existing: tuple[str, ...]) -> None:
+        """Creates the stacks that do not exist, with one way to encrypt secrets for all.
+
+        Raises:
+            ConsoleError: Pulumi does not create one.
+        """
+        for name in self.names:
+            if name not in existing:
+                self._write(name)
+                with _failing(f"pulumi stack init {name}", "fix the error and run the same command again"):
+                    self._workspace.create_stack(name)
+                self._keep_salt(name)
+
+    def _write(self, name: str) -> None:
+        part = self._parts.get(name)
+        config = {**self._settings["config"], **({KEY: part.name} if part else {})}
+        text = yaml.safe_dump({**self._settings, "config": config}, sort_keys=False)
+        write_text(self._folder / f"Pulumi.{name}.yaml", text)
+
+    def _keep_salt(self, name: str) -> None:
+        """Adds the salt of the passphrase to the environment's file, as `pulumi stack init` does."""
+        if _SALT in self._settings:
+            return
+        written = yaml.safe_load((self._folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
+        if salt := written.get(_SALT):
+            self._settings[_SALT] = salt
+            text = self._file.read_text(encoding="utf-8")
+            write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
+
+    def stack(self, name: str) -> Stack:
+        """A stack that exists, for the Automation API.
+
+        Raises:
+            ConsoleError: Pulumi does not find it.
+        """
+        with _failing(f"pulumi stack select {name}", "run the same command again"):
+            return Stack.select(name, self._workspace)
+
+    def remove(self, name: str) -> None:
+        """Removes a stack without resources.
+
+        Raises:
+            ConsoleError: it has resources.
+        """
+        with _failing(f"pulumi stack rm {name}", "run the same command again"):
+            self._workspace.remove_stack(name)
+
+    def export(self, name: str) -> State:
+        """The state of a stack, with secrets: it is never written to a file.
+
+        Raises:
+            ConsoleError: it cannot be read, or a deployment of it was interrupted.
+        """
+        with _failing(f"pulumi stack export {name}", "check the passphrase and the login"):
+            state: State = self._workspace.export_stack(name).deployment or {}
+        if state.get("pending_operations"):
+            fix = f"run `pulumi refresh --stack {name}` in {self._folder}, then the same command again"
+            raise ConsoleError(f"stack {name} has pending operations of an interrupted deployment", fix)
+        return state
+
+    def replace(self, name: str, state: State) -> None:
+        """Writes the state of a stack.
+
+        Raises:
+            ConsoleError: Pulumi rejects it.
+        """
+        # Through a pipe: the Automation API writes it with its secrets to a temporary file.
+        done = subprocess.run(
+            ["pulumi", "stack", "import", "--stack", name, "--non-interactive", "--color", "never"],
+            cwd=self._folder,
+            env={**os.environ, **_ENVIRONMENT},
+            input=json.dumps({"version": _VERSION, "deployment": state}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            fix = "no resource was deleted; run the same command again to continue"
+            raise ConsoleError(f"pulumi stack import {name} failed: {done.stderr.strip()}", fix)
+
+
+def said(error: CommandError) -> str:
+    """What Pulumi wrote to standard error before it failed."""
+    return str(error).partition(" stderr: ")[2].strip() or str(error)
+
+
+@contextmanager
+def _failing(command: str, fix: str) -> Generator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise ConsoleError(f"{command} failed: {said(error)}", fix) from error

@@ -1,0 +1,212 @@
+"""Preflight on AWS: asks with the AWS CLI, by operations that only read."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, parts_of, zone_fix
+from gpu_tenancy.doctor.programs import Run, not_logged_in
+from gpu_tenancy.doctor.results import (
+    DeniedError,
+    NoAnswerError,
+    Question,
+    Quota,
+    Row,
+    cluster_row,
+    compared,
+    judged,
+    version_row,
+)
+from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+
+_DENIED: Final = re.compile(r"not authorized to perform: (\S+)")
+_CODE: Final = re.compile(r"An error occurred \((\w+)\)")
+_LOGIN: Final = ("Unable to locate credentials", "ExpiredToken", "sso session", "SSO session", "InvalidClientTokenId")
+_CONTROL_PLANE: Final = 6
+"""Free addresses that EKS requires in each subnet of a control plane:
+https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
+
+
+@dataclass(frozen=True)
+class AwsCli:
+    """The AWS CLI in one region."""
+
+    run: Run
+    region: str
+
+    def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Runs one operation.
+
+        Args:
+            service: such as `ec2`.
+            operation: such as `describe-subnets`.
+            parameters: of the API, in its spelling.
+
+        Raises:
+            DeniedError: the caller may not.
+            NoAnswerError: AWS rejected it.
+            ConsoleError: there is no program or no login.
+        """
+        given = ("--cli-input-json", json.dumps(parameters)) if parameters else ()
+        done = self.run(("aws", service, operation, *given, "--region", self.region, "--output", "json"))
+        if done.code == 0:
+            return json.loads(done.stdout or "{}")
+        message = " ".join(done.stderr.split())
+        if any(word in message for word in _LOGIN):
+            raise not_logged_in("aws", message)
+        code = _CODE.search(message)
+        if code and code[1] in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}:
+            right = _DENIED.search(message)
+            raise DeniedError(right[1] if right else f"{service}:{_pascal(operation)}")
+        raise NoAnswerError(f"{code[1]}: {message}" if code else message)
+
+
+def _pascal(operation: str) -> str:
+    return "".join(word.capitalize() for word in operation.split("-"))
+
+
+def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
+    """What a preflight asks AWS.
+
+    Args:
+        stack: a valid stack.
+        section: its cluster.
+        run: runs the AWS CLI.
+    """
+    cli, needs = AwsCli(run, section.region), nodes_of(stack, section)
+    caller = _caller(cli)
+    yield from _quotas(cli, needs)
+    types = sorted({need.type for need in needs})
+    zones = partial(_zones, cli, needs, section)
+    yield Question("zones", ", ".join(types), "offered in the zones", zones)
+    yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
+    rights = preflight().aws.needed(parts_of(stack))
+    yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
+    if section.create:
+        version = section.create.version
+        yield Question("Kubernetes", version, "offered by EKS", partial(_version, cli, version))
+    else:
+        yield Question("cluster", section.name, "ACTIVE", partial(_cluster, cli, section.name))
+
+
+def _caller(cli: AwsCli) -> dict[str, Any]:
+    """The caller; this operation needs no right."""
+    try:
+        return cli.ask("sts", "get-caller-identity")
+    except NoAnswerError as error:
+        raise ConsoleError(f"aws sts get-caller-identity: {error}", "run it yourself, and correct the login") from error
+
+
+def _quotas(cli: AwsCli, needs: Iterable[NodesNeed]) -> Iterator[Question]:
+    """A question for each quota; machines of a reservation were counted when it was made."""
+    sums: dict[str, tuple[AwsQuota, int]] = {}
+    for need in needs:
+        if need.reserved:
+            continue
+        quota = preflight().aws.quota_of(need.type, spot=need.preemptible)
+        if quota is None:
+            row = Row(
+                "quota", need.type, f"{need.nodes * need.cpus} vCPUs", "not in the catalogue", "unknown",
+                f"compare the quota of {need.type} at https://console.aws.amazon.com/servicequotas",
+            )  # fmt: skip
+            yield Question("quota", need.type, row.needed, lambda row=row: [row])
+            continue
+        sums[quota.code] = (quota, sums.get(quota.code, (quota, 0))[1] + need.nodes * need.cpus)
+    for quota, cpus in sums.values():
+        yield Question("quota", quota.name, f"{cpus:,} vCPUs", partial(_quota, cli, quota, cpus))
+
+
+def _quota(cli: AwsCli, quota: AwsQuota, needed: int) -> Iterator[Row]:
+    asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
+    try:
+        answer = cli.ask("service-quotas", "get-service-quota", **asked)
+    except NoAnswerError as error:
+        if not str(error).startswith("NoSuchResourceException"):
+            raise
+        # A quota that was never changed may be known by its default alone.
+        answer = cli.ask("service-quotas", "get-aws-default-service-quota", **asked)
+    fix = f"request an increase of {quota.code} in Service Quotas, region {cli.region}"
+    yield compared("quota", quota.name, needed, Quota(int(answer["Quota"]["Value"]), None, "vCPUs", fix))
+
+
+def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iterator[Row]:
+    listed = list(needs)
+    answer = cli.ask(
+        "ec2",
+        "describe-instance-type-offerings",
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": sorted({need.type for need in listed})}],
+    )
+    offered: dict[str, set[str]] = {}
+    for offering in answer["InstanceTypeOfferings"]:
+        offered.setdefault(offering["InstanceType"], set()).add(offering["Location"])
+    for need in listed:
+        zones, there = need.zones or tuple(section.subnets), offered.get(need.type, set())
+        # Without zones of its own, a node group uses those of the subnets that have machines.
+        fits = set(zones) <= there if need.zones else bool(set(zones) & there)
+        yield judged(
+            "zones",
+            f"{need.pool}: {need.type}",
+            f"{'all' if need.zones else 'one'} of {', '.join(zones)}",
+            ", ".join(sorted(there)) or f"no zone of {section.region}",
+            fits=fits,
+            fix=zone_fix(need, there & set(section.subnets)),
+        )
+
+
+def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iterator[Row]:
+    """Addresses of nodes and their network interfaces; with the VPC CNI, each pod needs another one."""
+    answer = cli.ask("ec2", "describe-subnets", SubnetIds=sorted(section.subnets.values()))
+    known = {subnet["SubnetId"]: subnet for subnet in answer["Subnets"]}
+    for zone, name in section.subnets.items():
+        own = [need for need in needs if not need.zones or zone in need.zones]
+        needed = sum(need.nodes * (1 + need.interfaces) for need in own) + (_CONTROL_PLANE if section.create else 0)
+        subnet = known.get(name)
+        if subnet is None:
+            fix = f"set cluster.subnets.{zone} to a subnet that exists"
+            yield Row("subnets", f"{name} in {zone}", f"{needed} addresses", "no such subnet", "missing", fix)
+        elif subnet["AvailabilityZone"] != zone:
+            fix = f"move it to {subnet['AvailabilityZone']} under cluster.subnets"
+            yield Row("subnets", f"{name} in {zone}", zone, subnet["AvailabilityZone"], "missing", fix)
+        else:
+            free = int(subnet["AvailableIpAddressCount"])
+            fix = "use a larger subnet; each pod needs a further address with the VPC CNI"
+            wanted = f"at least {needed} addresses"
+            yield judged("subnets", f"{name} in {zone}", wanted, f"{free:,} free", fits=free >= needed, fix=fix)
+
+
+def _rights(cli: AwsCli, caller: Mapping[str, Any], rights: list[str]) -> Iterator[Row]:
+    answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=_principal(cli, caller), ActionNames=rights)
+    for result in answer["EvaluationResults"]:
+        action, decision = result["EvalActionName"], result["EvalDecision"]
+        fix = f"allow {action} for {caller['Arn']}"
+        yield judged("rights", action, "allowed", decision, fits=decision == "allowed", fix=fix)
+
+
+def _principal(cli: AwsCli, caller: Mapping[str, Any]) -> str:
+    """The user, or the role of an assumed-role session: a session's ARN does not have the role's path."""
+    match = re.fullmatch(r"arn:[\w-]+:sts::\d+:assumed-role/([^/]+)/.+", str(caller["Arn"]))
+    if match is None:
+        return str(caller["Arn"])
+    return str(cli.ask("iam", "get-role", RoleName=match[1])["Role"]["Arn"])
+
+
+def _version(cli: AwsCli, version: str) -> Iterator[Row]:
+    listed = cli.ask("eks", "describe-cluster-versions")["clusterVersions"]
+    yield version_row("EKS", version, (str(row["clusterVersion"]) for row in listed))
+
+
+def _cluster(cli: AwsCli, name: str) -> Iterator[Row]:
+    try:
+        status = str(cli.ask("eks", "describe-cluster", name=name)["cluster"]["status"])
+    except NoAnswerError as error:
+        if not str(error).startswith("ResourceNotFoundException"):
+            raise
+        status = None
+    yield cluster_row(name, "ACTIVE", status, "cluster.name and cluster.region")

@@ -1,0 +1,63 @@
+"""All rows of a preflight: tools on this machine, and the cloud of a stack."""
+
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.doctor import aws, azure, gcp
+from gpu_tenancy.doctor.programs import PROGRAMS, Run, run
+from gpu_tenancy.doctor.results import Question, Row, answers, judged
+from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+
+
+def tools(stack: Stack) -> Iterator[Row]:
+    """The programs and packages that `pulumi up` of a stack needs on this machine."""
+    cloud = stack.cluster.cloud
+    yield _program("pulumi", "https://www.pulumi.com/docs/install/")
+    if package := clouds()[cloud].package:
+        there = find_spec(package.replace("-", "_")) is not None
+        available = "installed" if there else "not installed"
+        fix = f"run pip install 'gpu-tenancy[{cloud}]'"
+        yield judged("package", package, "installed", available, fits=there, fix=fix)
+    if cloud in PROGRAMS:
+        name, page, _ = PROGRAMS[cloud]
+        yield _program(name, page)
+
+
+def _program(name: str, page: str) -> Row:
+    path = shutil.which(name)
+    return judged("program", name, "on the PATH", path or "not found", fits=path is not None, fix=f"install it: {page}")
+
+
+def cloud_rows(stack: Stack, program: Run = run, send: gcp.Send = gcp.send) -> Iterator[Row]:
+    """What the cloud of a stack has, of what a deployment needs. Only asks; never changes anything.
+
+    Args:
+        stack: a valid stack.
+        program: runs a cloud's program.
+        send: sends a request to Google.
+
+    Raises:
+        ConsoleError: the stack's cluster is of no cloud that can be asked, or there is no program or login.
+    """
+    yield from answers(_questions(stack, program, send))
+
+
+def _questions(stack: Stack, program: Run, send: gcp.Send) -> Iterator[Question]:
+    match stack.cluster:
+        case AwsCluster() as section:
+            return aws.questions(stack, section, program)
+        case GcpCluster() as section:
+            return gcp.questions(stack, section, gcp.Google(program, send))
+        case AzureCluster() as section:
+            return azure.questions(stack, section, program)
+        case section:
+            raise ConsoleError(
+                f"cluster.cloud: {section.cloud} has no cloud to ask",
+                "run it without --cloud, or on a stack of a cloud",
+            )

@@ -1,0 +1,192 @@
+"""The certificates of the parts of one embedded platform."""
+
+import ipaddress
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.embedded.parts import LOOPBACK, Places
+
+_Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+_VALIDITY: Final = timedelta(days=3650)
+_RENEWED: Final = timedelta(days=1)
+"""Certificates that expire within this time are issued again when the platform starts."""
+_SKEW: Final = timedelta(hours=1)
+"""The certificates must stay valid if the clock is set back a little."""
+
+# Names as in Kubernetes' bootstrap RBAC; system:masters has all permissions:
+# https://kubernetes.io/docs/setup/best-practices/certificates/
+_CLUSTER: Final = {
+    "serving": {NameOID.COMMON_NAME: "kube-apiserver"},
+    "admin": {NameOID.COMMON_NAME: "gpu-tenancy-admin", NameOID.ORGANIZATION_NAME: "system:masters"},
+    "controller-manager": {NameOID.COMMON_NAME: "system:kube-controller-manager"},
+    "scheduler": {NameOID.COMMON_NAME: "system:kube-scheduler"},
+    "kwok": {NameOID.COMMON_NAME: "gpu-tenancy-kwok"},
+}
+_ETCD: Final = {
+    "etcd": {NameOID.COMMON_NAME: "etcd"},
+    "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"},
+}
+_FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
+"""What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
+
+_AUTHORITIES: Final = {
+    "authority": ("gpu-tenancy-embedded", _CLUSTER),
+    "etcd-authority": ("gpu-tenancy-embedded-etcd", _ETCD),
+    "front-proxy-authority": ("gpu-tenancy-embedded-front-proxy", _FRONT_PROXY),
+}
+
+
+def make_certificates(places: Places) -> None:
+    """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
+
+    etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
+    other API servers, because its certificate speaks for every user. The keys of the CAs are never written, because all
+    certificates of a platform are issued together. Only the owner can read the files.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    if _complete(places):
+        return
+    folder = places.certificates.with_suffix(".new")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    for file, (name, subjects) in _AUTHORITIES.items():
+        authority = _authority(name)
+        write_private(folder / f"{file}.crt", authority.pem)
+        for part, subject in subjects.items():
+            key = _key()
+            write_private(folder / f"{part}.key", _key_pem(key))
+            write_private(folder / f"{part}.crt", authority.issue(subject, key))
+    write_private(folder / "service-accounts.key", _key_pem(_key()))
+    shutil.rmtree(places.certificates, ignore_errors=True)
+    folder.rename(places.certificates)
+
+
+def _complete(places: Places) -> bool:
+    """Whether every certificate exists and is valid; an earlier version of this program issued fewer."""
+    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
+    return all(_valid(Path(places.certificate(file))) for file in files)
+
+
+def _valid(file: Path) -> bool:
+    """Whether a certificate exists and does not expire within a day."""
+    if not file.is_file():
+        return False
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    return certificate.not_valid_after_utc > datetime.now(UTC) + _RENEWED
+
+
+def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:
+    """A CA and a server certificate for webhooks on loopback, as files; made if they do not exist or expire.
+
+    Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
+
+    Args:
+        folder: for the files.
+        services: DNS names that the server certificate is also for.
+        authority: DNS name of the CA; may be empty.
+
+    Returns:
+        The contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`.
+    """
+    if not _valid(folder / "tls.crt"):
+        # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
+        rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        issuer = _authority(authority or "gpu-tenancy-webhooks", *filter(None, [authority]), key=rsa_key)
+        key = _key()
+        issued = issuer.issue({NameOID.COMMON_NAME: "webhooks"}, key, *services)
+        contents = {"ca.crt": issuer.pem, "ca.key": _key_pem(issuer.key), "tls.key": _key_pem(key), "tls.crt": issued}
+        for file, text in contents.items():  # tls.crt last, because it shows that all are there
+            write_private(folder / file, text)
+    return {file: (folder / file).read_text(encoding="utf-8") for file in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    certificate: x509.Certificate
+    key: _Key
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey, *more: str) -> str:
+        """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
+        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return (
+            _builder(_name(subject), self.certificate.subject, key)
+            .add_extension(_usage(signs=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(identifier, critical=False)  # required by Python's strict verification
+            .sign(self.key, hashes.SHA256())
+            .public_bytes(Encoding.PEM)
+            .decode()
+        )
+
+
+def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
+    key, subject = key or _key(), _name({NameOID.COMMON_NAME: name})
+    builder = (
+        _builder(subject, subject, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+    return _Authority(builder.sign(key, hashes.SHA256()), key)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + _VALIDITY)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(parts: dict[x509.ObjectIdentifier, str]) -> x509.Name:
+    return x509.Name([x509.NameAttribute(oid, value) for oid, value in parts.items()])
+
+
+def _key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _key_pem(key: _Key) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()

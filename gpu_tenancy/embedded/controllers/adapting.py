@@ -1,0 +1,216 @@
+"""A chart's objects for processes on loopback: a Deployment becomes a process, a webhook's Service a URL."""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import yaml
+
+from gpu_tenancy.base.json import Json, at, maps_at, text_at, texts_at
+from gpu_tenancy.base.tables import parse
+from gpu_tenancy.embedded.controllers.charts import with_more
+from gpu_tenancy.embedded.controllers.table import Program
+from gpu_tenancy.embedded.parts import LOOPBACK
+from gpu_tenancy.kube.client import Manifest
+
+WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+API_SERVICE: Final = "APIService"
+DEFINITION: Final = "CustomResourceDefinition"
+DEFINITIONS: Final = "apiextensions.k8s.io/v1"
+_LEFT_OUT: Final = frozenset(
+    {
+        # No node runs pods, and no network carries traffic.
+        *("Deployment", "Job", "Service", "PodDisruptionBudget", "NetworkPolicy"),
+        # Nothing collects metrics.
+        *("ServiceMonitor", "PodMonitor", "PrometheusRule"),
+        # Applied separately: with the certificate's authority, and by their pins.
+        API_SERVICE,
+        *WEBHOOKS,
+        DEFINITION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A ServiceAccount."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What a Deployment's pod has that a process needs.
+
+    Attributes:
+        name: of the Deployment.
+        account: its ServiceAccount.
+        arguments: of the container, with the paths of its mounts below `{files}`, `{certificates}` and `{temporary}`.
+        environment: literal variables.
+        files: from ConfigMaps, by their path below `{files}`.
+        secrets: names of the Secrets with its certificates.
+    """
+
+    name: str
+    account: Account
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    files: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...]
+
+
+def plain(objects: Iterable[Manifest]) -> Iterator[Manifest]:
+    """The objects that are applied as the chart has them."""
+    return (
+        item for item in objects if item["kind"] not in _LEFT_OUT and not at(item, "metadata", "annotations", _HOOK)
+    )
+
+
+_HOOK: Final = "helm.sh/hook"
+
+
+def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
+    """The pod of a chart's Deployment.
+
+    Raises:
+        ValueError: the chart has no such Deployment; the table must be corrected.
+    """
+    found = next(
+        (o for o in objects if o["kind"] == "Deployment" and text_at(o, "metadata", "name") == deployment), None
+    )
+    if found is None:
+        names = ", ".join(text_at(o, "metadata", "name") for o in objects if o["kind"] == "Deployment")
+        raise ValueError(f"controllers.yaml: Deployment {deployment} is not in the chart, which has {names}")
+    namespace = text_at(found, "metadata", "namespace")
+    maps = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "ConfigMap"}
+    container = maps_at(found, "spec", "template", "spec", "containers")[0]
+    mounts, files, secrets = dict[str, str](), dict[str, str](), list[str]()
+    volumes = {text_at(v, "name"): v for v in maps_at(found, "spec", "template", "spec", "volumes")}
+    for mount in maps_at(container, "volumeMounts"):
+        name, path, key = text_at(mount, "name"), text_at(mount, "mountPath"), text_at(mount, "subPath")
+        volume = volumes[name]
+        if secret := text_at(volume, "secret", "secretName"):
+            mounts[path] = "{certificates}"
+            secrets.append(secret)
+        elif config := text_at(volume, "configMap", "name"):
+            mounts[path] = f"{{files}}/{name}" + (f"/{key}" if key else "")
+            files |= {f"{name}/{file}": text for file, text in texts_at(maps[config], "data").items()}
+        else:
+            mounts[path] = f"{{temporary}}/{name}"
+    return Pod(
+        name=deployment,
+        account=Account(namespace, _account(found)),
+        arguments=tuple(_moved(str(argument), mounts) for argument in _arguments(container)),
+        environment={text_at(v, "name"): text_at(v, "value") for v in maps_at(container, "env") if text_at(v, "value")},
+        files=files,
+        secrets=tuple(secrets),
+    )
+
+
+def _account(deployment: Manifest) -> str:
+    """The name of the ServiceAccount; `serviceAccount` is the older key."""
+    names = (text_at(deployment, "spec", "template", "spec", key) for key in ("serviceAccountName", "serviceAccount"))
+    return next(filter(None, names), "default")
+
+
+def _arguments(container: Mapping[str, Json]) -> Iterator[Json]:
+    """The arguments after the program: the rest of `command`, then `args`, without the redirection of a shell."""
+    command, args = at(container, "command"), at(container, "args")
+    rest = command[1:] if isinstance(command, list) else []
+    yield from (argument for argument in (*rest, *(args if isinstance(args, list) else ())) if argument != _REDIRECTION)
+
+
+_REDIRECTION: Final = "2>&1"
+
+
+def _moved(argument: str, mounts: Mapping[str, str]) -> str:
+    escaped = argument.replace("{", "{{").replace("}", "}}")
+    for path in sorted(mounts, key=len, reverse=True):
+        escaped = escaped.replace(path, mounts[path])
+    return escaped
+
+
+def arguments_of(pod: Pod, program: Program, places: Mapping[str, str | int]) -> list[str]:
+    """The flags of a process: the chart's, replaced and extended by the table's, with paths and ports filled in."""
+    ours = [argument.format(**places) for argument in program.arguments]
+    replaced = {_flag(argument) for argument in ours}
+    return [*(a.format(**places) for a in pod.arguments if _flag(a) not in replaced), *ours]
+
+
+def _flag(argument: str) -> str:
+    return argument.lstrip("-").partition("=")[0]
+
+
+def configured(text: str, settings: Mapping[str, Any], places: Mapping[str, str | int]) -> str:
+    """A configuration file with our settings in it."""
+    return yaml.safe_dump(with_more(parse(text.encode()), _filled(dict(settings), places)), sort_keys=False)
+
+
+def _filled(value: Any, places: Mapping[str, str | int]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item, places) for key, item in cast("dict[str, Any]", value).items()}
+    if not isinstance(value, str):
+        return value
+    alone = places.get(value.removeprefix("{").removesuffix("}")) if value.startswith("{") else None
+    return alone if isinstance(alone, int) else value.format(**places)
+
+
+def by_url(configuration: Manifest, port: int, authority: str) -> Manifest:
+    """A webhook configuration that calls a port of loopback.
+
+    Args:
+        configuration: of a chart.
+        port: where the webhooks are served.
+        authority: CA certificate in PEM.
+    """
+    hooks: list[Json] = [
+        {**hook, "clientConfig": _client(at(hook, "clientConfig"), port, authority)}
+        for hook in maps_at(configuration, "webhooks")
+    ]
+    metadata = {key: value for key, value in _map(configuration["metadata"]).items() if key != "namespace"}
+    return {**configuration, "metadata": metadata, "webhooks": hooks}
+
+
+def served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, Manifest]:
+    """A Service and an APIService by which the API server finds the server of further kinds at a port of loopback.
+
+    An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
+    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
+
+    Args:
+        service: the APIService of a chart.
+        port: where its kinds are served.
+        authority: CA certificate in PEM.
+    """
+    spec = {key: value for key, value in _map(service["spec"]).items() if key != "insecureSkipTLSVerify"}
+    name, namespace = (text_at(spec, "service", key) for key in ("name", "namespace"))
+    external: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
+    }
+    target: Json = {"name": name, "namespace": namespace, "port": port}
+    bundle = base64.b64encode(authority.encode()).decode()
+    return external, {**service, "spec": {**spec, "service": target, "caBundle": bundle}}
+
+
+def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Json] | None:
+    """The change of an installed definition that lets the operator convert its objects; None without a webhook."""
+    webhook = at(definition, "spec", "conversion", "webhook")
+    if not isinstance(webhook, dict):
+        return None
+    client = _client(webhook.get("clientConfig"), port, authority)
+    return {"spec": {"conversion": {"strategy": "Webhook", "webhook": {**webhook, "clientConfig": client}}}}
+
+
+def _client(config: Json, port: int, authority: str) -> Json:
+    path = text_at(_map(config), "service", "path").lstrip("/")
+    bundle = base64.b64encode(authority.encode()).decode()
+    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": bundle}
+
+
+def _map(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,122 @@
+"""Renders Helm charts from Go modules, with the values of a stack's releases, by Helm's own engine."""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import KUBERNETES, source_folder
+from gpu_tenancy.embedded.controllers.table import Row
+from gpu_tenancy.embedded.definitions.fetching import module_folders
+from gpu_tenancy.embedded.definitions.pins import PINS, Module
+from gpu_tenancy.embedded.toolchain import find_go
+from gpu_tenancy.kube.client import Manifest
+
+RENDERER: Final = "chart"
+"""The program that renders a chart; its source is in the folder `controlplane`."""
+_GO: Final = (1, 21)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """What a chart is rendered with.
+
+    Attributes:
+        name: of the release.
+        namespace: of the release.
+        values: of the release.
+        api_versions: served by the cluster, such as `monitoring.coreos.com/v1`, in addition to Kubernetes' own.
+    """
+
+    name: str
+    namespace: str
+    values: Mapping[str, Any]
+    api_versions: Sequence[str] = ()
+
+
+def module_of(row: Row) -> Module:
+    """The module of a row, in its own version, or else that of its source's go.mod.
+
+    Raises:
+        ConsoleError: go.mod does not require the module.
+    """
+    if row.version:
+        return Module(row.module, row.version, row.chart)
+    file = source_folder(row.source) / "go.mod"
+    match = re.search(rf"^\t{re.escape(row.module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if not match:
+        raise ConsoleError(f"{file}: module {row.module} is missing", f"run `go get {row.module}@VERSION` there")
+    return Module(row.module, match[1], row.chart)
+
+
+def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
+    """The folder of a chart in the cache; it is copied from the Go module, whose checksum go.sum has, if it is missing.
+
+    Raises:
+        ConsoleError: the module cannot be downloaded, or has no such folder.
+    """
+    module = module_of(row)
+    folder = cache / "charts" / f"{name}-{module.version}"
+    if folder.is_dir():
+        return folder
+    report(f"downloading the chart of {name} {module.version}")
+    sums = PINS.parent if row.version else source_folder(row.source)
+    origin = module_folders([module], find_go(_GO, cache, report), sums)[module] / module.folder
+    if not (origin / "Chart.yaml").is_file():
+        raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+        copy = shutil.copytree(origin, Path(unfinished) / "chart", copy_function=shutil.copyfile)
+        for place in (copy, *copy.rglob("*/")):
+            place.chmod(0o755)  # folders of Go's module cache are read-only
+        copy.rename(folder)
+    return folder
+
+
+def render(program: Path, chart: Path, rendering: Rendering) -> list[Manifest]:
+    """The objects of a chart, except definitions in its folder `crds`.
+
+    Args:
+        program: the renderer.
+        chart: folder of the chart.
+        rendering: name, namespace and values of the release.
+
+    Raises:
+        ConsoleError: Helm rejects the chart or its values.
+    """
+    wanted = {
+        "chart": str(chart),
+        "name": rendering.name,
+        "namespace": rendering.namespace,
+        "kubernetes": KUBERNETES,
+        "apiVersions": list(rendering.api_versions),
+        "values": rendering.values,
+    }
+    done = subprocess.run([program], input=json.dumps(wanted), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConsoleError(
+            f"chart {chart.name} cannot be rendered: {done.stderr.strip()}",
+            f"correct the values of {rendering.name} in `operators` of the stack",
+        )
+    return json.loads(done.stdout)
+
+
+def with_more(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with more values: mappings are merged, lists appended, other values replaced."""
+    merged: dict[str, Any] = dict(values)
+    for key, value in more.items():
+        before = merged.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = with_more(cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", value))
+        elif isinstance(before, list) and isinstance(value, list):
+            merged[key] = [*cast("list[Any]", before), *cast("list[Any]", value)]
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,246 @@
+"""One rendered chart and what its controllers need to run: objects, accounts, certificates, files and ports."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.tables import parse_all
+from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.embedded.certificates import make_webhook_certificates
+from gpu_tenancy.embedded.controllers.adapting import (
+    API_SERVICE,
+    DEFINITION,
+    DEFINITIONS,
+    WEBHOOKS,
+    Pod,
+    arguments_of,
+    by_url,
+    configured,
+    conversion,
+    plain,
+    pod_of,
+    served_at,
+)
+from gpu_tenancy.embedded.controllers.charts import (
+    RENDERER,
+    Rendering,
+    chart_folder,
+    module_of,
+    render,
+    with_more,
+)
+from gpu_tenancy.embedded.controllers.table import Program, Row
+from gpu_tenancy.embedded.credentials import write_account_config
+from gpu_tenancy.embedded.parts import Places, read_ports
+from gpu_tenancy.embedded.processes import free_ports
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import UnknownKindError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.plan.operators import ReleasePlan
+
+_PARALLEL: Final = 8
+_PORTS: Final = ("health", "metrics", "webhook", "api")
+_CONFIGURATION: Final = "controller_manager_config.yaml"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+Command: TypeAlias = tuple[list[str], dict[str, str]]
+"""A command with its environment variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One chart whose controllers should run.
+
+    Attributes:
+        name: of the chart in `controllers.yaml`.
+        release: of the operator, with the stack's values.
+        programs: path of each program, by its name in the table.
+    """
+
+    name: str
+    row: Row
+    release: ReleasePlan
+    programs: Mapping[str, Path]
+
+    @property
+    def version(self) -> str:
+        """Of the chart's module."""
+        return module_of(self.row).version
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes if the controllers must be started again."""
+        content = [self.row.model_dump(mode="json"), self.release.values, self.release.reads, self.version]
+        files = [f"{path} {path.stat().st_mtime_ns}" for path in self.programs.values()]
+        return sha256(json.dumps([content, files], sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A rendered chart whose objects are in the cluster, except what its programs must serve."""
+
+    item: Wanted
+    objects: Sequence[Manifest]
+    places: Places
+    certificates: Mapping[str, Mapping[str, str]]
+    ports: Mapping[str, Mapping[str, int]]
+
+    def admit(self, cluster: Cluster) -> None:
+        """Has the API server call the webhooks; requests that they are for fail until the programs run."""
+        if served := self._serving("webhook"):
+            apply_all(cluster, [by_url(item, *served) for item in self.objects if item["kind"] in WEBHOOKS])
+            for definition in self.objects:
+                if definition["kind"] == DEFINITION and (change := conversion(definition, *served)):
+                    name = text_at(definition, "metadata", "name")
+                    cluster.patch(Reference(DEFINITIONS, DEFINITION, name), change)
+
+    def register(self, cluster: Cluster) -> None:
+        """Has the API server ask the program for its kinds; it must work, because discovery fails until it answers."""
+        if served := self._serving("api"):
+            for item in self.objects:
+                if item["kind"] == API_SERVICE:
+                    apply_all(cluster, served_at(item, *served))
+
+    def _serving(self, port: str) -> tuple[int, str] | None:
+        """Number of a port by its name, and CA of the program that has it."""
+        for name, ports in self.ports.items():
+            if port in ports:
+                return ports[port], self.certificates[name]["ca.crt"]
+        return None
+
+    def command(self, cluster: Cluster, name: str) -> Command:
+        """Writes the files of a program, and returns its command."""
+        program, pod, folder = self.item.row.programs[name], pod_of(self.objects, name), self.folder(name)
+        token = cluster.token(pod.account.namespace, pod.account.name)
+        kubeconfig = write_account_config(self.places, name, token)
+        fill: dict[str, str | int] = {
+            **self.ports[name],
+            "files": str(folder / "files"),
+            "certificates": str(folder / "certificates"),
+            "temporary": str(folder / "temporary"),
+            "kubeconfig": str(kubeconfig),
+            "authority": self.places.certificate("authority"),
+            "nodes": read_ports(self.places).kwok,
+        }
+        _write_files(pod, program, folder, fill)
+        apply_all(cluster, [_secret(pod.account.namespace, secret, self.certificates[name]) for secret in pod.secrets])
+        _mount_certificates(folder)
+        environment = {
+            **pod.environment,
+            **program.environment,
+            "KUBECONFIG": str(kubeconfig),
+            "TMPDIR": str(folder / "temporary"),
+        }
+        return [str(self.item.programs[program.program]), *arguments_of(pod, program, fill)], environment
+
+    def folder(self, name: str) -> Path:
+        """The folder of a program."""
+        return self.places.home / "controllers" / name
+
+    def then(self) -> Iterator[Manifest]:
+        """Objects to apply when the programs work."""
+        if listed := self.item.row.then:
+            for item in self.objects:
+                if item["kind"] == "ConfigMap" and text_at(item, "metadata", "name") == listed.config_map:
+                    yield from parse_all(text_at(item, "data", listed.key).encode())
+
+
+def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report: Report) -> Launch:
+    """Renders a chart and applies its objects: accounts, rights, configuration.
+
+    Raises:
+        ConsoleError: the chart cannot be downloaded or rendered, or the cluster rejects an object.
+    """
+    release = item.release
+    part = release.values.get(item.row.part, {}) if item.row.part else release.values
+    rendering = Rendering(release.name, release.namespace, with_more(part, item.row.values))
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}, force=True)
+    rendered = render(item.programs[RENDERER], chart_folder(item.name, item.row, cache, report), rendering)
+    objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]
+    services = [f"{text_at(o, 'metadata', 'name')}.{release.namespace}.svc" for o in objects if o["kind"] == "Service"]
+    programs = item.row.programs
+    launch = Launch(
+        item,
+        objects,
+        places,
+        certificates={
+            name: make_webhook_certificates(
+                places.home / "controllers" / name / "certificates", services, program.authority
+            )
+            for name, program in programs.items()
+        },
+        ports={name: _ports(program) for name, program in programs.items()},
+    )
+    apply_all(cluster, [*plain(objects), *_reads(release)])
+    return launch
+
+
+def apply_all(cluster: Cluster, objects: Sequence[Manifest]) -> None:
+    """Applies objects in parallel."""
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        list(pool.map(partial(cluster.apply, force=True, metadata_only=True), objects))
+
+
+def placed(cluster: Cluster, manifest: Manifest, namespace: str) -> Manifest:
+    """An object in the release's namespace if its kind is namespaced and the chart names none, as by Helm."""
+    metadata = cast("dict[str, Json]", manifest["metadata"])
+    with suppress(UnknownKindError):
+        if not cluster.resource(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
+            return {**manifest, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    return {**manifest, "metadata": {"namespace": namespace, **metadata}}
+
+
+def _ports(program: Program) -> dict[str, int]:
+    """A free port for each port that the arguments or settings of a program name."""
+    texts = json.dumps([program.arguments, program.settings])
+    names = [name for name in _PORTS if f"{{{name}}}" in texts]
+    return dict(zip(names, free_ports(len(names)), strict=True))
+
+
+def _write_files(pod: Pod, program: Program, folder: Path, fill: Mapping[str, str | int]) -> None:
+    shutil.rmtree(folder / "files", ignore_errors=True)
+    for file, text in pod.files.items():
+        ours = configured(text, program.settings, fill) if file.endswith(_CONFIGURATION) else text
+        write_private(folder / "files" / file, ours)
+
+
+def _mount_certificates(folder: Path) -> None:
+    """Links the certificates where controller-runtime looks for them by default: below TMPDIR."""
+    link = folder / "temporary" / "k8s-webhook-server" / "serving-certs"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(folder / "certificates")
+
+
+def _secret(namespace: str, name: str, certificates: Mapping[str, str]) -> Manifest:
+    """The Secret that a pod would mount."""
+    metadata: Json = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict[str, Json](certificates)}
+
+
+def _reads(release: ReleasePlan) -> Iterator[Manifest]:
+    """Read access beyond the chart's, as `components.operators.Operator` grants it."""
+    if not release.reads:
+        return
+    metadata: Json = {"name": f"gpu-tenancy-{release.name}-reads"}
+    rules: list[Json] = [
+        {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
+        for group, resource in release.reads
+    ]
+    yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": metadata["name"]},
+        "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{release.namespace}"}],
+    }

@@ -1,0 +1,92 @@
+"""The table of operators whose controllers the embedded platform can run: `controllers.yaml`."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gpu_tenancy.base.tables import read_table
+
+TABLE: Final = Path(__file__).with_name("controllers.yaml")
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Ready(_Row):
+    """What answers 200 when a program works.
+
+    Attributes:
+        port: name of a port.
+        path: of the URL.
+    """
+
+    port: str
+    path: str
+    scheme: Literal["http", "https"] = "http"
+
+
+class Program(_Row):
+    """How one Deployment of a chart runs as a process.
+
+    Attributes:
+        program: file name of the program.
+        package: Go package that it is built from.
+        arguments: flags that replace the chart's flags of the same name, or are added.
+        settings: keys that replace those of the chart's configuration file.
+        environment: variables that replace the chart's.
+        authority: DNS name that the program expects in its CA certificate; empty if it does not check.
+    """
+
+    program: str
+    package: str
+    ready: Ready
+    arguments: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    environment: Mapping[str, str] = Field(default_factory=dict[str, str])
+    authority: str = ""
+
+
+class Listed(_Row):
+    """A ConfigMap's key with objects that a Job of the chart applies."""
+
+    config_map: str = Field(alias="configMap")
+    key: str
+
+
+class Row(_Row):
+    """One chart and its programs, by the names of their Deployments.
+
+    Attributes:
+        operator: field of the operator in `operators` of a stack; empty for what a cluster has anyway.
+        need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: it runs if the stack needs this.
+        namespace: without an operator.
+        source: folder beside this package with the go.mod and go.sum of module and programs.
+        module: Go module with the chart.
+        chart: folder of the chart in the module.
+        version: of the module, if it has the chart only: then the go.sum of the definitions verifies it.
+        part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
+        values: added to the release's values; lists are appended.
+        then: objects to apply when the programs work.
+    """
+
+    source: str
+    module: str
+    chart: str
+    programs: Mapping[str, Program]
+    operator: str = ""
+    need: str = ""
+    namespace: str = ""
+    version: str = ""
+    part: str = ""
+    values: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    then: Listed | None = None
+
+
+@cache
+def read_rows(file: Path = TABLE) -> Mapping[str, Row]:
+    """The rows, by their charts in `gpu_tenancy/model/catalogue/releases.yaml`, in the order of their start."""
+    return TypeAdapter(dict[str, Row]).validate_python(read_table(file))

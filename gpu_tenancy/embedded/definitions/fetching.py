@@ -1,0 +1,152 @@
+"""Gets pinned definitions from a folder of copies, the cache, Go modules or the web."""
+
+import hashlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.definitions.pins import Module, Pin
+from gpu_tenancy.embedded.toolchain import Go, find_go
+
+UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
+"""Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""
+
+_GO: Final = (1, 21)
+"""The minimum Go whose `go mod download` verifies modules by a go.sum without requirements in go.mod."""
+
+_TIMEOUT: Final = 60
+_PAUSES: Final = (0.0, 0.5, 2.0)
+"""Seconds to wait before each attempt."""
+
+
+def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path]:
+    """The file of each pinned definition; missing files are downloaded into the cache.
+
+    Args:
+        pins: the definitions.
+        cache: folder for downloads; every file in it is verified before each use.
+        report: receives a line before a download.
+
+    Raises:
+        ConsoleError: a definition cannot be downloaded, or its checksum differs from the pinned one.
+    """
+    copies = os.environ.get(UPSTREAM)
+    if copies and not Path(copies).is_dir():
+        raise ConsoleError(f"{UPSTREAM}: {copies} is not a folder", "set it to a folder of upstream files, or unset it")
+    present = {pin: file for pin in pins if (file := _present(pin, cache, Path(copies) if copies else None))}
+    missing = [pin for pin in pins if pin not in present]
+    if missing:
+        report(f"downloading custom resource definitions: {', '.join(_operators(missing))}")
+        _from_modules([pin for pin in missing if isinstance(pin.source, Module)], cache, report)
+        for pin in missing:
+            if isinstance(pin.source, str):
+                _keep(pin, _download(pin, pin.source, cache), cache)
+    return present | {pin: cached(pin, cache) for pin in missing}
+
+
+def cached(pin: Pin, cache: Path) -> Path:
+    """The path of a definition in the cache, where a user can also put it."""
+    return cache / "definitions" / f"{pin.operator}-{pin.version}" / pin.file
+
+
+def _present(pin: Pin, cache: Path, copies: Path | None) -> Path | None:
+    places = [copies / pin.path] if copies else []
+    return next((file for file in (*places, cached(pin, cache)) if file.is_file() and _sum(file) == pin.sha256), None)
+
+
+def _sum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _operators(pins: Sequence[Pin]) -> Iterator[str]:
+    yield from dict.fromkeys(f"{pin.operator} {pin.version}" for pin in pins)
+
+
+def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
+    modules = {pin.source: None for pin in pins if isinstance(pin.source, Module)}
+    if not modules:
+        return
+    folders = module_folders(list(modules), find_go(_GO, cache, report))
+    for pin in pins:
+        if isinstance(pin.source, Module):
+            file = folders[pin.source] / pin.source.folder / pin.file
+            if not file.is_file():
+                raise ConsoleError(
+                    f"module {pin.source.query} has no file {pin.source.folder}/{pin.file}",
+                    "correct the folder or the file in pins.yaml",
+                )
+            _keep(pin, file.read_bytes(), cache)
+
+
+def module_folders(modules: Sequence[Module], go: Go, sums: Path = Path(__file__).parent) -> Mapping[Module, Path]:
+    """The folder of each module in Go's module cache; missing modules are downloaded.
+
+    Args:
+        modules: Go modules, at exact versions.
+        go: the Go program.
+        sums: folder of the go.mod and go.sum that verify the modules.
+
+    Raises:
+        ConsoleError: a module cannot be downloaded, or differs from its checksum.
+    """
+    queries = dict.fromkeys(module.query for module in modules)
+    done = go.output("mod", "download", "-json", *queries, folder=sums)
+    answers = {f"{answer['Path']}@{answer['Version']}": answer for answer in _documents(done.stdout)}
+    for query in queries:
+        if "Dir" not in (answer := answers.get(query, {})):
+            reason = answer.get("Error") or (done.stderr.strip().splitlines() or ["no reason printed"])[0]
+            raise ConsoleError(
+                f"Go module {query} cannot be downloaded: {reason}",
+                f"set GOPROXY to a module proxy that has it, or set {UPSTREAM} to a folder with the definitions",
+            )
+    return {module: Path(answers[module.query]["Dir"]) for module in modules}
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """Concatenated JSON objects."""
+    decoder, rest = json.JSONDecoder(), text.strip()
+    while rest:
+        document, end = decoder.raw_decode(rest)
+        yield document
+        rest = rest[end:].lstrip()
+
+
+def _keep(pin: Pin, content: bytes, cache: Path) -> None:
+    """Verifies content and writes it into the cache atomically."""
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != pin.sha256:
+        origin = pin.source.query if isinstance(pin.source, Module) else pin.source
+        raise ConsoleError(
+            f"{pin.file} of {origin}: checksum mismatch: sha256 {actual}, but {pin.sha256} is pinned",
+            "do not use the file; if the change is expected, pin the new checksum in pins.yaml",
+        )
+    file = cached(pin, cache)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    with naming(file):
+        unfinished.write_bytes(content)
+    unfinished.replace(file)
+
+
+def _download(pin: Pin, address: str, cache: Path) -> bytes:
+    if not address.startswith(("https://", "http://127.0.0.1:")):
+        raise ConsoleError(f"{address} is not an https URL", "correct the URL in pins.yaml")
+    failure: Exception | None = None
+    for pause in _PAUSES:
+        time.sleep(pause)
+        try:
+            with urllib.request.urlopen(address, timeout=_TIMEOUT) as answer:  # noqa: S310 - the scheme was checked
+                return answer.read()
+        except (urllib.error.URLError, TimeoutError) as error:
+            failure = error
+    raise ConsoleError(
+        f"{pin.file} of {pin.operator} {pin.version} cannot be downloaded from {address}: {failure}",
+        f"put the file at {cached(pin, cache)}, or set {UPSTREAM} to a folder with {pin.path}",
+    )

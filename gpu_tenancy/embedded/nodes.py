@@ -1,0 +1,193 @@
+"""Simulated nodes with the GPUs, labels and taints of a stack's pools."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import format_amounts
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.topology import HOSTNAME, Level
+
+SHAPE: Final = "gpu-tenancy.dev/embedded-shape"
+"""Annotation of a node: the digest of its shape, by which a node that is as it should be is not sent again."""
+
+OURS: Final = "gpu-tenancy.dev/embedded-node"
+"""Label of the nodes that this module created and can delete."""
+
+_PODS: Final = "110"
+"""Maximum pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+_RACK: Final = 2
+_BLOCK: Final = 4
+"""Simulated nodes of a rack and of a block; real ones have more, but few nodes must show several of each."""
+
+_METRICS: Final = "metrics.k8s.io/resource-metrics-path"
+"""Annotation by which metrics-server finds the usage of a node, because kwok answers for all nodes at one address."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """One node: its labels, taints and capacity, with Kubernetes quantities."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    capacity: Mapping[str, str]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The Node object, with the annotation by which kwok simulates it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self.name,
+                "labels": {**self.labels, HOSTNAME: self.name, OURS: "true"},
+                "annotations": {
+                    "kwok.x-k8s.io/node": "fake",
+                    _METRICS: f"/metrics/nodes/{self.name}/metrics/resource",
+                    SHAPE: sha256(repr(self).encode()).hexdigest()[:16],
+                },
+            },
+            "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in self.taints]},
+        }
+
+
+def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
+    """The nodes of a stack's pools, each pool at its maximum size."""
+    supplies = (pool_supply(stack, name) for name in stack.pools)
+    return tuple(node for pool in supplies if pool for node in _of_pool(pool))
+
+
+def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
+    capacity = {**format_amounts(pool.node), "pods": _PODS}
+    for number in range(pool.max_nodes):
+        labels = {**pool.node_labels, **_place(pool, number)}
+        yield NodeShape(f"{pool.name}-{number}", labels, pool.taints, capacity)
+
+
+def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
+    """The labels of a node's place in the network, as its cloud would set them.
+
+    Levels above the block have one part for all nodes, those below the rack one for each node.
+    """
+    sizes: dict[Level | None, int] = {"block": _BLOCK, "rack": _RACK, "node": 1}
+    labels: dict[str, str] = {}
+    size = max(1, pool.max_nodes)
+    for level in pool.levels:
+        size = sizes[level.level] if level.level else (1 if size == _RACK else size)
+        labels[level.label] = f"{pool.name}-{level.level or 'part'}-{number // size}"
+    labels.pop(HOSTNAME, None)
+    return labels
+
+
+def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
+    """Creates, changes and deletes nodes to match the shapes, and waits until they are ready.
+
+    Nodes of an earlier stack are deleted, with their pods.
+
+    Returns:
+        Number of nodes that were created, changed, pruned and unchanged.
+
+    Raises:
+        ConsoleError: a node is not ready in time.
+        ApiError: the API server rejects a node.
+    """
+    existing = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
+    wanted = {shape.name for shape in shapes}
+    stale = [Reference("v1", "Node", name) for name in existing if name not in wanted]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(cluster.delete, stale))
+        changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
+    cluster.wait_for(
+        lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=_within(len(wanted))
+    )
+    return changes + Counter({"pruned": len(stale)})
+
+
+def _within(nodes: int) -> float:
+    """Seconds in which nodes must be ready: ten times as long as kwok takes for that many on a quiet machine."""
+    return 60 + nodes / 10
+
+
+def add_node(cluster: Cluster, shape: NodeShape) -> None:
+    """Adds one node that is not in a pool, and waits until it is ready; the caller must delete it.
+
+    Raises:
+        ConsoleError: the node is not ready in time.
+    """
+    manifest = shape.manifest
+    metadata = manifest["metadata"]
+    if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):
+        del labels[OURS]
+    _put(cluster, manifest, shape.capacity)
+    cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
+
+
+def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape) -> str:
+    before = existing.get(shape.name)
+    if before is not None and _current(before, shape):
+        return "unchanged"
+    after, resized = _put(cluster, shape.manifest, shape.capacity)
+    if before is None:
+        return "created"
+    return "changed" if resized or _ours(before) != _ours(after) else "unchanged"
+
+
+def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
+    """Whether a node is of this shape, and nobody has changed it since."""
+    manifest = shape.manifest
+    metadata = ("labels", "annotations")
+    kept = all(
+        map_at(manifest, "metadata", field).items() <= map_at(node, "metadata", field).items() for field in metadata
+    )
+    taints = maps_at(node, "spec", "taints")
+    return (
+        kept
+        and all(taint in taints for taint in maps_at(manifest, "spec", "taints"))
+        and at(node, "status", "capacity") == dict(shape.capacity)
+    )
+
+
+def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> tuple[Manifest, bool]:
+    """Applies a node and its capacity; returns the node, and whether its capacity changed."""
+    node = cluster.apply(manifest, force=True)
+    amounts: Json = dict(capacity)
+    if at(node, "status", "capacity") == amounts:
+        return node, False
+    status: Json = {field: _replacing(at(node, "status", field), amounts) for field in ("capacity", "allocatable")}
+    cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
+    return node, True
+
+
+def _replacing(before: Json, amounts: Mapping[str, Json]) -> Json:
+    """A merge patch that sets removed resources to null, because it keeps keys that it does not have."""
+    return {**dict.fromkeys(before if isinstance(before, dict) else ()), **amounts}
+
+
+def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
+    """The fields of a node that we set; its resourceVersion changes with each heartbeat."""
+    return at(node, "metadata", "labels"), at(node, "spec", "taints")
+
+
+def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
+    ready = {text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", labels=OURS) if _ready(node)}
+    return wanted <= ready
+
+
+def _ready(node: Mapping[str, Json]) -> bool:
+    return is_true(node, "Ready") and not _not_ready_taint(node)
+
+
+def _not_ready_taint(node: Mapping[str, Json]) -> bool:
+    """Whether a node has the taint of new nodes, on which no pod is scheduled."""
+    return any(text_at(taint, "key").startswith("node.kubernetes.io/") for taint in maps_at(node, "spec", "taints"))

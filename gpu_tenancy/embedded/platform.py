@@ -1,0 +1,324 @@
+"""The embedded platform: a real control plane on this machine, with simulated nodes and GPUs."""
+
+import hashlib
+import json
+import shutil
+import time
+from contextlib import AbstractContextManager
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+import yaml
+
+from gpu_tenancy.base.errors import SPACE, ConsoleError
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.embedded.certificates import make_certificates
+from gpu_tenancy.embedded.controllers.running import Controllers
+from gpu_tenancy.embedded.credentials import CONTEXT, address, write_client_configs
+from gpu_tenancy.embedded.locking import alone
+from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
+from gpu_tenancy.embedded.processes import Started, free_ports, marked, start, stop, tail, uninterrupted
+from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
+from gpu_tenancy.kube.client import Cluster
+
+_RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
+READY_WITHIN: Final = 90.0
+"""Seconds in which the API server must be ready; it usually takes four."""
+
+PATIENCE: Final = 30.0
+"""Seconds in which requests are repeated while the API server, or a webhook that it calls, does not work."""
+
+_STARTS: Final = 3
+"""Number of attempts, each with new ports, if another process takes a port."""
+
+
+_FULL: Final = "no space left on device"
+"""What programs in Go write for ENOSPC."""
+_SEARCHED: Final = 500
+"""Lines at the end of a log that are searched for it; stacks of goroutines follow it."""
+
+
+class PortTakenError(ConsoleError):
+    """The port of a part was taken after it was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """The status of a part; `pid` is None if it is not running."""
+
+    part: str
+    pid: int | None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is running."""
+        return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The stack that a platform carries.
+
+    Attributes:
+        name: of the stack.
+        engine: what deployed it.
+        objects: number of its objects; 0 if an earlier version of this program deployed it.
+    """
+
+    name: str
+    engine: str
+    objects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The started parts, as in the state file of the platform."""
+
+    ports: Ports
+    parts: dict[str, Started]
+
+
+class Platform:
+    """One embedded platform in its own folder.
+
+    It listens on free ports of loopback only, and never changes another kubeconfig.
+    """
+
+    def __init__(self, home: Path | None = None, cache: Path | None = None) -> None:
+        """Sets the folders; nothing is started.
+
+        Args:
+            home: folder for its data; None for one in the user's state folder.
+            cache: folder for built and downloaded programs; None for one in the user's cache folder.
+        """
+        # Absolute, because a program that is rendered meanwhile has another working directory.
+        self.places = Places((home or platformdirs.user_state_path("gpu-tenancy") / "embedded").absolute())
+        self.cache = (cache or platformdirs.user_cache_path("gpu-tenancy")).absolute()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.places.kubeconfig
+
+    def cluster(self) -> Cluster:
+        """A client of its API server, whatever the current context of its kubeconfig is.
+
+        Other programs add clusters to a kubeconfig and select them, for example `kind create cluster`.
+
+        Raises:
+            ConsoleError: the kubeconfig is damaged, or its context has another server.
+        """
+        cluster = Cluster(self.kubeconfig, CONTEXT, patience=PATIENCE)
+        running = self._running()
+        own = address(running.ports) if running else cluster.server
+        if cluster.server != own:
+            raise ConsoleError(
+                f"{self.kubeconfig}: context {CONTEXT}: {cluster.server} is not the embedded platform, which is {own}",
+                "run `tenancy up` with the stack that it carries, or `tenancy down`",
+            )
+        return cluster
+
+    def status(self) -> tuple[PartStatus, ...]:
+        """The status of each part, in the order of their start."""
+        running = self._running()
+        alive = {part: started.pid for part, started in running.parts.items() if started.process} if running else {}
+        recorded = self.controllers.recorded()
+        return (
+            *(PartStatus(part, alive.get(part)) for part in PARTS),
+            *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
+        )
+
+    @property
+    def controllers(self) -> Controllers:
+        """The controllers of operators, which are started after the control plane."""
+        return Controllers(self.places)
+
+    def carried(self) -> Carried | None:
+        """The deployed stack; None if there is none."""
+        if not self.places.carried.is_file():
+            return None
+        return Carried(*json.loads(self.places.carried.read_text(encoding="utf-8")))
+
+    def carry(self, stack: Carried) -> None:
+        """Saves which stack is deployed."""
+        write_private(self.places.carried, json.dumps(astuple(stack)))
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all programs are on this machine, so that `up` takes seconds and not minutes."""
+        return present_programs(self.cache).complete
+
+    def up(self, report: Report) -> None:
+        """Starts the platform if it is not running, and waits until it is ready.
+
+        Raises:
+            ConsoleError: a program is not available, or a part does not start; all parts are stopped again.
+        """
+        self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._alone(report):
+            if self._runs():
+                self._restore_kubeconfig(report)
+                if self._answers():
+                    return
+            programs = find_programs(self.cache, report)
+            exited = self._exited()
+            self._stop()
+            report(f"restarting the control plane: {exited}" if exited else "starting the control plane")
+            make_certificates(self.places)
+            self._start(programs, _STARTS)
+
+    def down(self, report: Report = lambda _: None) -> None:
+        """Stops every process and deletes all data; built and downloaded programs are kept."""
+        if not self.places.home.exists():
+            return
+        with self._alone(report):
+            self._stop()
+            shutil.rmtree(self.places.home)
+
+    def _start(self, programs: Programs, attempts: int) -> None:
+        running = _Running(Ports(*free_ports(len(fields(Ports)))), {})
+        try:
+            self._start_parts(programs, running)
+        except BaseException as error:
+            with uninterrupted():
+                _end(running)
+                self.places.state.unlink(missing_ok=True)
+            if not isinstance(error, PortTakenError) or attempts == 1:
+                raise
+            self._start(programs, attempts - 1)
+
+    def _start_parts(self, programs: Programs, running: _Running) -> None:
+        def start_parts(*parts: str) -> None:
+            for part in parts:
+                command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
+                environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
+                with uninterrupted():
+                    running.parts[part] = start(command, self.places.log(part), environment=environment)
+                    self._write(running)
+
+        write_client_configs(self.places, running.ports)
+        start_parts(ETCD, API_SERVER)
+        self._until_ready(running)
+        self._apply_rbac()
+        start_parts(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
+        self._until_steady(running)
+
+    def _until_ready(self, running: _Running) -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        while not self._answers():
+            self._check_running(running)
+            if time.monotonic() > deadline:
+                self._fail(API_SERVER, f"was not ready after {READY_WITHIN:g} s")
+            time.sleep(0.1)
+
+    def _until_steady(self, running: _Running) -> None:
+        """Waits until the controllers work; a part with an invalid flag exits in this time."""
+        cluster = self.cluster()
+        deadline = time.monotonic() + READY_WITHIN
+        # The controllers work if they have created the service account of a namespace.
+        while cluster.get("v1", "ServiceAccount", "default", "default") is None:
+            self._check_running(running)
+            if time.monotonic() > deadline:
+                self._fail(CONTROLLERS, f"was not ready after {READY_WITHIN:g} s")
+            time.sleep(0.1)
+        self._check_running(running)
+
+    def _check_running(self, running: _Running) -> None:
+        for part, started in running.parts.items():
+            if started.process is None:
+                self._fail(part, "exited")
+
+    def _fail(self, part: str, what: str) -> None:
+        log = self.places.log(part)
+        lines = tail(log)
+        error = PortTakenError if "address already in use" in lines else ConsoleError
+        if _FULL in tail(log, _SEARCHED):
+            raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
+        raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
+
+    def _runs(self) -> bool:
+        """Whether every part of the control plane is alive."""
+        running = self._running()
+        if running is None or not all(asdict(running.ports).values()):
+            return False
+        return all(part in running.parts and running.parts[part].process for part in PARTS)
+
+    def _restore_kubeconfig(self, report: Report) -> None:
+        """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
+        try:
+            self.cluster().close()
+        except ConsoleError as error:
+            report(f"writing the kubeconfig of the platform again: {error.what}")
+            write_client_configs(self.places, read_ports(self.places))
+
+    def check(self) -> None:
+        """Checks that every started part still runs.
+
+        Raises:
+            ConsoleError: a part has exited; the message has its last log lines.
+        """
+        if running := self._running():
+            self._check_running(running)
+
+    def _exited(self) -> str:
+        """Why a platform that was started does not work; empty if it was not started."""
+        running = self._running()
+        if running is None:
+            return ""
+        exited = [part for part in PARTS if part not in running.parts or not running.parts[part].process]
+        return f"{', '.join(exited)} exited" if exited else "the API server does not answer"
+
+    def _answers(self) -> bool:
+        if not self.kubeconfig.is_file():
+            return False
+        with self.cluster() as cluster:
+            return cluster.ready()
+
+    def _apply_rbac(self) -> None:
+        """Applies the RBAC objects of kwok."""
+        cluster = self.cluster()
+        for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
+            cluster.apply(manifest)
+
+    def _running(self) -> _Running | None:
+        try:
+            state = json.loads(self.places.state.read_text(encoding="utf-8"))
+            parts = {part: Started(**started) for part, started in state["parts"].items()}
+            return _Running(read_ports(self.places), parts)
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None  # not started, or its state is damaged: `marked` knows its processes
+
+    def _write(self, running: _Running) -> None:
+        state = {
+            "ports": asdict(running.ports),
+            "parts": {part: asdict(started) for part, started in running.parts.items()},
+        }
+        write_private(self.places.state, json.dumps(state, indent=2))
+
+    def _stop(self) -> None:
+        self.controllers.stop()
+        if running := self._running():
+            _end(running)
+        stop(marked(self.places.log(ETCD).parent))
+        self.places.state.unlink(missing_ok=True)
+
+    def deploying(self, report: Report) -> AbstractContextManager[None]:
+        """Allows one deployment at a time; another one waits, and reports it."""
+        return alone(self._lock("deployment"), report, "deploying to this platform")
+
+    def _alone(self, report: Report) -> AbstractContextManager[None]:
+        """Allows one `up` or `down` at a time."""
+        return alone(self._lock("platform"), report, "starting or stopping this platform")
+
+    def _lock(self, what: str) -> Path:
+        """The file of a lock; it is in the cache, because `down` deletes the home."""
+        return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
+
+
+def _end(running: _Running) -> None:
+    """Stops all parts; etcd last, because an API server without etcd stops slowly."""
+    stop(started for part, started in running.parts.items() if part != ETCD)
+    stop(started for part, started in running.parts.items() if part == ETCD)

@@ -1,0 +1,1 @@
+"""Runs the program without Pulumi's engine and keeps what it registers."""

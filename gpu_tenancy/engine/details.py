@@ -1,0 +1,229 @@
+"""The most important fields of an object, by kind, for the tree of a preview."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.base.quantity import CPU, format_amount, is_extended, parse_bytes, parse_cpu
+
+Manifest = Mapping[str, Json]
+
+_GPU = ("nvidia.com/", "amd.com/", "requests.nvidia.com/", "requests.amd.com/")
+_LIMIT = 4
+
+
+def details(manifest: Manifest) -> str:
+    """Returns the most important fields of an object; empty for other kinds.
+
+    The manifest must be one without secrets, such as `KubernetesObject.shown`.
+    """
+    group = text_at(manifest, "apiVersion").rpartition("/")[0]
+    describe = _BY_KIND.get((group, text_at(manifest, "kind")))
+    return describe(manifest) if describe else ""
+
+
+def _few(items: list[str]) -> str:
+    return ", ".join(items[:_LIMIT]) + (f", +{len(items) - _LIMIT}" if len(items) > _LIMIT else "")
+
+
+def _pairs(value: Json) -> list[tuple[str, Json]]:
+    """The entries of an object, GPUs first."""
+    if not isinstance(value, dict):
+        return []
+    return sorted(value.items(), key=lambda pair: (not pair[0].startswith(_GPU), pair[0]))
+
+
+def _plain(value: Json) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
+    """Each nonzero quota of a flavor: whether it is for GPUs, and its text, such as `a100 8 → 32`."""
+    for group in maps_at(manifest, "spec", "resourceGroups"):
+        for flavor in maps_at(group, "flavors"):
+            for resource in maps_at(flavor, "resources"):
+                name = text_at(resource, "name")
+                is_gpu = name.startswith(_GPU)
+                what = text_at(flavor, "name") if is_gpu else f"{text_at(flavor, 'name')} {name}"
+                if reach := _reach(resource):
+                    yield is_gpu, f"{what} {reach}"
+
+
+def _reach(resource: Mapping[str, Json]) -> str:
+    """`8 → 32`, `40Gi → 80Gi`; `8` without a borrowing limit, and empty for nothing."""
+    nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
+    if not borrowing:
+        return nominal if nominal != "0" else ""
+    name = text_at(resource, "name")
+    try:
+        parse = parse_cpu if name == CPU else parse_bytes
+        own, maximum = parse(nominal), parse(nominal) + parse(borrowing)
+    except ValueError:
+        return f"{nominal} → {nominal} + {borrowing}"
+    # GPUs as a plain number: of 2000, `2k` would be the form of the API server.
+    own_text, maximum_text = (str(n) if is_extended(name) else format_amount(name, n) for n in (own, maximum))
+    return f"{own_text} → {maximum_text}" if maximum else ""
+
+
+def _cluster_queue(manifest: Manifest) -> str:
+    quotas = list(_quotas(manifest))
+    gpus = [text for is_gpu, text in quotas if is_gpu]
+    return _few(gpus or [text for _, text in quotas])
+
+
+def _cohort(manifest: Manifest) -> str:
+    parent = text_at(manifest, "spec", "parentName")
+    return "; ".join(filter(None, (f"parent {parent}" if parent else "", _cluster_queue(manifest))))
+
+
+def _resource_quota(manifest: Manifest) -> str:
+    return _few([f"{name} {_plain(amount)}" for name, amount in _pairs(at(manifest, "spec", "hard"))])
+
+
+def _limit_range(manifest: Manifest) -> str:
+    return _few(
+        [
+            f"max {name} {_plain(amount)}"
+            for limit in maps_at(manifest, "spec", "limits")
+            for name, amount in _pairs(limit.get("max"))
+        ]
+    )
+
+
+def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
+    """Returns a function that describes an object by one field."""
+
+    def describe(manifest: Manifest) -> str:
+        value = _plain(at(manifest, *path))
+        return f"{before}{value}" if value else ""
+
+    return describe
+
+
+def _gpus(template: Json) -> str:
+    """The GPUs of one pod, such as `nvidia.com/gpu 8`."""
+    spec = at(template, "spec") if isinstance(template, dict) else None
+    containers = maps_at(spec, "containers") if isinstance(spec, dict) else []
+    limits = [pair for container in containers for pair in _pairs(at(container, "resources", "limits"))]
+    return _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
+
+
+def _workload(replicas: str) -> Callable[[Manifest], str]:
+    def describe(manifest: Manifest) -> str:
+        count = _plain(at(manifest, "spec", replicas))
+        gpus = _gpus(at(manifest, "spec", "template"))
+        return " x ".join(filter(None, (count, gpus)))
+
+    return describe
+
+
+def _volcano_job(manifest: Manifest) -> str:
+    tasks = [
+        " ".join(filter(None, (text_at(task, "name"), _plain(task.get("replicas")), _gpus(task.get("template")))))
+        for task in maps_at(manifest, "spec", "tasks")
+    ]
+    return _few(tasks)
+
+
+def _gang_queue(manifest: Manifest) -> str:
+    return _few([f"{name} {_plain(maximum)}" for name, maximum in _pairs(at(manifest, "spec", "capability"))])
+
+
+def _train_job(manifest: Manifest) -> str:
+    limits = _pairs(at(manifest, "spec", "trainer", "resourcesPerNode", "limits"))
+    gpus = _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
+    return " x ".join(filter(None, (_plain(at(manifest, "spec", "trainer", "numNodes")), gpus)))
+
+
+def _replicated(*path: str) -> Callable[[Manifest], str]:
+    """Returns a function that describes the roles of a JobSet: `launcher 1, node 4 x nvidia.com/gpu 8`."""
+
+    def describe(manifest: Manifest) -> str:
+        roles: list[str] = []
+        for job in maps_at(manifest, *path, "replicatedJobs"):
+            count = _plain(at(job, "template", "spec", "parallelism"))
+            roles.append(_role(text_at(job, "name"), count, at(job, "template", "spec", "template")))
+        return _few(roles)
+
+    return describe
+
+
+def _role(name: str, count: str, template: Json) -> str:
+    """Pods that are alike, such as `worker 4 x nvidia.com/gpu 8`."""
+    return " ".join(filter(None, (name, " x ".join(filter(None, (count, _gpus(template)))))))
+
+
+def _ray_job(manifest: Manifest) -> str:
+    cluster = ("spec", "rayClusterSpec")
+    groups = maps_at(manifest, *cluster, "workerGroupSpecs")
+    workers = (_role(text_at(one, "groupName"), _plain(one.get("replicas")), at(one, "template")) for one in groups)
+    return _few([_role("head", "1", at(manifest, *cluster, "headGroupSpec", "template")), *workers])
+
+
+def _leader_worker_set(manifest: Manifest) -> str:
+    group = ("spec", "leaderWorkerTemplate")
+    size = int_at(manifest, *group, "size", otherwise=1)
+    roles = _few(
+        [
+            _role("leader", "1", at(manifest, *group, "leaderTemplate")),
+            _role("worker", str(size - 1), at(manifest, *group, "workerTemplate")),
+        ]
+    )
+    return " x ".join(filter(None, (_plain(at(manifest, "spec", "replicas")), f"({roles})")))
+
+
+def _autoscaler(manifest: Manifest) -> str:
+    target = text_at(manifest, "spec", "scaleTargetRef", "name")
+    low, high = (_plain(at(manifest, "spec", key)) for key in ("minReplicas", "maxReplicas"))
+    return f"{target} {low or 1} → {high}"
+
+
+def _scaled_object(manifest: Manifest) -> str:
+    target = text_at(manifest, "spec", "scaleTargetRef", "name")
+    low, high = (_plain(at(manifest, "spec", f"{key}ReplicaCount")) for key in ("min", "max"))
+    triggers = _few([text_at(trigger, "type") for trigger in maps_at(manifest, "spec", "triggers")])
+    return " on ".join(filter(None, (f"{target} {low or 0} → {high or 100}", triggers))) if target else ""
+
+
+def _monitor(manifest: Manifest) -> str:
+    ends = maps_at(manifest, "spec", "endpoints")
+    return _few([f"{text_at(end, 'port')}{text_at(end, 'path') or '/metrics'}" for end in ends])
+
+
+def _namespace(manifest: Manifest) -> str:
+    level = text_at(manifest, "metadata", "labels", "pod-security.kubernetes.io/enforce")
+    return f"pod security {level}" if level else ""
+
+
+def _flavor(manifest: Manifest) -> str:
+    return _few([f"{name}={_plain(value)}" for name, value in _pairs(at(manifest, "spec", "nodeLabels"))])
+
+
+_KUEUE = "kueue.x-k8s.io"
+_BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType(
+    {
+        ("", "LimitRange"): _limit_range,
+        ("", "Namespace"): _namespace,
+        ("", "ResourceQuota"): _resource_quota,
+        ("apps", "Deployment"): _workload("replicas"),
+        ("apps", "StatefulSet"): _workload("replicas"),
+        ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+        ("batch", "Job"): _workload("parallelism"),
+        ("batch.volcano.sh", "Job"): _volcano_job,
+        (_KUEUE, "ClusterQueue"): _cluster_queue,
+        (_KUEUE, "Cohort"): _cohort,
+        (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
+        (_KUEUE, "ResourceFlavor"): _flavor,
+        (_KUEUE, "WorkloadPriorityClass"): _field("value"),
+        ("jobset.x-k8s.io", "JobSet"): _replicated("spec"),
+        ("keda.sh", "ScaledObject"): _scaled_object,
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+        ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
+        ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
+        ("ray.io", "RayJob"): _ray_job,
+        ("scheduling.k8s.io", "PriorityClass"): _field("value"),
+        ("scheduling.volcano.sh", "Queue"): _gang_queue,
+        ("trainer.kubeflow.org", "TrainJob"): _train_job,
+        ("trainer.kubeflow.org", "TrainingRuntime"): _replicated("spec", "template", "spec"),
+    }
+)

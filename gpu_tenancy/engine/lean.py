@@ -1,0 +1,214 @@
+"""Pulumi's SDK without bookkeeping that only an engine uses.
+
+For each resource the SDK takes a traceback, makes a dozen outputs with five futures each, and walks all outputs that
+are not done. An offline preview sends no traceback and reads few outputs, so functions here replace those of the SDK
+while it runs. They have the same results: `tests/engine/test_engine_lean.py` compares the registrations of
+every stack with those of the unchanged SDK.
+
+Each is written for the function whose source has the digest in `_REPLACED`. If the installed SDK has another one, all
+functions of the SDK stay: the preview is slower, with the same result.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import importlib
+import importlib.metadata
+import inspect
+import threading
+from collections.abc import Callable, Generator, Mapping
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import pulumi
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import source_pb2
+
+from gpu_tenancy.engine.deferred import Deferred, Properties, Resolver
+
+READ_VERSION: Final = "3.272.0"
+"""Version of the SDK whose functions have the digests."""
+
+_PLAIN: Final = frozenset({bool, float, int, str, type(None)})
+
+
+def differences() -> list[str]:
+    """Returns the functions of the installed SDK that are not those that this module was written for."""
+    return [name for name, (_, digest) in _REPLACED.items() if _digest(name) != digest]
+
+
+def _digest(name: str) -> str:
+    try:
+        return hashlib.sha256(inspect.getsource(_original(name)).encode()).hexdigest()[:16]
+    except (AttributeError, ImportError, OSError, TypeError):
+        return "missing"
+
+
+@cache
+def _supported() -> bool:
+    return importlib.metadata.version("pulumi") == READ_VERSION or not differences()
+
+
+@cache
+def _original(name: str) -> Callable[..., Any]:
+    """A function of the SDK by its module and name; known before it is replaced."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class _Replacement:
+    """Replaces the functions while at least one preview runs, in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._previews = 0
+
+    @contextlib.contextmanager
+    def __call__(self) -> Generator[None]:
+        if not _supported():
+            yield
+            return
+        with self._lock:
+            self._previews += 1
+            if self._previews == 1:
+                self._set({name: function for name, (function, _) in _REPLACED.items()})
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._previews -= 1
+                if not self._previews:
+                    self._set({name: _original(name) for name in _REPLACED})
+
+    @staticmethod
+    def _set(functions: Mapping[str, Callable[..., Any]]) -> None:
+        for name in (*_REPLACED, "pulumi.runtime._depends_on._expand_dependencies", "pulumi.output._OutputData"):
+            _original(name)
+        for name, function in functions.items():
+            module, _, attribute = name.rpartition(".")
+            setattr(importlib.import_module(module), attribute, function)
+
+
+lean: Final = _Replacement()
+"""Context manager: the functions of the SDK are replaced in its body."""
+
+
+def _no_stack_trace() -> source_pb2.StackTrace:
+    """A resource's place in the program is only for the engine's messages."""
+    return source_pb2.StackTrace()
+
+
+def _create_urn(name: Any, type_: Any, parent: Any = None, *others: Any) -> pulumi.Output[str]:
+    """For known texts, without tasks; the SDK calls it for each resource and uses it only without a monitor."""
+    if not (isinstance(name, str) and isinstance(type_, str) and isinstance(parent, str)):
+        return _original("pulumi.runtime.resource.create_urn")(name, type_, parent, *others)
+    urn = f"{parent[: parent.rfind('::')]}${type_}::{name}"
+    return Deferred(_known, urn)
+
+
+def _known(value: str) -> "asyncio.Future[Any]":
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(_original("pulumi.output._OutputData")(set(), value, is_known=True, is_secret=False))
+    return future
+
+
+def _collapse_alias_to_urn(alias: Any, *others: Any) -> pulumi.Output[str]:
+    """Only programs under an engine without alias specifications read it."""
+    original = _original("pulumi.resource.collapse_alias_to_urn")
+    return Deferred(lambda: original(alias, *others)._data)
+
+
+async def _resolve_depends_on_urns(depends_on: Any, from_resource: pulumi.Resource | None = None) -> set[str]:
+    """For a list of resources, without making an output of each."""
+    listed = cast("list[Any]", depends_on) if isinstance(depends_on, list) else [depends_on]
+    if not all(isinstance(item, pulumi.Resource) for item in listed):
+        return await _original("pulumi.runtime.resource._resolve_depends_on_urns")(depends_on, from_resource)
+    expand = _original("pulumi.runtime._depends_on._expand_dependencies")
+    return set(await expand(set(listed), from_resource))
+
+
+def _transfer_properties(
+    res: pulumi.Resource,
+    props: Mapping[str, Any],
+    custom: bool,  # noqa: FBT001 - the SDK's signature
+) -> Properties:
+    properties = Properties(res, _original("pulumi.output._OutputData"))
+    for name in props:
+        if name != "urn" and not (name == "id" and custom):
+            res.__dict__[name] = properties.output(name)
+    return properties
+
+
+def _resolve_outputs(
+    res: pulumi.Resource, given: Struct, returned: Struct, deps: Any, resolvers: Properties, *flags: bool, **named: bool
+) -> None:
+    """Keeps the bytes of both structures, which take a tenth of their memory, until an output is read."""
+    inputs = given.SerializeToString(deterministic=True)
+    outputs = returned.SerializeToString(deterministic=True)
+    if inputs == outputs:
+        inputs = outputs
+    resolvers.settle(partial(_decode, res, inputs, outputs, deps, flags, named))
+
+
+def _decode(  # noqa: PLR0913, PLR0917 - those of the SDK
+    res: pulumi.Resource,
+    inputs: bytes,
+    outputs: bytes,
+    deps: Any,
+    flags: tuple[bool, ...],
+    named: dict[str, bool],
+    waiting: dict[str, Resolver],
+) -> None:
+    original = _original("pulumi.runtime.rpc.resolve_outputs")
+    original(res, Struct.FromString(inputs), Struct.FromString(outputs), deps, waiting, *flags, **named)
+
+
+def _resolve_outputs_due_to_exception(resolvers: Properties, exn: Exception) -> None:
+    original = _original("pulumi.runtime.rpc.resolve_outputs_due_to_exception")
+    resolvers.settle(lambda waiting: original(waiting, exn))
+
+
+def _contains_unknowns(val: Any) -> bool:
+    return type(val) not in _PLAIN and _original("pulumi.runtime.rpc.contains_unknowns")(val)
+
+
+async def _serialize_property(value: Any, *others: Any, **named: Any) -> Any:
+    if type(value) in _PLAIN and not named.get("return_protobuf_value"):
+        return value
+    return await _original("pulumi.runtime.rpc.serialize_property")(value, *others, **named)
+
+
+_UNWRAPPED: Final[dict[int, tuple[Any, Any]]] = {}
+"""Types by their id. Each is kept, so its id stays its own; unions are equal in any order of their members."""
+
+
+def _unwrap_type(val: Any) -> Any:
+    known = _UNWRAPPED.get(id(val))
+    if known is None:
+        known = _UNWRAPPED[id(val)] = (val, _original("pulumi._types.unwrap_type")(val))
+    return known[1]
+
+
+@cache
+def _input_type_py_to_pulumi_names(input_type_cls: type) -> dict[str, str]:
+    return _original("pulumi._types.input_type_py_to_pulumi_names")(input_type_cls)
+
+
+_REPLACED: Final[Mapping[str, tuple[Callable[..., Any], str]]] = MappingProxyType(
+    {
+        "pulumi._types.input_type_py_to_pulumi_names": (_input_type_py_to_pulumi_names, "c80765937c2c2bca"),
+        "pulumi._types.unwrap_type": (_unwrap_type, "6ccd35036cb0b3d4"),
+        "pulumi.output.contains_unknowns": (_contains_unknowns, "7a62cfc4a045e138"),
+        "pulumi.resource.collapse_alias_to_urn": (_collapse_alias_to_urn, "9e6f1a29605d68d4"),
+        "pulumi.runtime.resource._get_stack_trace": (_no_stack_trace, "3943b22730169251"),
+        "pulumi.runtime.resource._resolve_depends_on_urns": (_resolve_depends_on_urns, "0cf5c16d45fca656"),
+        "pulumi.runtime.resource.create_urn": (_create_urn, "b4efa209c920a83a"),
+        "pulumi.runtime.rpc.contains_unknowns": (_contains_unknowns, "1f1f335b6f48b960"),
+        "pulumi.runtime.rpc.resolve_outputs": (_resolve_outputs, "18f65c1be3ad95f4"),
+        "pulumi.runtime.rpc.resolve_outputs_due_to_exception": (_resolve_outputs_due_to_exception, "8b5ea6db6871b682"),
+        "pulumi.runtime.rpc.serialize_property": (_serialize_property, "7e1361fad73506d2"),
+        "pulumi.runtime.rpc.transfer_properties": (_transfer_properties, "0e7c02ffa04ff20b"),
+    }
+)
+"""What replaces each function of the SDK, and a digest of the function's source."""

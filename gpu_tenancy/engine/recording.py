@@ -1,0 +1,306 @@
+"""A resource monitor that records every registration as the program sent it, without an engine."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from sys import intern
+from types import MappingProxyType
+from typing import NoReturn, TypeVar, cast
+
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks
+from pulumi.runtime.mocks import MockMonitor
+from pulumi.runtime.proto import alias_pb2, callback_pb2, provider_pb2, resource_pb2
+
+from gpu_tenancy.base.json import Json, Path, replaced, text_at
+from gpu_tenancy.engine.sharing import Sharing
+from gpu_tenancy.engine.wire import UNKNOWN, Decoded, decode
+
+T = TypeVar("T")
+STACK_TYPE = "pulumi:pulumi:Stack"
+NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
+NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(
+    {
+        # The list of Auto Scaling groups, which this name does not tell.
+        "aws:autoscaling/getAmiIds:getAmiIds": MappingProxyType({"names": [], "arns": []}),
+    }
+)
+"""Answers of functions that list resources of a cloud."""
+
+
+class OfflineError(RuntimeError):
+    """The program needs a feature or a value that only an engine, a cloud or a cluster has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One resource as the program declared it: plain JSON, names as on the wire (camelCase).
+
+    `inputs` has secrets in clear text, for policies and the API server, so it is not in the `repr`. `shown` is for
+    output. `parent` is empty for a child of the stack. `external_id` is the id of a resource that is only read
+    (`Namespace.get(…)`), which the program does not create or own.
+    """
+
+    urn: str
+    type: str
+    name: str
+    custom: bool
+    inputs: Mapping[str, Json] = field(repr=False)
+    parent: str = ""
+    dependencies: tuple[str, ...] = ()
+    property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    provider: str = ""
+    protect: bool = False
+    ignore_changes: tuple[str, ...] = ()
+    replace_on_changes: tuple[str, ...] = ()
+    delete_before_replace: bool = False
+    retain_on_delete: bool = False
+    aliases: tuple[str, ...] = ()
+    additional_secret_outputs: tuple[str, ...] = ()
+    import_id: str = ""
+    external_id: str = ""
+    secret_paths: tuple[Path, ...] = ()
+    unknown_paths: tuple[Path, ...] = ()
+
+    @property
+    def will_exist(self) -> bool:
+        """Whether the stack creates the resource: not a provider and not only read."""
+        return not self.external_id and not self.type.startswith("pulumi:providers:")
+
+    @property
+    def shown(self) -> Mapping[str, Json]:
+        """The inputs for output, with `[secret]` and `[unknown]` in place of such values."""
+        return shown(self.inputs, self.secret_paths, self.unknown_paths)
+
+
+def shown(
+    properties: Mapping[str, Json], secret_paths: tuple[Path, ...], unknown_paths: tuple[Path, ...]
+) -> Mapping[str, Json]:
+    """Returns properties for output: secret and unknown values are replaced by `[secret]` and `[unknown]`."""
+    known = replaced(dict(properties), unknown_paths, "[unknown]")
+    safe = replaced(known, secret_paths, "[secret]")
+    return safe if isinstance(safe, dict) else {}
+
+
+class _NoMocks(Mocks):
+    """`MockMonitor` requires mocks, but `RecordingMonitor` never calls them."""
+
+    def call(self, args: MockCallArgs) -> NoReturn:
+        raise OfflineError(args.token)
+
+    def new_resource(self, args: MockResourceArgs) -> NoReturn:
+        raise OfflineError(args.name)
+
+
+class RecordingMonitor(MockMonitor):
+    """Pulumi's mock monitor, with complete registrations and without translation.
+
+    Every resource is answered with its inputs and an id (`namespace/name` for a Kubernetes object). Values that only a
+    cloud knows stay unknown, as in a preview of the engine. URNs are those of the engine; the mock monitor's differ in
+    the types of parents.
+
+    Args:
+        project: name of the project, for URNs.
+        stack: name of the stack, for URNs.
+        answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
+            what exists in a cloud have empty answers: offline, nothing is known to exist.
+    """
+
+    def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
+        super().__init__(_NoMocks())
+        self.sharing = Sharing(1)
+        """The processes that register parts of the program; `render` sets others."""
+        self.project = project
+        self.stack = stack
+        self.registrations: list[Registration] = []
+        self.outputs: Decoded = Decoded({})
+        self._prefix = f"urn:pulumi:{stack}::{project}::"
+        self._stack_urn = f"{self._prefix}{STACK_TYPE}::{project}-{stack}"
+        self._answers = {**NOTHING_EXISTS, **answers}
+        self._states: dict[str, tuple[str, bytes]] = {}  # a Struct takes ten times the memory of its bytes
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """The parts that the program has to register in this process; others register the rest at the same time.
+
+        Each part has to be independent of the others.
+        """
+        return self.sharing.share(parts)
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """Returns the URN as the engine builds it."""
+        if parent and parent != self._stack_urn:
+            return f"{self._prefix}{parent.split('::')[2]}${type_}::{name}"
+        return f"{self._prefix}{type_}::{name}"
+
+    def RegisterResource(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Records a registration and answers with its inputs.
+
+        Raises:
+            OfflineError: the resource has transforms, which need an engine.
+        """
+        urn = intern(self.make_urn(request.parent, request.type, request.name))
+        if request.type == STACK_TYPE:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        if len(cast("Sized", request.transforms)):  # the stub has no element type
+            _reject_transforms(urn)
+        decoded = decode(request.object)
+        self.registrations.append(self._registration(urn, request, decoded))
+        id_ = _id(request.name, decoded.properties) if request.custom else ""
+        self._states[urn] = (id_, request.object.SerializeToString())
+        return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=request.object)
+
+    def ReadResource(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ReadResourceRequest
+    ) -> resource_pb2.ReadResourceResponse:
+        """Records a resource that the program reads, of which only the id is known."""
+        urn = intern(self.make_urn(request.parent, request.type, request.name))
+        decoded = decode(request.properties)
+        self.registrations.append(
+            Registration(
+                urn=urn,
+                type=request.type,
+                name=request.name,
+                custom=True,
+                inputs=decoded.properties,
+                parent=self._parent(request.parent),
+                dependencies=_urns(request.dependencies),
+                provider=request.provider,
+                external_id=request.id,
+                secret_paths=decoded.secret_paths,
+                unknown_paths=decoded.unknown_paths,
+            )
+        )
+        self._states[urn] = (request.id, request.properties.SerializeToString())
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=self._state(request))
+
+    def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.RegisterResourceOutputsRequest
+    ) -> Empty:
+        """Records the stack's outputs; those of components are only for the engine's state."""
+        if request.urn == self._stack_urn:
+            self.outputs = decode(request.outputs)
+        return Empty()
+
+    def Invoke(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ResourceInvokeRequest
+    ) -> resource_pb2.ResourceInvokeResponse:
+        """Answers a provider function from `answers`.
+
+        Raises:
+            OfflineError: there is no answer.
+        """
+        if request.tok == "pulumi:pulumi:getResource":  # the SDK resolves a resource reference
+            urn = request.args.fields["urn"].string_value
+            id_, state = self._states.get(urn, ("", b""))
+            resource = Struct()
+            resource.update({"urn": urn, "id": id_})
+            resource.fields["state"].struct_value.MergeFromString(state)
+            return _invoked(resource)
+        return _invoked(self._answer(request.tok))
+
+    def Call(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.ResourceCallRequest
+    ) -> provider_pb2.CallResponse:
+        """Answers a resource method from `answers`, as `Invoke` does.
+
+        Raises:
+            OfflineError: there is no answer.
+        """
+        response = provider_pb2.CallResponse()
+        getattr(response, "return").CopyFrom(self._answer(request.tok))
+        return response
+
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
+        """Rejects a stack transform.
+
+        Raises:
+            OfflineError: always, because a preview without the transform would be wrong.
+        """
+        _reject_transforms(f"stack transform {request.token}")
+
+    def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
+        """Rejects an invoke transform, as `RegisterStackTransform` does.
+
+        Raises:
+            OfflineError: always.
+        """
+        _reject_transforms(f"stack invoke transform {request.token}")
+
+    def _registration(self, urn: str, request: resource_pb2.RegisterResourceRequest, decoded: Decoded) -> Registration:
+        return Registration(
+            urn=urn,
+            type=intern(request.type),
+            name=request.name,
+            custom=request.custom,
+            inputs=decoded.properties,
+            parent=self._parent(request.parent),
+            dependencies=_urns(request.dependencies),
+            property_dependencies={
+                key: _urns(of.urns) for key, of in sorted(request.propertyDependencies.items()) if of.urns
+            },
+            provider=intern(request.provider),
+            protect=request.protect,
+            ignore_changes=tuple(request.ignoreChanges),
+            replace_on_changes=tuple(request.replaceOnChanges),
+            delete_before_replace=request.deleteBeforeReplace,
+            retain_on_delete=request.retainOnDelete,
+            aliases=tuple(_alias(alias) for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)),
+            additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+            import_id=request.importId,
+            secret_paths=decoded.secret_paths,
+            unknown_paths=decoded.unknown_paths,
+        )
+
+    def _parent(self, urn: str) -> str:
+        return "" if urn == self._stack_urn else intern(urn)
+
+    def _state(self, request: resource_pb2.ReadResourceRequest) -> Struct:
+        """What is known of a resource that exists: what the program says, and what the caller knows of its type."""
+        state = Struct()
+        state.CopyFrom(request.properties)
+        state.update(self._answers.get(request.type, {}))
+        return state
+
+    def _answer(self, token: str) -> Struct:
+        if token not in self._answers:
+            message = (
+                f"{token}: this function needs a cloud or a cluster, which an offline preview does not have; "
+                "read the value from the stack's configuration, or pass an answer to render()"
+            )
+            raise OfflineError(message)
+        answer = Struct()
+        answer.update(self._answers[token])
+        return answer
+
+
+def _reject_transforms(what: str) -> NoReturn:
+    message = f"{what}: transforms are not supported in an offline preview; set the property on the resource"
+    raise OfflineError(message)
+
+
+def _invoked(result: Struct) -> resource_pb2.ResourceInvokeResponse:
+    response = resource_pb2.ResourceInvokeResponse()
+    getattr(response, "return").CopyFrom(result)  # the field name is a Python keyword
+    return response
+
+
+def _id(name: str, inputs: Mapping[str, Json]) -> str:
+    """Returns `namespace/name` or `name` of an object, else the resource name; empty if it is unknown."""
+    own = text_at(inputs, "metadata", "name")
+    namespace = text_at(inputs, "metadata", "namespace")
+    if UNKNOWN in (own, namespace):
+        return ""
+    return f"{namespace}/{own}" if own and namespace else own or name
+
+
+def _urns(urns: Iterable[str]) -> tuple[str, ...]:
+    """URNs in order. Each message has its own copy of a text; resources share one."""
+    return tuple(sorted(map(intern, urns)))
+
+
+def _alias(alias: alias_pb2.Alias) -> str:
+    return alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)

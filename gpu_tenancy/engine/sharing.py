@@ -1,0 +1,144 @@
+"""Shares the registrations of a large program between processes.
+
+A program offers to register independent parts, such as teams, in any number of shares: it asks the monitor for its
+`share` of them. The monitor forks the process for each further core. Each process goes on with the program and
+registers its own share, and the others send what they registered to the first one as serialized bytes. Sorted by URN,
+the result is the same as that of one process.
+
+Only on Linux, where a process without further threads can be forked safely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.recording import Registration
+
+T = TypeVar("T")
+
+SMALLEST: Final = 100
+"""Parts below which one process is as fast: a fork and its answer take 0.2 s."""
+CORES: Final = "GPU_TENANCY_CORES"
+"""Environment variable with the number of processes that render a stack; default: the cores that this one may use."""
+_MOST: Final = 4
+"""Processes of one preview; each has its own memory, and what is not shared takes a third of the time."""
+
+
+class ShareError(Exception):
+    """A process with a share of the parts ended without its registrations: one process has to register all."""
+
+
+class Sharing:
+    """The processes of one render.
+
+    Args:
+        cores: number of processes; 1 to register everything in this one.
+    """
+
+    def __init__(self, cores: int | None = None) -> None:
+        self._cores = cores or _cores()
+        self._others: list[tuple[int, int]] = []
+        """Process and pipe of each other share."""
+        self.shared = False
+        """Whether several processes register parts."""
+        self._answer: int | None = None
+        """In a process with a further share: the pipe to the first process."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process has the whole result at the end."""
+        return self._answer is None
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """The parts that this process has to register; forks at the first call with many of them."""
+        shares = min(self._cores, len(parts) // (SMALLEST // 2))
+        if shares < 2 or self.shared or not _can_fork():  # noqa: PLR2004 - one share is all
+            return parts
+        self.shared = True
+        for number in range(1, shares):
+            if self._fork():
+                return parts[number::shares]
+        return parts[::shares]
+
+    def _fork(self) -> bool:
+        """Starts a process; whether this is the new one."""
+        reader, writer = os.pipe()
+        loop = asyncio.get_running_loop()
+        process = os.fork()
+        if process:
+            os.close(writer)
+            self._others.append((process, reader))
+            return False
+        os.close(reader)
+        for _, pipe in self._others:
+            os.close(pipe)
+        self._others.clear()
+        self._answer = writer
+        asyncio._set_running_loop(loop)  # asyncio knows a running loop by its process
+        return True
+
+    def leave(self, registrations: Sequence[Registration], *, complete: bool) -> NoReturn:
+        """Ends a process with a further share, after it sent its registrations if these are complete."""
+        assert self._answer is not None  # noqa: S101 - the first process goes on
+        status = 1
+        try:
+            if complete:
+                with os.fdopen(self._answer, "wb") as pipe:
+                    pickle.dump(registrations, pipe, pickle.HIGHEST_PROTOCOL)
+                status = 0
+        finally:
+            os._exit(status)  # not by an exception: the event loop and open files belong to the first process
+
+    def joined(self, own: Sequence[Registration]) -> list[Registration]:
+        """The registrations of all shares: those of this process, and what only another one registered.
+
+        Raises:
+            ShareError: a process ended without its registrations, or two registered different resources with one URN.
+        """
+        known = {registration.urn: registration for registration in own}
+        joined = list(own)
+        if self._others and len(known) != len(own):
+            raise ShareError
+        for registration in self._received():
+            same = known.get(registration.urn)
+            if same is None:
+                joined.append(registration)
+            elif same != registration:
+                raise ShareError
+            known[registration.urn] = registration
+        return joined
+
+    def _received(self) -> Iterator[Registration]:
+        while self._others:
+            process, reader = self._others.pop()
+            with os.fdopen(reader, "rb") as pipe:
+                content = pipe.read()
+            _, status = os.waitpid(process, 0)
+            if status:
+                raise ShareError
+            yield from pickle.loads(content)  # noqa: S301 - from a fork of this process
+
+    def abandon(self) -> None:
+        """Waits for processes whose registrations are not read; each ends when its pipe is closed."""
+        while self._others:
+            process, reader = self._others.pop()
+            os.close(reader)
+            os.waitpid(process, 0)
+
+
+def _cores() -> int:
+    given = os.environ.get(CORES, "")
+    if given.isdigit():
+        return max(1, int(given))
+    return min(_MOST, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
+
+
+def _can_fork() -> bool:
+    return sys.platform == "linux" and threading.active_count() == 1

@@ -1,0 +1,137 @@
+"""One pull request comment from the previews of several stacks."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+
+MARK: Final = "<!-- gpu-tenancy: preview -->"
+"""The first line, by which the comment is found and updated."""
+
+LIMIT: Final = 65_536
+"""Maximum characters of a comment: https://github.com/orgs/community/discussions/27190."""
+
+LEAST: Final = 4_000
+"""Minimum characters, below which not even a list of stacks fits."""
+
+_MEANINGS: Final = {
+    0: "OK",
+    1: "invalid stack",
+    2: "mandatory policy violation",
+    3: "internal error in the preview",
+}
+_SEVERITY: Final = (3, 1, 2, 0)
+"""Exit codes, the most severe first; an invalid stack is worse than a violation because policies are not evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackPreview:
+    """The result of the preview of one stack.
+
+    Attributes:
+        code: exit code.
+        report: Markdown; empty if there is no report.
+        errors: standard error.
+    """
+
+    stack: str
+    code: int
+    report: str
+    errors: str
+
+
+def read(folder: Path) -> tuple[StackPreview, ...]:
+    """Reads the files of previews in a folder for each stack: `exit-code`, `report.md`, `errors.txt`.
+
+    Raises:
+        ConsoleError: an exit code is not a number.
+    """
+    previews: list[StackPreview] = []
+    for place in sorted(file.parent for file in folder.glob("*/exit-code")):
+        text = _text(place / "exit-code").strip()
+        if not text.isdecimal():
+            raise ConsoleError(
+                f"{place / 'exit-code'}: {text!r} is not an exit code",
+                "write the exit code of the preview to this file",
+            )
+        previews.append(StackPreview(place.name, int(text), _text(place / "report.md"), _text(place / "errors.txt")))
+    return tuple(previews)
+
+
+def worst(previews: Sequence[StackPreview]) -> int:
+    """The most severe exit code; 0 without previews."""
+    return min((preview.code for preview in previews), key=_severity, default=0)
+
+
+def joined(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
+    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
+
+    Raises:
+        ConsoleError: the limit is below `LEAST`.
+    """
+    if limit < LEAST:
+        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {LEAST}")
+    ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
+    head = _table(ordered)
+    # Every report has its head; the remaining space is for complete reports, the most severe first.
+    parts = {preview.stack: _short(preview) for preview in ordered}
+    for preview in ordered:
+        longer = {**parts, preview.stack: _whole(preview)}
+        if len(_text_of(head, longer)) <= limit:
+            parts = longer
+    comment = _text_of(head, parts)
+    if len(comment) > limit:
+        comment = _text_of(head, {})
+    return comment if len(comment) <= limit else _text_of(_count(ordered), {})
+
+
+def _severity(code: int) -> int:
+    return _SEVERITY.index(code) if code in _SEVERITY else -1
+
+
+def _text_of(head: str, parts: dict[str, str]) -> str:
+    return "\n\n".join([MARK, head, *(part.strip() for part in parts.values() if part.strip())]) + "\n"
+
+
+def _table(previews: Sequence[StackPreview]) -> str:
+    if not previews:
+        return "No stacks affected: no stack file, program, catalogue or policy pack changed."
+    rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in previews]
+    return "\n".join(["| | stack | |", "|---|---|---|", *rows])
+
+
+def _count(previews: Sequence[StackPreview]) -> str:
+    failed = sum(1 for preview in previews if preview.code)
+    return f"{len(previews)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
+
+
+def _meaning(code: int) -> str:
+    return _MEANINGS.get(code, f"preview exited with code {code}")
+
+
+def _whole(preview: StackPreview) -> str:
+    if preview.report.strip():
+        return preview.report
+    return _fenced(preview, preview.errors.strip() or "The preview printed no message.")
+
+
+def _short(preview: StackPreview) -> str:
+    """The head of a report, or the first error lines."""
+    if preview.report.strip():
+        head = preview.report.partition("\n### ")[0].strip()
+        return f"{head}\n\n*Shortened. The full report is an artifact of this run.*"
+    return _fenced(preview, "\n".join(preview.errors.strip().splitlines()[:5])[:1_000])
+
+
+def _fenced(preview: StackPreview, errors: str) -> str:
+    """Error output in a fence that is longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall("`+", errors)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"## ✗ {preview.stack}: {_meaning(preview.code)}\n\n{fence}text\n{errors}\n{fence}"
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

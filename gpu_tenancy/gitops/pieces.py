@@ -1,0 +1,198 @@
+"""A stack's objects and Helm releases with their dependencies, for manifests in git."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gpu_tenancy.base.json import Json, Path, at, text_at
+from gpu_tenancy.engine.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.engine.ordering import waves
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.releases import RELEASE, HelmRelease, helm_releases
+from gpu_tenancy.engine.render import Rendered
+
+BUILT_IN: Final = frozenset(
+    {
+        *("", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "autoscaling", "batch"),
+        *("coordination.k8s.io", "networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io"),
+        *("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
+    }
+)
+"""API groups of every API server; operators' releases install all others."""
+
+_RUNS: Final = frozenset(
+    {
+        *(("", "Pod"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob")),
+        *(("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")),
+        *(("kubeflow.org", "PyTorchJob"), ("ray.io", "RayJob"), ("trainer.kubeflow.org", "TrainJob")),
+    }
+)
+"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy."""
+
+_STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
+_NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
+_SKIP_AWAIT: Final = "pulumi.com/skipAwait"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A Helm release, with options of its installation.
+
+    Attributes:
+        timeout: in seconds; 0 for the default.
+        skip_crds: do not install the chart's definitions.
+    """
+
+    helm: HelmRelease
+    timeout: int
+    skip_crds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One object, or one release.
+
+    Attributes:
+        manifest: as sent to an API server; for a release only kind and name.
+        release: None for an object.
+        before: URNs of its dependencies.
+        wave: its dependencies are in earlier waves.
+        work: a server or a job, or depends on one; nothing waits until it is healthy.
+        awaited: its dependents wait until it is healthy or finished: a release, or a job that checks a webhook.
+        retained: kept in the cluster when it is removed from the stack.
+    """
+
+    urn: str
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    manifest: Mapping[str, Json] = field(repr=False)
+    release: Release | None
+    before: frozenset[str]
+    wave: int
+    work: bool
+    awaited: bool
+    retained: bool
+
+
+def pieces(rendered: Rendered) -> tuple[Piece, ...]:
+    """A stack's objects and releases, in the order of waves and URNs.
+
+    Raises:
+        DependencyCycleError: there is a dependency cycle.
+    """
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    releases = {release.urn: release for release in helm_releases(rendered)}
+    # Releases are added to the objects, so that one graph has all dependencies.
+    objects = kubernetes_objects(replace(rendered, registrations=tuple(map(_stand_in, rendered.registrations))))
+    before = _before(objects)
+    work = _work(objects, before)
+    return tuple(
+        Piece(
+            urn=item.urn,
+            group=item.group,
+            kind=item.kind,
+            namespace=item.namespace,
+            name=item.name,
+            manifest=item.manifest,
+            release=_release(registrations[item.urn], releases[item.urn]) if item.urn in releases else None,
+            before=before[item.urn],
+            wave=wave,
+            work=item.urn in work,
+            awaited=item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work),
+            retained=registrations[item.urn].retain_on_delete,
+        )
+        for wave, members in enumerate(waves(objects))
+        for item in members
+    )
+
+
+def refusals(rendered: Rendered) -> tuple[str, ...]:
+    """Why a stack cannot be written as manifests: secret values, or values that are not known yet; sorted."""
+    problems: list[str] = []
+    for item in kubernetes_objects(rendered):
+        name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+        problems += _hidden(f"{item.kind} {name}", item.secret_paths, item.unknown_paths)
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    for release in helm_releases(rendered):
+        registration, what = registrations[release.urn], f"Helm release {release.namespace}/{release.name}"
+        problems += _hidden(what, registration.secret_paths, registration.unknown_paths)
+        if not release.repository and not release.chart.startswith("oci://"):
+            problems.append(
+                f"{what}: chart {release.chart} has no repository, so other machines cannot download it; "
+                "set a repository, or use a chart with an oci:// URL"
+            )
+        if not release.version:
+            problems.append(f"{what}: no chart version, so each sync could install a newer one; set the version")
+    return tuple(sorted(problems))
+
+
+def stays(rendered: Rendered) -> tuple[tuple[str, str], ...]:
+    """Type and name of the cloud resources, which cannot be manifests and stay with Pulumi; sorted."""
+    created = (item for item in rendered.registrations if item.custom and not item.external_id)
+    return tuple(sorted((item.type, item.name) for item in created if not item.type.startswith(_NOT_CLOUD)))
+
+
+def _hidden(what: str, secret: tuple[Path, ...], unknown: tuple[Path, ...]) -> Iterator[str]:
+    if secret:
+        yield (
+            f"{what}: {_places(secret)} is secret and would be readable in git; remove it from the stack and use an "
+            "operator in the cluster, such as External Secrets"
+        )
+    if unknown:
+        yield (
+            f"{what}: {_places(unknown)} is known only after deployment; set the value in the stack, or deploy the "
+            "stack with `pulumi up`"
+        )
+
+
+def _places(paths: tuple[Path, ...]) -> str:
+    return ", ".join(".".join(map(str, path)) or "the whole object" for path in paths)
+
+
+def _stand_in(registration: Registration) -> Registration:
+    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
+    if registration.type != RELEASE or registration.external_id:
+        return registration
+    metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
+    inputs: dict[str, Json] = {"apiVersion": "helm.sh/v3", "kind": "Release", "metadata": metadata}
+    return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
+
+
+def _release(registration: Registration, helm: HelmRelease) -> Release:
+    timeout = at(registration.inputs, "timeout")
+    return Release(helm, timeout if isinstance(timeout, int) else 0, at(registration.inputs, "skipCrds") is True)
+
+
+def _before(objects: tuple[KubernetesObject, ...]) -> dict[str, frozenset[str]]:
+    """The dependencies of each object: those of the program, and its namespace."""
+    urns = {item.urn for item in objects}
+    namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
+    return {
+        item.urn: frozenset({urn for urn in (*item.depends_on, namespaces.get(item.namespace, "")) if urn in urns})
+        for item in objects
+    }
+
+
+def _work(objects: tuple[KubernetesObject, ...], before: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The URNs of servers and jobs, and of all objects that depend on them."""
+    work = {item.urn for item in objects if _unawaited(item)}
+    left = list(work)
+    after: dict[str, list[str]] = {}
+    for urn, needs in before.items():
+        for need in needs:
+            after.setdefault(need, []).append(urn)
+    while left:
+        for urn in after.get(left.pop(), ()):
+            if urn not in work:
+                work.add(urn)
+                left.append(urn)
+    return frozenset(work)
+
+
+def _unawaited(item: KubernetesObject) -> bool:
+    if (item.group, item.kind) == ("apps", "DaemonSet"):
+        return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
+    skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
+    return skipped or (item.group, item.kind) in _RUNS

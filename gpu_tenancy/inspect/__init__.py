@@ -1,0 +1,1 @@
+"""`usage`, `fit` and `why`: what a running cluster answers."""

@@ -1,0 +1,93 @@
+"""Claims of devices by pods: channels of ComputeDomains, which Kueue counts, and others, which it does not admit.
+
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.base.quantity import CHANNELS, add
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.demand import Demand, channels_of
+from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.inspect.workloads import PodSet, Workload
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS
+
+_NO_TEMPLATE: Final = re.compile(r"failed to get claim spec for ResourceClaimTemplate (\S+) .* not found")
+_UNMAPPED: Final = re.compile(r"DeviceClass (\S+) is not mapped")
+_OTHER: Final = re.compile(rf"quota for (?!{re.escape(CHANNELS)})")
+"""Quota that is missing of something else."""
+
+
+def kinds_claimed(demands: Iterable[Demand]) -> tuple[Kind, ...]:
+    """The kinds to read for workloads whose pods claim devices; none for others."""
+    claims = any(maps_at(template.spec, "resourceClaims") for demand in demands for template in demand.templates)
+    return ("ResourceClaimTemplate", "ComputeDomain") if claims else ()
+
+
+def with_channels(state: State, team: str, sets: Sequence[PodSet]) -> list[PodSet]:
+    """Pods with the channels that they claim among their requests, as Kueue counts them."""
+    classes = _classes(state, team)
+    return [replace(pods, pod=add(pods.pod, _channels(classes, pods.spec))) for pods in sets]
+
+
+def _channels(classes: Mapping[str, list[str]], spec: Manifest) -> dict[str, int]:
+    names = [text_at(claim, "resourceClaimTemplateName") for claim in maps_at(spec, "resourceClaims")]
+    count = sum(1 for name in names if name and classes.get(name, [CHANNEL_CLASS]) == [CHANNEL_CLASS])
+    return {CHANNELS: count} if count else {}
+
+
+def _classes(state: State, team: str) -> Mapping[str, list[str]]:
+    """The DeviceClasses of each ResourceClaimTemplate of a team."""
+    return {
+        called(template): [
+            text_at(request, "exactly", "deviceClassName")
+            for request in maps_at(template, "spec", "spec", "devices", "requests")
+        ]
+        for template in state.of("ResourceClaimTemplate", team)
+    }
+
+
+def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]) -> Iterator[Answer]:
+    """The check of the claims of a workload; none for a workload whose pods claim no devices."""
+    claims = [claim for pods in sets if pods.count for claim in maps_at(pods.spec, "resourceClaims")]
+    if not claims:
+        return
+    if not state.knows("ResourceClaimTemplate"):
+        text = narrative.missing_text(state.missing["ResourceClaimTemplate"])
+        yield Answer(Check.CLAIMS, "unknown", (text,))
+        return
+    made = {*demand.channels, *(channels_of(domain) for domain in state.of("ComputeDomain", team))}
+    classes = _classes(state, team)
+    results = dict.fromkeys(_judge(claim, classes, made) for claim in claims)
+    verdict = worst(result for result, _ in results)
+    yield Answer(Check.CLAIMS, verdict, tuple(text for result, text in results if result == verdict))
+
+
+def _judge(claim: Manifest, classes: Mapping[str, list[str]], made: Iterable[str]) -> tuple[Verdict, str]:
+    name = text_at(claim, "resourceClaimTemplateName")
+    if not name:
+        return "never", narrative.claim_not_supported(text_at(claim, "resourceClaimName"))
+    if name not in classes:
+        return ("now", narrative.channel_made(name)) if name in made else ("never", narrative.no_template(name))
+    if other := next((one for one in classes[name] if one != CHANNEL_CLASS), None):
+        return "never", narrative.class_not_counted(name, other)
+    return "now", narrative.channel_claimed(name)
+
+
+def claim_pending(workload: Workload) -> tuple[str, str] | None:
+    """Reason and fix of a pending workload whose claims Kueue cannot count; None if something else is missing."""
+    message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
+    if found := _NO_TEMPLATE.search(message):
+        return narrative.template_missing(found[1])
+    if found := _UNMAPPED.search(message):
+        return narrative.class_unmapped(found[1], channel=found[1] == CHANNEL_CLASS)
+    if CHANNELS in message and not _OTHER.search(message):
+        return narrative.NO_CHANNELS
+    return None

@@ -1,0 +1,305 @@
+"""Whether a team's workload fits: namespace quota, queue, nodes and priority."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_tenancy.base.amounts import amounts_text
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CHANNELS, add
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.budgets import needs
+from gpu_tenancy.inspect.channels import judge_claims, with_channels
+from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
+from gpu_tenancy.inspect.defaults import with_defaults
+from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
+from gpu_tenancy.inspect.forecast import Forecast, forecast
+from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.nodes import judge_nodes
+from gpu_tenancy.inspect.placing import spots
+from gpu_tenancy.inspect.pods import Manifest, called, requests, scheduler
+from gpu_tenancy.inspect.queueing import VERDICTS, Offer, Source, judge_queue
+from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.inspect.references import judge_references
+from gpu_tenancy.inspect.snapshot import NotSimulated
+from gpu_tenancy.inspect.volumes import judge_volumes
+from gpu_tenancy.inspect.workloads import PodSet
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
+    "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
+)  # fmt: skip
+"""Kinds to list in the whole cluster, if the user may."""
+OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
+"""Kinds to list in the team's namespace only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """The results of all checks of one workload.
+
+    Attributes:
+        title: such as `Job nightly`.
+        asks: pods and their total requests.
+    """
+
+    title: str
+    asks: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of all checks together."""
+        return worst(answer.verdict for answer in self.answers)
+
+    @property
+    def conclusion(self) -> str:
+        """Whether it fits, and the first check that decides it."""
+        decisive = next((answer for answer in self.answers if answer.verdict == self.verdict), None)
+        about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
+        return narrative.fit_conclusion(self.title, self.verdict, about, line)
+
+
+def require_team(state: State, team: str) -> None:
+    """Raises `ConsoleError` where the namespace does not exist, as far as the user may see."""
+    known = [called(namespace) for namespace in state.of("Namespace")]
+    if state.knows("Namespace") and team not in known:
+        raise ConsoleError(f"namespace {team} not found", f"{nearest(team, known)}; `tenancy usage` lists the teams")
+
+
+def judge(state: State, team: str, demand: Demand) -> Fitting:
+    """Checks one workload against the objects that were read; the API server's dry run is separate."""
+    defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
+    pairs = list(zip(demand.templates, defaulted, strict=True))
+    filled = replace(demand, templates=tuple(replace(template, spec=result.spec) for template, result in pairs))
+    sets = [
+        PodSet(each.name, each.count, requests(each.spec), each.spec, each.placed, each.within)
+        for each in filled.templates
+    ]
+    offers, queue = _queue(state, team, filled, with_channels(state, team, sets))
+    answers = (
+        *_defaults(state, filled, [result.texts for result in defaulted]),
+        _quota(state, team, filled),
+        queue,
+        *judge_volumes(state, team, sets),
+        *judge_references(state, team, sets),
+        *judge_claims(state, team, demand, sets),
+        *_nodes(state, filled, sets, offers),
+        _priority(state, filled),
+    )
+    total = add(*(pods.total for pods in sets))
+    count = plural(sum(pods.count for pods in sets), "pod")
+    return Fitting(filled.title, f"{count}, {amounts_text(total)} in total", answers)
+
+
+def _defaults(state: State, demand: Demand, texts: Sequence[tuple[str, ...]]) -> Iterator[Answer]:
+    if not state.knows("LimitRange"):
+        yield _unreadable(state, "LimitRange", Check.CONTAINER_DEFAULTS)
+        return
+    answers = (
+        _of(demand, template.name, Answer(Check.CONTAINER_DEFAULTS, "now", lines))
+        for template, lines in zip(demand.templates, texts, strict=True)
+        if lines
+    )
+    yield from dict.fromkeys(answers)
+
+
+def _of(demand: Demand, name: str, answer: Answer) -> Answer:
+    """An answer with the name of the pod set, where there are several."""
+    return replace(answer, name=name) if len(demand.templates) > 1 else answer
+
+
+def _unreadable(state: State, kind: Kind, check: Check, name: str = "") -> Answer:
+    return Answer(check, "unknown", (narrative.missing_text(state.missing[kind]),), name)
+
+
+def _quota(state: State, team: str, demand: Demand) -> Answer:
+    pods = [(template.spec, template.count) for template in demand.templates]
+    if not state.knows("ResourceQuota"):
+        return _unreadable(state, "ResourceQuota", Check.NAMESPACE_QUOTA)
+    return judge_quota(state.of("ResourceQuota", team), pods, _default_priority(state))
+
+
+def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
+    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
+
+    Args:
+        quotas: of the namespace.
+        pods: specs with the namespace's defaults, and how many of each run at once.
+        priority: name of the priority class that a pod without one gets; empty for none.
+    """
+    needed = needs(quotas, pods, priority)
+    verdict = worst(need.verdict for need in needed)
+    shown = [need for need in needed if need.verdict != "now"] if verdict != "now" else needed
+    lines = tuple(narrative.quota_text(need) for need in shown)
+    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or (narrative.NO_QUOTA,))
+
+
+def _default_priority(state: State) -> str:
+    return next((called(item) for item in state.of("PriorityClass") if item.get("globalDefault") is True), "")
+
+
+def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Offer], Answer]:
+    """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
+    if demand.gang is not None:
+        if not state.knows("Queue"):
+            return [], _unreadable(state, "Queue", Check.QUEUE)
+        gangs = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
+        return [], judge_gang(gangs, demand.gang, [(pods.pod, pods.count) for pods in sets])
+    queues = Queues(state)
+    own = queues.homes.get(team, {})
+    if not own and not state.refused("LocalQueue") and "LocalQueue" in state.missing:
+        return [], Answer(Check.QUEUE, "now", (narrative.NO_KUEUE,))
+    name = demand.queue or ("default" if "default" in own else "")
+    if not name:
+        line = narrative.no_queue_label(QUEUE_LABEL, min(own, default=""))
+        return [], Answer(Check.QUEUE, "never", (line,))
+    if name not in own:
+        line = f"{narrative.no_local_queue(name, team)}; {narrative.known_queues(name, own)}"
+        return [], Answer(Check.QUEUE, "never", (line,))
+    return _cluster_queue(queues, team, name, demand, sets)
+
+
+def _cluster_queue(
+    queues: Queues, team: str, name: str, demand: Demand, sets: Sequence[PodSet]
+) -> tuple[list[Offer], Answer]:
+    state, target = queues.state, queues.homes[team][name]
+    if not state.knows("ClusterQueue"):
+        answer = _unreadable(state, "ClusterQueue", Check.QUEUE, target)
+        return [], replace(answer, lines=(*answer.lines, *_local_usage(state, team, name)))
+    queue = queues.cluster_queues.get(target)
+    if queue is None:
+        return [], Answer(Check.QUEUE, "never", (narrative.no_cluster_queue(name, target),), target)
+    if closed := queues.closed(team, name, queue):
+        return [], Answer(Check.QUEUE, "never", (narrative.closed_text(closed),), target)
+    offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
+    answer = _by_quota(target, offers)
+    if not demand.whole and answer.verdict != "now":
+        answer = _one_by_one(queues, queue, sets, demand.groups, answer)
+    before = tuple(_already_pending(queues, target))
+    if not demand.whole or answer.verdict == "never" or queues.uncounted:
+        counted = (narrative.USED_BY_PODS,) if queues.uncounted else ()
+        return offers, replace(answer, lines=(*answer.lines, *before, *counted))
+    simulated = forecast(queues, target, sets, _priority_value(state, demand))
+    return offers, _with_forecast(answer, offers, before, simulated)
+
+
+def _with_forecast(
+    answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Forecast | NotSimulated
+) -> Answer:
+    """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
+    if isinstance(simulated, NotSimulated):
+        return replace(answer, lines=(*answer.lines, *before, narrative.not_simulated(simulated)))
+    text = narrative.forecast_text(simulated)
+    undisturbed = simulated.admitted and not simulated.preempted
+    source = max(offer.source for offer in offers)
+    if VERDICTS[source] == "now":
+        agree = undisturbed
+    else:
+        agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
+    gaps = (narrative.unmodelled_text(simulated.left_out),) if simulated.left_out else ()
+    if agree:
+        return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (text,)), *gaps))
+    numbers = dict.fromkeys(narrative.request_numbers(request) for offer in offers for request in offer.requests)
+    return replace(answer, verdict="now" if undisturbed else "later", lines=(text, *numbers, *before, *gaps))
+
+
+def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
+    verdict = worst(VERDICTS[offer.source] for offer in offers)
+    hardest = [offer for offer in offers if VERDICTS[offer.source] == verdict]
+    requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
+    # Channels have quota without a limit, or none on nodes without channels.
+    shown = [request for request in requests if verdict == "never" or request.resource != CHANNELS]
+    lines = [narrative.request_text(request) for request in shown]
+    if verdict == "never":
+        refused = [refusal for offer in hardest for refusal in offer.refused]
+        unstated = narrative.unstated_text(refused)
+        hint = [f"{unstated}; {narrative.STATE_PLACE}"] if unstated else []
+        lines = [*hint, *lines, *(narrative.refusal_text(refusal) for refusal in refused)]
+    return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
+
+
+def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], groups: int, whole: Answer) -> Answer:
+    """Pods of a Deployment and groups of a LeaderWorkerSet are admitted separately: as many as fit start."""
+    flavors = queues.state.of("ResourceFlavor")
+    number = groups if groups > 1 else sets[0].count
+    fitting = 0
+    for count in range(1, number + 1):
+        some = [replace(pods, count=pods.count * count // number) for pods in sets]
+        if any(VERDICTS[offer.source] != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
+            break
+        fitting = count
+    return replace(whole, lines=(*whole.lines, narrative.one_by_one("group" if groups > 1 else "pod", fitting, number)))
+
+
+def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
+    for local in state.of("LocalQueue", team):
+        if called(local) == name:
+            for (flavor, resource), value in reported_usage(local, "flavorsReservation").items():
+                if value:
+                    yield narrative.local_usage(flavor, {resource: value})
+
+
+def _already_pending(queues: Queues, target: str) -> Iterator[str]:
+    pending = queues.waiting_in(target)
+    if pending:
+        yield narrative.already_pending(len(pending), add(*(workload.total for workload in pending)))
+
+
+def _priority_value(state: State, demand: Demand) -> int:
+    """The priority that Kueue uses: of the WorkloadPriorityClass, otherwise of the pods."""
+    classes = {called(item): item for item in state.of("WorkloadPriorityClass")}
+    if demand.priority:
+        value = classes.get(demand.priority, {}).get("value")
+    else:
+        name = next((text_at(template.spec, "priorityClassName") for template in demand.templates), "")
+        of_pods = {called(item): item for item in state.of("PriorityClass")}
+        value = of_pods.get(name or _default_priority(state), {}).get("value")
+    return value if isinstance(value, int) else 0
+
+
+def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequence[Offer]) -> Iterator[Answer]:
+    if not state.knows("Node"):
+        yield _unreadable(state, "Node", Check.NODES)
+        return
+    nodes = spots(state.of("Node"), state.of("Pod"))
+    assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
+    flavors = {called(flavor): flavor for flavor in state.of("ResourceFlavor")}
+    for pods in sets:
+        names = dict.fromkeys(assigned.get(pods.name, ()))
+        answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
+        if not state.knows("Pod"):
+            answer = replace(answer, lines=(*answer.lines, narrative.missing_text(state.missing["Pod"])))
+        yield _of(demand, pods.name, answer)
+
+
+def _priority(state: State, demand: Demand) -> Answer:
+    """Whether its priority classes and its scheduler exist."""
+    names = dict.fromkeys(text_at(template.spec, "priorityClassName") for template in demand.templates)
+    results = [_class(state, "PriorityClass", name or _default_priority(state)) for name in names]
+    if demand.priority:
+        results.append(_class(state, "WorkloadPriorityClass", demand.priority))
+    for name in dict.fromkeys(scheduler(template.spec) for template in demand.templates):
+        known = name == "default-scheduler" or (name == "volcano" and state.knows("Queue"))
+        verdict: Verdict = "now" if known else "never" if name == "volcano" else "unknown"
+        results.append((verdict, narrative.scheduler_text(name, known=known)))
+    verdict = worst(each for each, _ in results)
+    results.sort(key=lambda result: result[0] != verdict)
+    return Answer(Check.PRIORITY, verdict, tuple(line for _, line in results))
+
+
+def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
+    if not name:
+        return "now", narrative.NO_PRIORITY_CLASS
+    if not state.knows(kind):
+        return "unknown", narrative.missing_text(state.missing[kind])
+    classes: Mapping[str, Manifest] = {called(item): item for item in state.of(kind)}
+    if name not in classes:
+        return "never", narrative.no_class(kind, name, classes)
+    preempts = classes[name].get("preemptionPolicy") != "Never"
+    return "now", narrative.class_text(kind, name, classes[name].get("value"), preempts=preempts)

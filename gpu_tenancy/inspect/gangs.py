@@ -1,0 +1,111 @@
+"""Volcano's queues and gangs: usage of a queue, and whether it has room for another gang."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.amounts import amounts, ordered
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, times
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict
+from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, requests, scheduler
+
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+
+
+@dataclass(frozen=True, slots=True)
+class GangQueue:
+    """A queue of Volcano.
+
+    Attributes:
+        counted: whether Volcano reports what is allocated; otherwise requests of its pods are counted.
+        pending: PodGroups that are not running.
+    """
+
+    name: str
+    guarantee: Mapping[str, int]
+    capability: Mapping[str, int]
+    used: Mapping[str, int]
+    counted: bool
+    state: str
+    pending: tuple[Manifest, ...] = ()
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Minimum requests of the pending gangs."""
+        return add(*(amounts(at(group, "spec", "minResources")) for group in self.pending))
+
+
+def gang_queues(
+    queues: Iterable[Manifest], groups: Iterable[Manifest], pods: Iterable[Manifest] = ()
+) -> list[GangQueue]:
+    """Reads Volcano's queues, without the two that it creates itself."""
+    all_groups = tuple(groups)
+    by_group = {(home(group), called(group)): text_at(group, "spec", "queue") for group in all_groups}
+    placed = [pod for pod in pods if text_at(pod, "spec", "nodeName") and not ended(pod)]
+    return [
+        _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == called(queue)], by_group, placed)
+        for queue in queues
+        if called(queue) not in {"default", "root"}
+    ]
+
+
+def _queue(
+    queue: Manifest, groups: Iterable[Manifest], by_group: Mapping[tuple[str, str], str], pods: Iterable[Manifest]
+) -> GangQueue:
+    status = at(queue, "status")
+    counted = isinstance(status, dict) and "allocated" in status
+    own = [_requests(pod) for pod in pods if gang_of(pod, by_group) == called(queue)]
+    return GangQueue(
+        name=called(queue),
+        guarantee=amounts(at(queue, "spec", "guarantee", "resource")),
+        capability=amounts(at(queue, "spec", "capability")),
+        used=amounts(at(queue, "status", "allocated")) if counted else add(*own),
+        counted=counted,
+        state=text_at(queue, "status", "state") or "Open",
+        pending=tuple(group for group in groups if text_at(group, "status", "phase") in {"", "Pending", "Inqueue"}),
+    )
+
+
+def _requests(pod: Manifest) -> dict[str, int]:
+    spec = at(pod, "spec")
+    return requests(spec) if isinstance(spec, dict) else {}
+
+
+def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
+    """The queue of a pod that Volcano schedules; empty for any other."""
+    spec = at(pod, "spec")
+    if not isinstance(spec, dict) or scheduler(spec) != "volcano":
+        return ""
+    group = text_at(pod, "metadata", "annotations", GROUP_NAME)
+    named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
+    return next((name for name in named if name), "") or by_group.get((home(pod), group), "")
+
+
+def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]]) -> Answer:
+    """Whether a queue of Volcano has room for a whole gang."""
+    queue = next((queue for queue in queues if queue.name == name), None)
+    if queue is None:
+        return Answer(Check.VOLCANO_QUEUE, "never", (narrative.NO_GANG_QUEUE,), name)
+    if queue.state != "Open":
+        return Answer(Check.VOLCANO_QUEUE, "never", (narrative.gang_queue_closed(queue.state),), name)
+    requested = add(*(times(pod, count) for pod, count in pods))
+    lines: dict[Verdict, list[str]] = {"never": [], "later": [], "now": []}
+    for resource in ordered(requested):
+        limit, used = queue.capability.get(resource), queue.used.get(resource, 0)
+        amount = requested[resource]
+        if limit is None or not amount:
+            continue
+        verdict: Verdict = "never" if amount > limit else "later" if used + amount > limit else "now"
+        lines[verdict].append(narrative.gang_text(resource, amount, used, limit))
+    worst: Verdict = "never" if lines["never"] else "later" if lines["later"] else "now"
+    pending = (narrative.gangs_pending(len(queue.pending), queue.waiting),) if queue.pending else ()
+    return Answer(Check.VOLCANO_QUEUE, worst, (*(lines[worst] or [narrative.NO_GANG_BOUND]), *pending), name)
+
+
+def messages(group: Manifest) -> list[str]:
+    """Messages of a PodGroup's conditions that are true."""
+    conditions = [each for each in maps_at(group, "status", "conditions") if text_at(each, "status") == "True"]
+    return [f"{text_at(each, 'type')}: {text_at(each, 'message') or text_at(each, 'reason')}" for each in conditions]

@@ -1,0 +1,54 @@
+"""The cluster to read: the kubeconfig that kubectl would use, another one, or the embedded platform."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.kube.client import Cluster
+
+
+def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """The path, or several joined as in KUBECONFIG.
+
+    Args:
+        given: by the user; must exist.
+        environment: with KUBECONFIG and HOME.
+
+    Raises:
+        ConsoleError: no kubeconfig exists.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise ConsoleError(f"kubeconfig {given} not found", "set --kubeconfig to an existing file")
+        return given
+    named = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    there = [path for path in named if Path(path).expanduser().is_file()]
+    if there:
+        return Path(os.pathsep.join(there))
+    usual = Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
+    if named or not usual.is_file():
+        where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
+        raise ConsoleError(
+            f"no kubeconfig found: {where}", "set --kubeconfig, or use --embedded for the platform of `tenancy up`"
+        )
+    return usual
+
+
+def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
+    """A client of the cluster.
+
+    Raises:
+        ConsoleError: no kubeconfig exists, or it cannot be used.
+    """
+    if not embedded:
+        return Cluster(kubeconfig(given), context)
+    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
+    from gpu_tenancy.engine.embedded import CONTEXT  # noqa: PLC0415 - as below
+
+    if given is not None or context is not None:
+        raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
+    found = Platform().kubeconfig
+    if not found.is_file():
+        raise ConsoleError("the embedded platform is not running", "start it with `tenancy up`")
+    return Cluster(found, CONTEXT)

@@ -1,0 +1,232 @@
+"""Whether a ClusterQueue has quota for some pods, from which flavors, and what has to be released first."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum, auto
+from typing import Final, Literal
+
+from gpu_tenancy.base.amounts import ordered
+from gpu_tenancy.base.json import maps_at, text_at, texts_at
+from gpu_tenancy.inspect.answers import Verdict
+from gpu_tenancy.inspect.placing import untolerated, wants
+from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.workloads import PodSet
+from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
+
+
+class Source(IntEnum):
+    """Where the quota for a request comes from, the easiest first."""
+
+    NOMINAL = auto()
+    """Unused nominal quota of the queue."""
+    BORROWED = auto()
+    """Unused quota of others."""
+    RECLAIMED = auto()
+    """Nominal quota that others borrow, and that Kueue reclaims by preemption."""
+    OTHERS = auto()
+    """Quota that other queues have to release."""
+    OWN_QUEUE = auto()
+    """Quota that workloads of the same queue have to release: it is at its limit."""
+    NEVER = auto()
+    """None: the request exceeds all that the queue can ever use."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRequest:
+    """One resource of one flavor, as requested from a queue. Amounts are in base units.
+
+    Attributes:
+        requested: by all pods that were judged so far together with these.
+        nominal: the queue's nominal quota.
+        used: by the queue.
+        available: what the queue could use now.
+        limit: what the queue could use if all others used nothing.
+    """
+
+    flavor: str
+    resource: str
+    requested: int
+    nominal: int
+    used: int
+    available: int
+    limit: int
+    source: Source
+
+    @property
+    def missing(self) -> int:
+        """What must be released first; 0 for nothing."""
+        return max(0, self.requested - self.available)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the queue would use more than its nominal quota."""
+        return self.used + self.requested > self.nominal
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
+
+    Attributes:
+        flavor: whose labels or taint exclude the pods; empty where no flavor covers the resource.
+        taint: as `key=value:effect`; empty where the flavor's labels do not match.
+        queue: where no flavor covers the resource.
+        resource: that no flavor covers.
+        topology: `unstated` where the flavor has a topology and the pods do not state their place in it; `missing`
+            where they do, and the flavor has none.
+    """
+
+    flavor: str = ""
+    taint: str = ""
+    queue: str = ""
+    resource: str = ""
+    topology: Literal["", "unstated", "missing"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The quota of a queue for one pod set.
+
+    Attributes:
+        requests: to the flavors that it would use; empty where there is none.
+        refused: flavors that cannot be used.
+    """
+
+    pods: PodSet
+    requests: tuple[QuotaRequest, ...]
+    refused: tuple[Refusal, ...]
+
+    @property
+    def source(self) -> Source:
+        """The hardest of all its resources."""
+        if not self.requests:
+            return Source.NEVER if self.refused else Source.NOMINAL
+        return max(request.source for request in self.requests)
+
+
+VERDICTS: Final[Mapping[Source, Verdict]] = {
+    Source.NOMINAL: "now",
+    Source.BORROWED: "now",
+    Source.RECLAIMED: "later",
+    Source.OTHERS: "later",
+    Source.OWN_QUEUE: "later",
+    Source.NEVER: "never",
+}
+
+
+def judge_queue(
+    quotas: Quotas, queue: ClusterQueue, flavors: Sequence[Manifest], sets: Iterable[PodSet]
+) -> list[Offer]:
+    """What a queue offers to pod sets that start together."""
+    assumed: dict[FlavorResource, int] = {}
+    offers: list[Offer] = []
+    by_name = {called(flavor): flavor for flavor in flavors}
+    for pods in sets:
+        offer = _offer(quotas, queue, by_name, pods, assumed)
+        offers.append(offer)
+        for request in offer.requests:
+            assumed[request.flavor, request.resource] = request.requested
+    borrows = any(request.borrows for offer in offers for request in offer.requests)
+    return [_without_reclaim(offer) for offer in offers] if borrows and queue.preemption.borrow is None else offers
+
+
+def _without_reclaim(offer: Offer) -> Offer:
+    """A workload that must borrow anything preempts nobody, not even for what it would not have to borrow."""
+    requests = (
+        replace(request, source=Source.OTHERS) if request.source is Source.RECLAIMED else request
+        for request in offer.requests
+    )
+    return replace(offer, requests=tuple(requests))
+
+
+def _offer(
+    quotas: Quotas,
+    queue: ClusterQueue,
+    flavors: Mapping[str, Manifest],
+    pods: PodSet,
+    assumed: Mapping[FlavorResource, int],
+) -> Offer:
+    wanted = {name: value for name, value in {**pods.total, "pods": pods.count}.items() if value}
+    requests: list[QuotaRequest] = []
+    refused: list[Refusal] = []
+    covered: set[str] = set()
+    of_queue = [flavor.flavor for group in queue.groups for flavor in group.flavors]
+    for group in queue.groups:
+        covered |= group.covered
+        asked = {name: wanted[name] for name in ordered(group.covered) if name in wanted}
+        if not asked:
+            continue
+        choices: list[list[QuotaRequest]] = []
+        for flavor in group.flavors:
+            if refusal := unfit(flavor.flavor, flavors, pods, of_queue):
+                refused.append(refusal)
+                continue
+            lines = (((flavor.flavor, name), value) for name, value in asked.items())
+            choices.append([_request(quotas, queue, line, value + assumed.get(line, 0)) for line, value in lines])
+        if not choices:
+            return Offer(pods, (), tuple(refused))
+        requests += min(choices, key=_hardness)
+    uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
+    refused += [Refusal(queue=queue.name, resource=name) for name in uncovered]
+    return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
+
+
+def _hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
+    """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
+
+    Of several flavors that are all too small, the one that could give the largest part explains best.
+    """
+    hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
+    part = min(request.limit / request.requested for request in requests)
+    return hardest, -part if hardest is Source.NEVER else 0
+
+
+def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requested: int) -> QuotaRequest:
+    name = queue.name
+    nominal, used = quotas.nominal(name, line), quotas.usage(name, line)
+    available, limit = quotas.available(name, line), quotas.potential_available(name, line)
+    if requested > limit:
+        source = Source.NEVER
+    elif requested <= available:
+        source = Source.NOMINAL if used + requested <= nominal else Source.BORROWED
+    elif used + requested <= nominal:
+        source = Source.OTHERS if queue.preemption.reclaim is Policy.NEVER else Source.RECLAIMED
+    else:
+        source = Source.OWN_QUEUE if used + requested > limit else Source.OTHERS
+    return QuotaRequest(*line, requested, nominal, used, available, limit, source)
+
+
+def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
+    """Why a flavor cannot be used for some pods; None where it can, or where the flavor may not be read.
+
+    Args:
+        name: of the flavor.
+        flavors: that may be read, by name.
+        pods: that request it.
+        of_queue: all flavors of the queue.
+    """
+    flavor = flavors.get(name)
+    if flavor is None:
+        return None
+    own = texts_at(flavor, "spec", "nodeLabels")
+    if not wants(pods.spec, own, keys=own):
+        return Refusal(flavor=name)
+    taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
+    if taint:
+        return Refusal(flavor=name, taint=taint)
+    return _misplaced(name, flavors, pods, of_queue)
+
+
+def _misplaced(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
+    """Whether topology excludes pods; they need no annotation where all flavors of the queue have a topology.
+
+    `checkPodSetAndFlavorMatchForTAS` in
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
+    """
+    has = bool(text_at(flavors[name], "spec", "topologyName"))
+    if has == pods.placed:
+        return None
+    if pods.placed:
+        return Refusal(flavor=name, topology="missing")
+    mixed = any(other in flavors and not text_at(flavors[other], "spec", "topologyName") for other in of_queue)
+    return Refusal(flavor=name, topology="unstated") if mixed else None

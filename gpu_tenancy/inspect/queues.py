@@ -1,0 +1,199 @@
+"""The queues of a running cluster: which namespaces use them, what they use, and what is pending in them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import cached_property
+
+from gpu_tenancy.base.amounts import amounts, gpus
+from gpu_tenancy.base.json import Json, at, text_at, texts_at
+from gpu_tenancy.inspect.cluster_queues import (
+    ClusterQueue,
+    is_fair_sharing,
+    quotas_of,
+    read_cluster_queue,
+    read_cohort,
+)
+from gpu_tenancy.inspect.pods import Manifest, called, ended, home, requests, scheduler
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.selecting import selects
+from gpu_tenancy.inspect.workloads import Workload, waiting
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
+
+
+class ClosedBy(Enum):
+    """What stops a queue from admitting workloads of a namespace."""
+
+    CLUSTER_QUEUE_INACTIVE = auto()
+    LOCAL_QUEUE_STOPPED = auto()
+    LOCAL_QUEUE_INACTIVE = auto()
+    NAMESPACE_NOT_SELECTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A queue that admits nothing of a namespace, however much quota is free.
+
+    Attributes:
+        name: of the ClusterQueue or LocalQueue.
+        detail: the stop policy, the namespace, or the message of Kueue's condition.
+    """
+
+    cause: ClosedBy
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Queues:
+    """All of Kueue's queues that the user may see, and their workloads."""
+
+    state: State
+
+    @cached_property
+    def cluster_queues(self) -> dict[str, ClusterQueue]:
+        """The ClusterQueues by name.
+
+        Where Kueue reports no usage of one, pods on the flavors' nodes are counted instead.
+        """
+        queues = (read_cluster_queue(manifest) for manifest in self.state.of("ClusterQueue"))
+        return {
+            queue.name: queue if queue.counted else replace(queue, usage=self._by_pods(queue.name)) for queue in queues
+        }
+
+    @cached_property
+    def tenancy(self) -> Tenancy:
+        """All ClusterQueues and Cohorts."""
+        return Tenancy(
+            tuple(queue.spec for queue in self.cluster_queues.values()),
+            tuple(read_cohort(cohort) for cohort in self.state.of("Cohort")),
+            FAIR if is_fair_sharing(self.state.of("ClusterQueue")) else None,
+        )
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Quota and usage of all ClusterQueues."""
+        return quotas_of(self.tenancy, self.cluster_queues.values())
+
+    @cached_property
+    def uncounted(self) -> bool:
+        """Whether Kueue reports usage of no queue: its controller is not running."""
+        return bool(self.cluster_queues) and not any(queue.counted for queue in self.cluster_queues.values())
+
+    @cached_property
+    def homes(self) -> dict[str, dict[str, str]]:
+        """For each namespace its LocalQueues and their ClusterQueues."""
+        homes: dict[str, dict[str, str]] = defaultdict(dict)
+        for local in self.state.of("LocalQueue"):
+            homes[home(local)][called(local)] = text_at(local, "spec", "clusterQueue")
+        return dict(homes)
+
+    def users(self, queue: str) -> list[str]:
+        """The namespaces with a LocalQueue of a ClusterQueue."""
+        return sorted(namespace for namespace, queues in self.homes.items() if queue in queues.values())
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """All workloads that are not finished."""
+        workloads = (Workload.of(manifest) for manifest in self.state.of("Workload"))
+        return tuple(workload for workload in workloads if workload.stage != "finished")
+
+    def queue_of(self, workload: Workload) -> str:
+        """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""
+        return self.homes.get(workload.namespace, {}).get(workload.queue, "")
+
+    def waiting_in(self, queue: str) -> list[Workload]:
+        """The pending workloads of a ClusterQueue, the next first."""
+        return waiting(self.members.get(queue, ()))
+
+    @cached_property
+    def members(self) -> dict[str, list[Workload]]:
+        """The workloads of each ClusterQueue."""
+        members: dict[str, list[Workload]] = defaultdict(list)
+        for workload in self.workloads:
+            members[self.queue_of(workload)].append(workload)
+        return dict(members)
+
+    def holder_of(self, workload: Workload) -> str:
+        """The ClusterQueue whose quota a workload holds; while it holds none, the one in which it is pending."""
+        return workload.holder or self.queue_of(workload)
+
+    def shut_out(self, namespace: str, queue: str) -> Closed | None:
+        """Whether a ClusterQueue excludes a namespace; None where it does not, or where namespaces are not readable.
+
+        Kueue keeps such a workload pending in the queue without blocking others.
+        """
+        if not self.state.knows("Namespace") or namespace not in self._labels:
+            return None
+        if selects(self._selectors.get(queue), self._labels[namespace]):
+            return None
+        return Closed(ClosedBy.NAMESPACE_NOT_SELECTED, queue, namespace)
+
+    @cached_property
+    def _labels(self) -> dict[str, Mapping[str, str]]:
+        return {called(manifest): texts_at(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
+
+    @cached_property
+    def _selectors(self) -> dict[str, Json]:
+        return {called(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
+
+    def stopped(self, namespace: str, name: str) -> Closed | None:
+        """Whether a LocalQueue is stopped or inactive."""
+        if policy := self.stop_policy(namespace, name):
+            return Closed(ClosedBy.LOCAL_QUEUE_STOPPED, name, policy)
+        active = condition(self._locals.get((namespace, name), {}), "Active")
+        message = text_at(active, "message") if text_at(active, "status") == "False" else ""
+        return Closed(ClosedBy.LOCAL_QUEUE_INACTIVE, name, message) if message else None
+
+    def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Closed | None:
+        """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
+        if queue.inactive:
+            return Closed(ClosedBy.CLUSTER_QUEUE_INACTIVE, queue.name, queue.inactive)
+        return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
+
+    def stop_policy(self, namespace: str, name: str) -> str:
+        """The stop policy of a LocalQueue, `Hold` or `HoldAndDrain`; empty where it is not stopped."""
+        policy = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
+        return policy if policy != "None" else ""
+
+    @cached_property
+    def _locals(self) -> dict[tuple[str, str], Manifest]:
+        return {(home(local), called(local)): local for local in self.state.of("LocalQueue")}
+
+    def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
+        used: dict[FlavorResource, int] = defaultdict(int)
+        nodes = self.flavor_by_node
+        for namespace in self.users(queue):
+            for pod in self.state.of("Pod", namespace):
+                spec = at(pod, "spec")
+                flavor = nodes.get(text_at(pod, "spec", "nodeName"))
+                if flavor and isinstance(spec, dict) and not ended(pod) and scheduler(spec) != "volcano":
+                    for name, value in requests(spec).items():
+                        used[flavor, name] += value
+        return dict(used)
+
+    @cached_property
+    def flavor_by_node(self) -> dict[str, str]:
+        """The flavor of each node that has one."""
+        return flavored(self.state.of("Node"), self.state.of("ResourceFlavor"))
+
+
+def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str, str]:
+    """The flavor of each node whose labels match; of several, the one with most labels.
+
+    A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
+    """
+    wanted = [(texts_at(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
+    wanted.sort(key=lambda pair: -len(pair[0]))
+    unlabelled = [name for asked, name in wanted if not asked]
+    by_node: dict[str, str] = {}
+    for node in nodes:
+        here = texts_at(node, "metadata", "labels")
+        match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
+        if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
+            match = unlabelled[0]
+        if match:
+            by_node[called(node)] = match
+    return by_node

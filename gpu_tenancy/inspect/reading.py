@@ -1,0 +1,200 @@
+"""Lists the objects of a running cluster that `usage`, `fit` and `why` need, with the rights of the user."""
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.inspect.api_messages import without_user
+from gpu_tenancy.inspect.devices import with_devices
+from gpu_tenancy.inspect.pods import called, home, label
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
+
+Kind = Literal[
+    "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
+    "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
+    "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
+    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
+]  # fmt: skip
+
+FLUID: Final = "data.fluid.io/v1alpha1"
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
+RESOURCE: Final = "resource.k8s.io/v1"
+VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
+
+_ADMIN: Final = "a user with the role kueue-batch-admin-role"
+_TENANT: Final = "a user with the role kueue-batch-user-role"
+_VIEW: Final = "a user with the role view in the namespace"
+_EDIT: Final = "a user with the role edit in the namespace"
+_WHOLE: Final = "a user who may list them in the whole cluster"
+_FORBIDDEN: Final = 403
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where objects of a kind are, what they show, and who may usually read them.
+
+    With `without_values`, objects have metadata and the cells of the server's table: no value of a Secret is read.
+
+    Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
+    """
+
+    api_version: str
+    tells: str
+    who: str
+    namespaced: bool = False
+    without_values: bool = False
+
+
+_SOURCES: Final[Mapping[Kind, _Source]] = {
+    "AdmissionCheck": _Source(KUEUE, "checks after quota is reserved", _ADMIN),
+    "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
+    "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
+    "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
+    "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
+    "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
+    "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
+    "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
+    "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
+    "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
+    "Node": _Source("v1", "free capacity of nodes", _WHOLE),
+    "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceClaimTemplate": _Source(RESOURCE, "claims of devices", _VIEW, namespaced=True),
+    "ComputeDomain": _Source(COMPUTE_DOMAIN[0], "channels of ComputeDomains", _VIEW, namespaced=True),
+    "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
+    "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
+    "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
+    "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
+    "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "Secret": _Source("v1", "names and keys of Secrets", _EDIT, namespaced=True, without_values=True),
+    "ConfigMap": _Source("v1", "names and keys of ConfigMaps", _VIEW, namespaced=True, without_values=True),
+    "Dataset": _Source(FLUID, "caches of datasets", _VIEW, namespaced=True),
+    "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
+    "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
+    "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
+    "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Objects that could not be read, why, and who could read them.
+
+    Attributes:
+        kind: of the objects.
+        tells: what they would show.
+        why: message of the API server.
+        who: who may usually read them; empty where the API server does not serve the kind.
+        partly: whether those of the team's own namespace were read.
+    """
+
+    kind: Kind
+    tells: str
+    why: str
+    who: str
+    partly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Objects of a cluster.
+
+    Attributes:
+        objects: by kind; none of a kind that could not be read.
+        missing: kinds that could not be read, or in one namespace only.
+    """
+
+    objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
+    missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])
+
+    def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
+        """Objects of a kind, of one namespace or of all that were read."""
+        objects = self.objects.get(kind, ())
+        return tuple(manifest for manifest in objects if home(manifest) == namespace) if namespace else objects
+
+    def knows(self, kind: Kind) -> bool:
+        """Whether all objects of a kind were read."""
+        return kind not in self.missing
+
+    def joined(self, other: "State") -> "State":
+        """The objects of both reads; those of `other` where both have a kind."""
+        return State({**self.objects, **other.objects}, {**self.missing, **other.missing})
+
+    def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
+        """Kinds that the user may not read, without those of operators that are not installed."""
+        return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
+
+
+def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
+    """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
+
+    Args:
+        cluster: which.
+        kinds: to list in the whole cluster if the user may.
+        namespace: the team's; listed alone where the whole cluster is forbidden.
+        only: kinds to list in that namespace alone.
+
+    Raises:
+        UnreachableError: the cluster does not answer.
+        ApiError: the API server rejects the request, except for a missing right.
+    """
+    wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        tasks: dict[Kind, Future[tuple[tuple[Manifest, ...], Missing | None]]] = {
+            kind: pool.submit(_read, cluster, kind, namespace, alone=kind in only) for kind in wanted
+        }
+    objects, missing = dict[Kind, tuple[Manifest, ...]](), dict[Kind, Missing]()
+    for kind, task in tasks.items():
+        objects[kind], lacking = task.result()
+        if lacking:
+            missing[kind] = lacking
+    if objects.get("Node"):
+        objects["Node"] = _with_devices(cluster, objects["Node"])
+    return State(objects, missing)
+
+
+def _with_devices(cluster: Cluster, nodes: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+    """Nodes with the devices of DRA drivers, as far as the user may read them."""
+    classes, _ = _read(cluster, "DeviceClass", "", alone=False)
+    if not any(text_at(item, "spec", "extendedResourceName") for item in classes):
+        return nodes
+    slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
+    return with_devices(nodes, classes, slices)
+
+
+def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple[tuple[Manifest, ...], Missing | None]:
+    source = _SOURCES[kind]
+    within = namespace if alone and source.namespaced else ""
+    try:
+        if source.without_values:
+            return cluster.rows(source.api_version, kind, namespace=within), None
+        return cluster.list(source.api_version, kind, namespace=within), None
+    except UnknownKindError as error:
+        return (), Missing(kind, source.tells, error.message, "")
+    except ApiError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        if not source.namespaced or within or not namespace:
+            return (), Missing(kind, source.tells, without_user(error.message), source.who)
+        objects, missing = _read(cluster, kind, namespace, alone=True)
+        return objects, missing or Missing(
+            kind, f"{source.tells}, outside {namespace}", without_user(error.message), _WHOLE, partly=True
+        )
+
+
+def teams_of(state: State) -> list[str]:
+    """Namespaces that have a queue, or that this program created."""
+    made = [
+        called(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
+    ]
+    return sorted({*made, *_homes(state.of("LocalQueue"))})
+
+
+def _homes(objects: Iterable[Manifest]) -> set[str]:
+    return {home(each) for each in objects}

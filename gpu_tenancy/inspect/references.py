@@ -1,0 +1,154 @@
+"""Whether the Secrets and ConfigMaps that pods refer to exist, with the keys that they need; values are never read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.demand import Demand
+from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.workloads import PodSet
+
+Named = Literal["Secret", "ConfigMap"]
+
+_KINDS: Final[tuple[Named, ...]] = ("Secret", "ConfigMap")
+_PULL_TYPES: Final = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+"""https://kubernetes.io/docs/concepts/configuration/secret/#docker-config-secrets"""
+_FIELDS: Final = {"Secret": ("f:data",), "ConfigMap": ("f:data", "f:binaryData")}
+_FROM: Final[tuple[tuple[Named, str, str, str], ...]] = (
+    ("Secret", "secretKeyRef", "secretRef", "secret"),
+    ("ConfigMap", "configMapKeyRef", "configMapRef", "configMap"),
+)
+"""Fields of a kind in `env`, `envFrom` and `volumes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A use of a Secret or ConfigMap by a pod that does not start without it.
+
+    Attributes:
+        kind: of the object.
+        name: of the object.
+        where: such as `env TOKEN of container main`.
+        keys: that it must have; empty for any.
+        pull: whether the kubelet pulls images with it, or without it if it does not exist.
+    """
+
+    kind: Named
+    name: str
+    where: str
+    keys: tuple[str, ...] = ()
+    pull: bool = False
+
+
+def kinds_named(demands: Iterable[Demand]) -> tuple[Named, ...]:
+    """The kinds that pods of workloads refer to."""
+    specs = [template.spec for demand in demands for template in demand.templates]
+    named = {reference.kind for spec in specs for reference in references_of(spec)}
+    return tuple(kind for kind in _KINDS if kind in named)
+
+
+def references_of(spec: Manifest) -> Iterator[Reference]:
+    """What a pod refers to, without what is `optional`."""
+    for container in (*maps_at(spec, "initContainers"), *maps_at(spec, "containers")):
+        yield from _of_container(container)
+    for volume in maps_at(spec, "volumes"):
+        where = f"volume {text_at(volume, 'name')}"
+        for source in (volume, *maps_at(volume, "projected", "sources")):
+            yield from _of_volume(source, where)
+    for secret in maps_at(spec, "imagePullSecrets"):
+        yield Reference("Secret", text_at(secret, "name"), "imagePullSecrets", pull=True)
+
+
+def _of_container(container: Manifest) -> Iterator[Reference]:
+    of = f"of container {text_at(container, 'name')}"
+    for kind, key_field, whole_field, _ in _FROM:
+        for variable in maps_at(container, "env"):
+            source = map_at(variable, "valueFrom", key_field)
+            if source and at(source, "optional") is not True:
+                where = f"env {text_at(variable, 'name')} {of}"
+                yield Reference(kind, text_at(source, "name"), where, (text_at(source, "key"),))
+        for variables in maps_at(container, "envFrom"):
+            source = map_at(variables, whole_field)
+            if source and at(source, "optional") is not True:
+                yield Reference(kind, text_at(source, "name"), f"envFrom {of}")
+
+
+def _of_volume(volume: Manifest, where: str) -> Iterator[Reference]:
+    for kind, _, _, field in _FROM:
+        source = map_at(volume, field)
+        if source and at(source, "optional") is not True:
+            keys = tuple(text_at(item, "key") for item in maps_at(source, "items"))
+            yield Reference(kind, text_at(source, "secretName") or text_at(source, "name"), where, keys)
+
+
+def judge_references(state: State, team: str, sets: Iterable[PodSet]) -> Iterator[Answer]:
+    """The check of the Secrets and ConfigMaps of a workload; none for a workload that refers to none.
+
+    https://kubernetes.io/docs/concepts/configuration/secret/#using-a-secret
+    """
+    wanted = dict.fromkeys(reference for pods in sets if pods.count for reference in references_of(pods.spec))
+    results: list[tuple[Verdict, str]] = []
+    for kind in _KINDS:
+        of_kind = [reference for reference in wanted if reference.kind == kind]
+        if of_kind and not state.knows(kind):
+            results.append(("unknown", narrative.missing_text(state.missing[kind])))
+        elif of_kind:
+            known = {called(one): one for one in state.of(kind, team)}
+            results.extend(_judge(reference, known) for reference in of_kind)
+    if not results:
+        return
+    verdict = worst(result for result, _ in results)
+    results.sort(key=lambda result: result[0] != verdict)
+    yield Answer(Check.REFERENCES, verdict, tuple(dict.fromkeys(text for _, text in results)))
+
+
+def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict, str]:
+    kind, name, where = reference.kind, reference.name, reference.where
+    if name not in known:
+        if reference.pull:
+            return "now", narrative.no_pull_secret(name, known)
+        return "never", narrative.no_object(kind, name, where, known)
+    if reference.pull and (actual := text_at(known[name], "cells", "Type")) not in _PULL_TYPES:
+        return "now", narrative.no_pull_type(name, actual, _PULL_TYPES[0])
+    keys = keys_of(known[name], kind)
+    missing = [key for key in reference.keys if key not in keys.names]
+    if not missing:
+        return "now", narrative.has_keys(kind, name, reference.keys)
+    if keys.complete:
+        return "never", narrative.no_key(kind, name, missing[0], where, keys.names)
+    return "unknown", narrative.keys_unknown(kind, name, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names of the keys of an object; not `complete` if it has others."""
+
+    names: frozenset[str]
+    complete: bool
+
+
+def keys_of(row: Manifest, kind: Named) -> Keys:
+    """The keys of a Secret or ConfigMap, without its values.
+
+    The API server records in `managedFields` who wrote which key. Whoever writes an object can delete these records, so
+    they are compared with the number of keys that the server's table shows. A server-side apply of `stringData` leaves
+    no record of keys in `data`, and its own record stays when a key is deleted.
+    https://kubernetes.io/docs/reference/using-api/server-side-apply/#managing-fields
+    """
+    count, certain = int_at(row, "cells", "Data"), _recorded(row, *_FIELDS[kind])
+    names = certain | _recorded(row, "f:stringData")
+    return Keys(names, complete=True) if len(names) == count else Keys(certain, len(certain) == count)
+
+
+def _recorded(row: Manifest, *fields: str) -> frozenset[str]:
+    return frozenset(
+        key.removeprefix("f:")
+        for manager in maps_at(row, "metadata", "managedFields")
+        for field in fields
+        for key in map_at(manager, "fieldsV1", field)
+        if key.startswith("f:")
+    )

@@ -1,0 +1,185 @@
+"""Output of `usage`, `fit` and `why`: tables and lines for people, JSON for programs."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.characters import visible
+from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Verdict
+from gpu_tenancy.inspect.fit import Fitting
+from gpu_tenancy.inspect.unblock import Unblock
+from gpu_tenancy.inspect.usage import Row, TeamBudget, Usage
+from gpu_tenancy.inspect.verdicts import Why
+
+_MARKS: Final[dict[Verdict, tuple[str, str]]] = {
+    "now": ("✓", "green"),
+    "later": ("…", "yellow"),
+    "never": ("✗", "red"),
+    "unknown": ("?", "yellow"),
+}
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("resource", "left"),
+    ("scheduler", "left"),
+    ("guaranteed", "right"),
+    ("limit", "right"),
+    ("used", "right"),
+    ("borrowed", "right"),
+    ("lent", "right"),
+    ("pending", "right"),
+)
+
+
+def usage(usage: Usage) -> Group:
+    """Output of `usage`: shares, quotas, a total, and notes on the numbers."""
+    parts: list[RenderableType] = [_shares(usage)]
+    if usage.budgets:
+        parts += [Text(""), _quotas(usage.budgets)]
+    parts += [Text(""), Text(narrative.usage_total(usage.total), style="bold")]
+    parts += [Text(visible(note), style="dim") for note in narrative.usage_notes(usage)]
+    return Group(*parts)
+
+
+def _shares(usage: Usage) -> Table:
+    shares = table(_COLUMNS)
+    for row in usage.rows:
+        numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
+        pending = f"{amount_text(row.resource, row.waiting)} in {row.workloads}" if row.waiting else "0"
+        amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
+        shares.add_row(narrative.row_title(row), row.flavor, row.resource, row.scheduler, *amounts, pending)
+    return shares
+
+
+def _quotas(budgets: Sequence[TeamBudget]) -> Table:
+    quotas = table(
+        (("namespace", "left"), ("quota", "left"), ("resource", "left"), ("used", "right"), ("limit", "right"))
+    )
+    for team_budget in budgets:
+        budget = team_budget.budget
+        amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))
+        quotas.add_row(team_budget.team, budget.quota, budget.resource, *amounts)
+    return quotas
+
+
+def fitting(fitting: Fitting) -> Group:
+    """Output of `fit` for one workload: the checks and the conclusion."""
+    heading = Text.assemble((visible(fitting.title), "bold"), f": {visible(fitting.asks)}")
+    conclusion = Text(visible(fitting.conclusion), style=f"bold {_MARKS[fitting.verdict][1]}")
+    return Group(heading, *(_answer(answer) for answer in fitting.answers), conclusion)
+
+
+def _answer(answer: Answer) -> Text:
+    mark, style = _MARKS[answer.verdict]
+    # Messages of the cluster may have several lines, which must not look like lines of this command.
+    first, *others = map(visible, answer.lines)
+    lines = Text.assemble((mark, style), f" {answer.about}: {first}")
+    for line in others:
+        lines.append(f"\n  {line}")
+    return lines
+
+
+def why(why: Why) -> Group:
+    """Output of `why`: the way from the queue to the nodes, and reason and fix as the last line."""
+    conclusion = Text(visible(why.conclusion), style="bold yellow" if why.waits else "bold green")
+    return Group(Text(visible(why.title), style="bold"), *(Text(visible(line)) for line in why.lines), conclusion)
+
+
+def data(result: Usage | Why | Sequence[Fitting]) -> str:
+    """A result as JSON for programs; amounts in base units."""
+    match result:
+        case Usage():
+            plain: object = _usage(result)
+        case Why():
+            plain = _why(result)
+        case _:
+            plain = [_fitting(fitting) for fitting in result]
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "rows": [_row(row) for row in usage.rows],
+        "budgets": [asdict(budget) for budget in usage.budgets],
+        "total": narrative.usage_total(usage.total),
+        "notes": list(narrative.usage_notes(usage)),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    fields = asdict(row) | {"team": narrative.row_title(row), "pending": row.waiting}
+    return {key: value for key, value in fields.items() if key not in {"part_of", "waiting"}}
+
+
+def _why(why: Why) -> dict[str, Any]:
+    return {
+        "title": why.title,
+        "lines": why.lines,
+        "reason": why.reason,
+        "fix": why.fix,
+        "pending": why.waits,
+        "unblock": _unblock(why.unblock) if why.unblock else None,
+        "conclusion": why.conclusion,
+    }
+
+
+def _unblock(unblock: Unblock) -> dict[str, Any]:
+    return {
+        "admitted": unblock.admitted,
+        "preempted": unblock.gone,
+        "reason": unblock.why,
+        "ends": unblock.ends,
+        "together": unblock.together,
+        "ahead": unblock.ahead,
+        "admitted_instead": unblock.takers,
+        "tested": unblock.tried,
+        "tested_in_sequence": unblock.in_turn,
+        "running": unblock.running,
+        "not_simulated": "; ".join(unblock.left_out),
+    }
+
+
+def _fitting(fitting: Fitting) -> dict[str, Any]:
+    return {
+        "title": fitting.title,
+        "requests": fitting.asks,
+        "answers": [
+            {"check": answer.about, "verdict": answer.verdict, "lines": answer.lines} for answer in fitting.answers
+        ],
+        "verdict": fitting.verdict,
+        "conclusion": fitting.conclusion,
+    }
+
+
+def follow(console: Console, ask: Callable[[], RenderableType], every: float, rounds: int = 0) -> None:
+    """Refreshes an output periodically: in place on a terminal, otherwise one below the other.
+
+    Args:
+        console: where to print.
+        ask: reads the cluster again.
+        every: seconds between two reads.
+        rounds: number of reads; 0 for no end.
+    """
+    done = 0
+    if not console.is_terminal:
+        while True:
+            console.print(ask())
+            done += 1
+            if done == rounds:
+                return
+            console.print()
+            time.sleep(every)
+    with Live(ask(), console=console, auto_refresh=False, screen=False) as live:
+        while (done := done + 1) != rounds:
+            time.sleep(every)
+            live.update(ask(), refresh=True)

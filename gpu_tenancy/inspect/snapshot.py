@@ -1,0 +1,238 @@
+"""A cluster's current state as input of the simulation of Kueue, which starts from it as often as needed.
+
+Workloads with quota have it from the start, in the order in which they got it; pending workloads are in their queues.
+Workloads that cannot take part are left out: those that Kueue does not consider, those in a queue that admits nothing,
+and those that stop soon and do not come back.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, auto
+from typing import Final
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.queueing import unfit
+from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.reading import Kind, Missing
+from gpu_tenancy.inspect.uncovered import left_out
+from gpu_tenancy.inspect.workloads import PodSet, Workload
+from gpu_tenancy.kube.waiting import condition, is_true
+
+_SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
+"""Kinds that must be readable in the whole cluster."""
+_PODS: Final = "pods"
+
+
+class SimulationGap(Enum):
+    """What prevents a simulation."""
+
+    UNREADABLE = auto()
+    """The user may not read all objects."""
+    NOT_RUNNING = auto()
+    """Kueue reports no usage."""
+    MISMATCH = auto()
+    """Kueue reports another usage than the workloads hold."""
+    INVALID = auto()
+    """The queues have settings that Kueue 0.19 does not know."""
+    LIVELOCK = auto()
+    """Workloads preempt one another endlessly."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotSimulated:
+    """Why there is no simulation, with the numbers of a mismatch in base units.
+
+    Attributes:
+        detail: what is invalid.
+        missing: what is unreadable.
+        counted: what Kueue reports as used of a resource.
+        held: what the workloads hold of it.
+    """
+
+    gap: SimulationGap
+    detail: str = ""
+    missing: Missing | None = None
+    queue: str = ""
+    flavor: str = ""
+    resource: str = ""
+    counted: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """One workload at the start of the simulation.
+
+    Attributes:
+        flavors: for each pod set, the flavor of each resource; None while it is pending.
+        since: the second in which it got its quota, below 0.
+        leaving: whether it is preempted but has not stopped yet.
+        fixed: whether it cannot be preempted.
+    """
+
+    workload: kueue.Workload
+    flavors: tuple[Mapping[str, str], ...] | None = None
+    since: int = 0
+    leaving: bool = False
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One cohort tree with its workloads.
+
+    Attributes:
+        participants: in the order of creation.
+        left_out: what this tree uses and the simulation does not cover.
+    """
+
+    tenancy: kueue.Tenancy
+    participants: tuple[Participant, ...]
+    left_out: tuple[kueue.Unmodelled, ...] = ()
+
+    def play(self) -> kueue.Simulation:
+        """A simulation that starts from the snapshot.
+
+        Raises:
+            ValueError: the queues contradict themselves, which Kueue reports in their conditions.
+        """
+        simulation = kueue.Simulation(self.tenancy, amount=amount_text)
+        for participant in self.participants:
+            workload, flavors = participant.workload, participant.flavors
+            if flavors is None:
+                simulation.submit(workload)
+            else:
+                leaving, fixed = participant.leaving, participant.fixed
+                simulation.place(workload, flavors, participant.since, leaving=leaving, fixed=fixed)
+        return simulation
+
+
+def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation] | NotSimulated:
+    """The cohort tree of a ClusterQueue, and its simulation at rest."""
+    snapshot = take_snapshot(queues, target)
+    if isinstance(snapshot, NotSimulated):
+        return snapshot
+    simulation = snapshot.play()
+    return NotSimulated(SimulationGap.LIVELOCK) if simulation.rest() else (snapshot, simulation)
+
+
+def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
+    """The cohort tree of a ClusterQueue as it is now."""
+    state = queues.state
+    if unseen := [state.missing[kind] for kind in _SEEN if not state.knows(kind)]:
+        return NotSimulated(SimulationGap.UNREADABLE, missing=unseen[0])
+    if queues.uncounted:
+        return NotSimulated(SimulationGap.NOT_RUNNING)
+    names, cohorts = (frozenset(related) for related in queues.quotas.related(target))
+    workloads = sorted(
+        (workload for workload in queues.workloads if queues.holder_of(workload) in names),
+        key=lambda workload: (workload.since, workload.namespace, workload.name),
+    )
+    if mismatch := _mismatch(queues, names, workloads):
+        return mismatch
+    latest = max((_reserved(workload) for workload in workloads), default=0)
+    suits = Suits(queues)
+    participants = (_participant(queues, workload, latest, suits) for workload in workloads)
+    there = tuple(participant for participant in participants if participant is not None)
+    if unknown := next(
+        (queue.invalid for name, queue in queues.cluster_queues.items() if name in names and queue.invalid), ""
+    ):
+        return NotSimulated(SimulationGap.INVALID, unknown)
+    tree = replace(
+        queues.tenancy,
+        queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
+        cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
+    )
+    try:
+        snapshot = Snapshot(tree, there, left_out(queues, target, workloads))
+        snapshot.play()
+    except ValueError as error:
+        return NotSimulated(SimulationGap.INVALID, str(error))
+    return snapshot
+
+
+def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> NotSimulated | None:
+    """Where Kueue reports another usage of a queue than its workloads hold: then not all of them are visible."""
+    held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
+    for workload in workloads:
+        for line, amount in workload.held.items():
+            held[queues.holder_of(workload)][line] += amount
+    for name in sorted(names):
+        queue = queues.cluster_queues[name]
+        for line in queue.spec.quotas:
+            counted, seen = queue.usage.get(line, 0), held[name][line]
+            if counted != seen:
+                return NotSimulated(
+                    SimulationGap.MISMATCH, queue=name, flavor=line[0], resource=line[1], counted=counted, held=seen
+                )
+    return None
+
+
+def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
+    """A workload's part in the simulation; None where it has none."""
+    name = queues.holder_of(workload)
+    queue = queues.cluster_queues[name]
+    if workload.stage == "waiting":
+        if (
+            workload.held_back
+            or queue.inactive
+            or queues.stopped(workload.namespace, workload.queue)
+            or queues.shut_out(workload.namespace, name)
+        ):
+            return None
+        return Participant(suits.workload(workload.label, name, workload.sets, workload.priority))
+    if not workload.assigned or workload.stage == "switched off" or _stopping(queues, workload):
+        return None
+    placed = suits.workload(workload.label, name, [assigned.pods for assigned in workload.assigned], workload.priority)
+    flavors = tuple(assigned.flavors for assigned in workload.assigned)
+    since, leaving = _reserved(workload) - latest - 1, is_true(workload.manifest, "Evicted")
+    return Participant(placed, flavors, since, leaving=leaving, fixed=bool(queue.inactive))
+
+
+def _stopping(queues: Queues, workload: Workload) -> bool:
+    """Whether it releases its quota soon, for good or for longer than the simulation lasts."""
+    evicted = condition(workload.manifest, "Evicted")
+    if text_at(evicted, "status") == "True" and text_at(evicted, "reason") != "Preempted":
+        return True
+    policy, queue = (
+        queues.stop_policy(workload.namespace, workload.queue),
+        queues.cluster_queues[queues.holder_of(workload)],
+    )
+    if workload.stage == "checked":  # A stopped queue admits no workload that only has quota.
+        return bool(policy or queue.stop_policy)
+    return policy == "HoldAndDrain" or queue.stop_policy == "HoldAndDrain"
+
+
+def _reserved(workload: Workload) -> int:
+    """The second in which its quota was reserved; 0 where it has none."""
+    since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime")
+    return int(datetime.fromisoformat(since).timestamp()) if since and workload.assigned else 0
+
+
+class Suits:
+    """Which flavors of a queue suit some pods, cached since many workloads request the same."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._flavors: dict[str, Manifest] = {called(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
+        self._known: dict[tuple[str, str], frozenset[str]] = {}
+
+    def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
+        """A workload for the simulation, which counts pods itself where the queue has a quota of pods."""
+        return kueue.Workload(name, queue, tuple(self._set(queue, pods) for pods in sets), priority)
+
+    def _set(self, queue: str, pods: PodSet) -> kueue.PodSet:
+        asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
+        return kueue.PodSet(asked, pods.count, self._of(queue, pods), pods.name)
+
+    def _of(self, queue: str, pods: PodSet) -> frozenset[str]:
+        key = queue, repr([pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))])
+        if key not in self._known:
+            names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
+            self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
+        return self._known[key]

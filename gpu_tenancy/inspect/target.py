@@ -1,0 +1,180 @@
+"""The object that `tenancy why` explains: a job, a server or a pod, with its pods and workloads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
+from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.runtimes import with_runtime
+from gpu_tenancy.inspect.selecting import selects
+from gpu_tenancy.inspect.workloads import Workload
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.waiting import is_true
+
+KINDS: Final = (
+    ("batch/v1", "Job"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("ray.io/v1", "RayJob"),
+    ("ray.io/v1", "RayService"),
+    ("ray.io/v1", "RayCluster"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("v1", "Pod"),
+)
+_UNREAD: Final = (403, 404)
+_JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
+_GANG: Final = "volcano.sh/job-name"
+_RAY_CLUSTER: Final = "ray.io/cluster"
+_LABELS: Final = {
+    "TrainJob": _JOB_SET,
+    "JobSet": _JOB_SET,
+    "RayJob": _RAY_CLUSTER,
+    "RayService": _RAY_CLUSTER,
+    "RayCluster": _RAY_CLUSTER,
+    "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name",
+    "PyTorchJob": "training.kubeflow.org/job-name",
+}
+"""Label of pods with the name of the object that they belong to, or of its Ray cluster, by the object's kind."""
+_CLUSTERS: Final = {"RayJob": ("rayClusterName",), "RayService": ("activeServiceStatus", "rayClusterName")}
+"""Where the status of a kind has the name of its Ray cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One object that runs pods.
+
+    Attributes:
+        demand: its pod templates and queue.
+        pods: its pods that have not ended.
+        workloads: Kueue's Workloads of it or of its pods.
+        groups: Volcano's PodGroups of it.
+    """
+
+    manifest: Manifest
+    demand: Demand
+    pods: tuple[Manifest, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    groups: tuple[Manifest, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Such as `Job ml-research/nightly`."""
+        return f"{text_at(self.manifest, 'kind')} {home(self.manifest)}/{called(self.manifest)}"
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return text_at(self.manifest, "metadata", "uid")
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue of its label or of its pods' labels; empty for none."""
+        return self.demand.queue or next(
+            (label(each, QUEUE_LABEL) for each in self.pods if label(each, QUEUE_LABEL)), ""
+        )
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, such as `Complete`; empty where it did not."""
+        for kind in ("Complete", "Completed", "Failed"):
+            if is_true(self.manifest, kind):
+                return kind
+        states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
+        phase = next(filter(None, (text_at(self.manifest, "status", *path) for path in states)), "")
+        return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""
+
+
+def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
+    """Finds an object of any kind that runs pods; of an object and what its controller made of it, the object.
+
+    Args:
+        cluster: the API server.
+        namespace: of the object.
+        name: of the object.
+        kind: of the object; empty for any.
+
+    Raises:
+        ConsoleError: no object has the name, or several kinds have one.
+    """
+    found = [
+        each
+        for version, one in KINDS
+        if kind.lower() in {"", one.lower()}
+        if (each := _get(cluster, version, one, namespace, name))
+    ]
+    uids = {text_at(each, "metadata", "uid") for each in found}
+    roots = [each for each in found if not uids.intersection(owners(each))]
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in roots)
+        raise ConsoleError(f"{namespace}/{name}: several objects have this name: {kinds}", "set --kind")
+    known = sorted(
+        {called(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
+    )
+    raise ConsoleError(
+        f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
+        nearest(name, known) if known else f"check the name and the namespace: kubectl get all -n {namespace}",
+    )
+
+
+def _get(cluster: Cluster, version: str, kind: str, namespace: str, name: str) -> Manifest | None:
+    try:
+        return cluster.get(version, kind, name, namespace)
+    except ApiError as error:
+        if error.status not in _UNREAD:
+            raise
+        return None
+
+
+def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable[Manifest]:
+    try:
+        return cluster.list(version, kind, namespace=namespace, metadata_only=True)
+    except (UnknownKindError, ApiError) as error:
+        if error.status not in _UNREAD:
+            raise
+        return ()
+
+
+def target_of(manifest: Manifest, state: State) -> Target:
+    """Collects the pods, Workloads and PodGroups of an object."""
+    namespace, uid = home(manifest), text_at(manifest, "metadata", "uid")
+    pods = tuple(each for each in state.of("Pod", namespace) if _belongs(each, manifest) and not ended(each))
+    uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
+    found = (Workload.of(each) for each in state.of("Workload", namespace))
+    return Target(
+        manifest,
+        with_runtime(demand(manifest, namespace), state),
+        pods,
+        tuple(each for each in found if uids & set(each.owners)),
+        tuple(each for each in state.of("PodGroup", namespace) if uids & set(owners(each))),
+    )
+
+
+def owners(manifest: Manifest) -> list[str]:
+    """Uids of the owners of an object."""
+    return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
+
+
+def _belongs(pod: Manifest, manifest: Manifest) -> bool:
+    """Whether a pod is the object itself, or belongs to it directly or indirectly."""
+    uid, name, kind = text_at(manifest, "metadata", "uid"), called(manifest), text_at(manifest, "kind")
+    if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
+        return True
+    carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
+    if kind == "Deployment":
+        return selects(at(manifest, "spec", "selector"), carried)
+    if kind in _LABELS:
+        owner = text_at(manifest, "status", *_CLUSTERS[kind]) if kind in _CLUSTERS else name
+        return bool(owner) and carried.get(_LABELS[kind]) == owner
+    return text_at(manifest, "apiVersion").startswith("batch.volcano.sh/") and carried.get(_GANG) == name

@@ -1,0 +1,130 @@
+"""Whether pods can mount the claims that they name."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.inspect import narrative
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.caches import waits_for_cache
+from gpu_tenancy.inspect.pods import Manifest, called, ended
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.workloads import PodSet
+
+_WAITS: Final = "WaitForFirstConsumer"
+_EXCLUSIVE: Final = {"ReadWriteOnce", "ReadWriteOncePod"}
+_READ_ONLY: Final = ("ReadOnlyMany",)
+
+
+def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[Answer]:
+    """The check of the claims of a workload; none for a workload without claims.
+
+    https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
+    """
+    wanted = {name: number for name, number in _claims(sets).items() if number}
+    if not wanted:
+        return
+    if not state.knows("PersistentVolumeClaim"):
+        yield Answer(Check.VOLUMES, "unknown", (narrative.missing_text(state.missing["PersistentVolumeClaim"]),))
+        return
+    known = {called(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
+    results: list[tuple[Verdict, str]] = []
+    results.extend(_claim(state, team, name, number, known) for name, number in wanted.items())
+    results.extend(("now", narrative.claim_read_only(one)) for one in _written(sets) if _is_read_only(known.get(one)))
+    verdict = worst(result for result, _ in results)
+    results.sort(key=lambda result: result[0] != verdict)
+    yield Answer(Check.VOLUMES, verdict, tuple(text for _, text in results))
+
+
+def _claims(sets: Iterable[PodSet]) -> dict[str, int]:
+    """Claims, and the pods that mount each."""
+    found: dict[str, int] = {}
+    for pods in sets:
+        for name in dict.fromkeys(_names(pods.spec)):
+            found[name] = found.get(name, 0) + pods.count
+    return found
+
+
+def _names(spec: Manifest) -> Iterator[str]:
+    for volume in maps_at(spec, "volumes"):
+        if name := text_at(volume, "persistentVolumeClaim", "claimName"):
+            yield name
+
+
+def _claim(state: State, team: str, name: str, pods: int, known: Mapping[str, Manifest]) -> tuple[Verdict, str]:
+    claim = known.get(name)
+    bound = claim is not None and text_at(claim, "status", "phase") == "Bound"
+    if not bound and (cache := waits_for_cache(state, team, name)):
+        return "later", cache
+    if claim is None:
+        return "never", narrative.no_claim(name, team, known)
+    if refusal := _refusal(name, claim, pods):
+        return "never", refusal
+    if not bound:
+        return _unbound(state, name, claim)
+    modes = _modes(claim)
+    if users := _users(state, team, name) if set(modes) <= _EXCLUSIVE else []:
+        node, pod = users[0]
+        return "later", narrative.claim_in_use(name, modes[0], pod, node)
+    return "now", narrative.claim_bound(name, modes)
+
+
+def _refusal(name: str, claim: Manifest, pods: int) -> str:
+    """Why no such pods can ever mount a claim; empty if they can."""
+    if text_at(claim, "metadata", "deletionTimestamp"):
+        return narrative.claim_deleted(name)
+    if text_at(claim, "status", "phase") == "Lost":
+        return narrative.claim_lost(name)
+    modes = _modes(claim)
+    return narrative.claim_of_one(name, modes[0], pods) if pods > 1 and modes and set(modes) <= _EXCLUSIVE else ""
+
+
+def _unbound(state: State, name: str, claim: Manifest) -> tuple[Verdict, str]:
+    """A claim that is bound when a pod mounts it, or that waits for a volume."""
+    class_name = text_at(claim, "spec", "storageClassName")
+    if not class_name:
+        return "later", narrative.claim_unbound(name, "")
+    if not state.knows("StorageClass"):
+        return "unknown", narrative.missing_text(state.missing["StorageClass"])
+    classes = {called(one): one for one in state.of("StorageClass")}
+    if class_name not in classes:
+        return "never", narrative.claim_without_class(name, class_name)
+    if text_at(classes[class_name], "volumeBindingMode") == _WAITS:
+        return "now", narrative.claim_waits(name, class_name)
+    return "later", narrative.claim_unbound(name, class_name)
+
+
+def _users(state: State, team: str, name: str) -> list[tuple[str, str]]:
+    """Nodes and pods that mount a claim now."""
+    return sorted(
+        (node, called(pod))
+        for pod in state.of("Pod", team)
+        if not ended(pod) and (node := text_at(pod, "spec", "nodeName")) and name in _names(map_at(pod, "spec"))
+    )
+
+
+def _modes(claim: Manifest) -> tuple[str, ...]:
+    modes = at(claim, "spec", "accessModes")
+    return tuple(str(mode) for mode in modes) if isinstance(modes, list) else ()
+
+
+def _written(sets: Iterable[PodSet]) -> list[str]:
+    """Claims that a container mounts without `readOnly`."""
+    found: dict[str, None] = {}
+    for pods in sets:
+        for volume in maps_at(pods.spec, "volumes"):
+            claim = text_at(volume, "persistentVolumeClaim", "claimName")
+            mounts = [
+                mount
+                for container in maps_at(pods.spec, "containers")
+                for mount in maps_at(container, "volumeMounts")
+                if text_at(mount, "name") == text_at(volume, "name")
+            ]
+            whole = at(volume, "persistentVolumeClaim", "readOnly") is True
+            if claim and not whole and any(at(mount, "readOnly") is not True for mount in mounts):
+                found[claim] = None
+    return list(found)
+
+
+def _is_read_only(claim: Manifest | None) -> bool:
+    return claim is not None and _modes(claim) == _READ_ONLY

@@ -1,0 +1,233 @@
+"""Kueue's Workloads: requests, stage of admission, and order in the queue."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, Literal
+
+from gpu_tenancy.base.amounts import amounts
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, times
+from gpu_tenancy.inspect.pods import Manifest, called, home, requests
+from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.kueue import FlavorResource
+
+GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+"""The annotation that names who gates a workload."""
+
+Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
+"""`checked`: quota is reserved, and an admission check is not ready."""
+
+
+class HeldBackBy(Enum):
+    """Why Kueue does not consider a pending workload."""
+
+    GATE = auto()
+    ON_HOLD = auto()
+    BACKOFF = auto()
+    NOT_REQUEUED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A pending workload that Kueue does not consider.
+
+    Attributes:
+        detail: the gate, the time at which it is requeued, or the message of Kueue's condition.
+    """
+
+    cause: HeldBackBy
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one template.
+
+    Attributes:
+        pod: requests of one pod.
+        spec: of the pod.
+        placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
+        within: node label of which all its pods must have one value; empty for none.
+    """
+
+    name: str
+    count: int
+    pod: Mapping[str, int]
+    spec: Manifest = field(default_factory=dict[str, object], repr=False)  # pyright: ignore[reportAssignmentType]
+    placed: bool = False
+    within: str = ""
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Requests of all its pods."""
+        return times(self.pod, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One Workload.
+
+    Attributes:
+        queue: the LocalQueue that it names.
+        since: time that decides its place in the queue, as text that sorts by time.
+        assigned: its reserved quota; empty while it is pending.
+        owners: uids of the objects that it was made for.
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    priority: int
+    since: str
+    stage: Stage
+    sets: tuple[PodSet, ...]
+    assigned: "tuple[Assigned, ...]"
+    owners: tuple[str, ...]
+    manifest: Manifest = field(repr=False)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Workload":
+        """Reads the object."""
+        priority = at(manifest, "spec", "priority")
+        sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
+        return cls(
+            namespace=home(manifest),
+            name=called(manifest),
+            queue=text_at(manifest, "spec", "queueName"),
+            priority=priority if isinstance(priority, int) else 0,
+            since=_since(manifest),
+            stage=_stage(manifest),
+            sets=sets,
+            assigned=tuple(_assigned(manifest, sets)),
+            owners=tuple(text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")),
+            manifest=manifest,
+        )
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Requests of all its pods."""
+        return add(*(pods.total for pods in self.sets))
+
+    @property
+    def held(self) -> dict[FlavorResource, int]:
+        """Its reserved quota by flavor and resource; empty while it is pending."""
+        held: dict[FlavorResource, int] = {}
+        for assigned in self.assigned:
+            for resource, amount in assigned.pods.total.items():
+                line = (assigned.flavors[resource], resource)
+                held[line] = held.get(line, 0) + amount
+        return held
+
+    @property
+    def label(self) -> str:
+        """Such as `ml-research/job-train-1a2b3`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def holder(self) -> str:
+        """The ClusterQueue whose quota it holds; its LocalQueue may have moved since. Empty while pending."""
+        return text_at(self.manifest, "status", "admission", "clusterQueue")
+
+    @property
+    def held_back(self) -> HeldBack | None:
+        """Why Kueue does not consider it although it is pending; None where Kueue does.
+
+        `IsAdmissible` and `backoffWaitingTimeExpired` in
+        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue removes `requeueAt` once it has passed.
+        """
+        gates = text_at(self.manifest, "metadata", "annotations", GATED_BY)
+        if gates:
+            return HeldBack(HeldBackBy.GATE, gates)
+        reserved = condition(self.manifest, "QuotaReserved")
+        if text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold":
+            return HeldBack(HeldBackBy.ON_HOLD, text_at(reserved, "message"))
+        if again := text_at(self.manifest, "status", "requeueState", "requeueAt"):
+            return HeldBack(HeldBackBy.BACKOFF, again)
+        requeued = condition(self.manifest, "Requeued")
+        if text_at(requeued, "status") == "False":
+            return HeldBack(HeldBackBy.NOT_REQUEUED, text_at(requeued, "message"))
+        return None
+
+
+def _since(manifest: Manifest) -> str:
+    """Creation, or eviction because pods were not ready or a check failed: such a workload is queued at the end.
+
+    `GetQueueOrderTimestamp` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
+    """
+    evicted = condition(manifest, "Evicted")
+    late = text_at(evicted, "status") == "True" and text_at(evicted, "reason") in {"PodsReadyTimeout", "AdmissionCheck"}
+    return text_at(evicted, "lastTransitionTime") if late else text_at(manifest, "metadata", "creationTimestamp")
+
+
+def _stage(manifest: Manifest) -> Stage:
+    if is_true(manifest, "Finished"):
+        return "finished"
+    if at(manifest, "spec", "active") is False:
+        return "switched off"
+    if is_true(manifest, "Admitted"):
+        return "admitted"
+    return "checked" if is_true(manifest, "QuotaReserved") else "waiting"
+
+
+_PLACES: Final = frozenset(
+    (
+        "required", "preferred", "unconstrained", "podSetSliceRequiredTopology", "podSetSliceSize",
+        "podsetSliceRequiredTopologyConstraints",
+    )
+)  # fmt: skip
+"""Fields of a topology request by which pods state their place; the others are in every Job's:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (`IsExplicitlyRequestingTAS`)."""
+
+
+def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
+    """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
+    name, count = text_at(podset, "name"), at(podset, "count")
+    number = count if isinstance(count, int) else 1
+    template = at(podset, "template", "spec")
+    spec = template if isinstance(template, dict) else {}
+    placed = any(key in _PLACES for key in map_at(podset, "topologyRequest"))
+    for counted in maps_at(manifest, "status", "resourceRequests"):
+        if text_at(counted, "name") == name and number:
+            total = amounts(at(counted, "resources"))
+            return PodSet(name, number, {key: value // number for key, value in total.items()}, spec, placed)
+    return PodSet(name, number, requests(spec), spec, placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Reserved quota of one pod set, and the flavor of each resource."""
+
+    pods: PodSet
+    flavors: Mapping[str, str]
+
+
+def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
+    """Reserved quota of each pod set, without pods that released theirs since."""
+    released = {text_at(pods, "name"): _count(pods) for pods in maps_at(manifest, "status", "reclaimablePods")}
+    specs = {pods.name: pods.spec for pods in sets}
+    for assigned in maps_at(manifest, "status", "admission", "podSetAssignments"):
+        name, count, used = text_at(assigned, "name"), _count(assigned), amounts(at(assigned, "resourceUsage"))
+        pod = {resource: amount // max(1, count) for resource, amount in used.items()}
+        left = PodSet(name, max(0, count - released.get(name, 0)), pod, specs.get(name, {}))
+        yield Assigned(left, {resource: text_at(assigned, "flavors", resource) for resource in used})
+
+
+def _count(manifest: Manifest) -> int:
+    count = at(manifest, "count")
+    return count if isinstance(count, int) else 1
+
+
+def waiting(workloads: Iterable[Workload]) -> list[Workload]:
+    """Workloads without reserved quota, in the order of their queue: by priority, then by time."""
+    return sorted(
+        (workload for workload in workloads if workload.stage == "waiting"),
+        key=lambda workload: (-workload.priority, workload.since, workload.namespace, workload.name),
+    )
+
+
+def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
+    """Pending workloads ahead of one in the same queue, without those that Kueue does not consider."""
+    pending = [other for other in waiting(others) if not other.held_back or other.label == workload.label]
+    labels = [other.label for other in pending]
+    return pending[: labels.index(workload.label)] if workload.label in labels else pending

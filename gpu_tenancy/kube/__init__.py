@@ -1,0 +1,1 @@
+"""A client of clusters: server-side apply, inventory, pruning."""

@@ -1,0 +1,174 @@
+"""Applies the objects of a stack to a cluster, by server-side apply with pruning.
+
+It is for the embedded platform only, where volumes have no data and nobody else has objects: an object with a changed
+immutable field is deleted and created again. Clusters with real workloads are for `pulumi up`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.kube.definitions import await_kinds
+from gpu_tenancy.kube.inventory import Entry, Inventory
+from gpu_tenancy.kube.live import digest
+from gpu_tenancy.kube.outcome import Action, ApplyError, Change, Failure
+from gpu_tenancy.kube.parallel import in_parallel
+from gpu_tenancy.kube.placing import Placing, Wanted
+from gpu_tenancy.kube.pruning import Pruning
+from gpu_tenancy.kube.references import Reference, is_definition
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.kube.survey import foreign, ours, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from gpu_tenancy.base.json import Json
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.kube.live import Live
+
+__all__ = ["Action", "ApplyError", "Change", "Failure", "apply"]
+
+
+def apply(
+    cluster: Cluster,
+    waves: Sequence[Sequence[Mapping[str, Json]]],
+    inventory: Path,
+    progress: Callable[[Change], None] = lambda _: None,
+    *,
+    adopt: Collection[str] = (),
+) -> tuple[Change, ...]:
+    """Applies the manifests, prunes objects of earlier applies, and returns the outcome for each object.
+
+    An object is not sent again if its manifest and its live state are unchanged since the last apply. An object with
+    a changed immutable field is replaced. An existing object with another owner is rejected, unless it may be adopted:
+    then its fields are forced, but it is never replaced. Fields that were changed by hand are corrected.
+
+    Args:
+        cluster: the target.
+        waves: manifests; those of a wave depend only on earlier waves.
+        inventory: file that lists the applied objects; created if missing. One file for each cluster and stack,
+            used by one run at a time.
+        progress: called for each object that is done.
+        adopt: names of objects with another owner that are taken over, as in `cluster.adopt` of a stack.
+
+    Returns:
+        The applied objects in the order of the waves, then the pruned objects in the order of their deletion.
+
+    Raises:
+        ApplyError: some objects of a wave failed. The rest of the wave is applied, later waves are not, and
+            nothing is pruned.
+        ConsoleError: the inventory is damaged, or the API server is not reachable. Completed work is in the
+            inventory; the next run continues from there.
+    """
+    references = [Reference.of(manifest) for wave in waves for manifest in wave]
+    _reject_duplicates(references)
+    applied = Inventory.load(inventory)
+    pool = ThreadPoolExecutor(CONNECTIONS)
+    run = _Run(cluster, pool, applied, progress, adopt)
+    try:
+        for number, wave in enumerate(waves):
+            run.apply(number, wave)
+        run.prune(references)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        applied.save()
+    return tuple(run.changes)
+
+
+def _reject_duplicates(references: Sequence[Reference]) -> None:
+    counts = Counter(reference.key for reference in references)
+    duplicates = {reference.key: reference for reference in references if counts[reference.key] > 1}
+    if duplicates:
+        why = "declared more than once; remove the duplicates"
+        raise ApplyError([Failure(reference, why) for reference in duplicates.values()], ())
+
+
+class _Run:
+    """The state of one apply: its changes so far, and its steps."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pool: Executor,
+        inventory: Inventory,
+        progress: Callable[[Change], None],
+        adopt: Collection[str],
+    ) -> None:
+        self.changes: list[Change] = []
+        self._cluster, self._pool, self._inventory, self._progress = cluster, pool, inventory, progress
+        self._placing, self._adopt = Placing(cluster), frozenset(adopt)
+
+    def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
+        """Applies one wave, and waits until the API server serves the kinds of its definitions."""
+        wanted, failures = self._prepare(wave)
+        self._enter(number, wanted)
+        done: dict[Reference, Change] = {}
+        for reference, outcome in in_parallel(self._pool, self._placing.place, wanted):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+                continue
+            self._keep(number, wanted[reference], outcome.live)
+            done[reference] = Change.of(outcome.action, reference, outcome.corrected)
+            self._progress(done[reference])
+        self._inventory.save()
+        self.changes += [done[name] for name in wanted if name in done]
+        failures += self._define([wanted[name].manifest for name in done if is_definition(name)], done)
+        if failures:
+            order = {Reference.of(manifest): place for place, manifest in enumerate(wave)}
+            raise ApplyError(sorted(failures, key=lambda failure: order[failure.reference]), self.changes)
+
+    def prune(self, wanted: Sequence[Reference]) -> None:
+        """Deletes the objects that are in the inventory but not in the stack."""
+
+        def done(change: Change) -> None:
+            self.changes.append(change)
+            self._progress(change)
+
+        failures = Pruning(self._cluster, self._pool, self._inventory, done).run(
+            {reference.key for reference in wanted}
+        )
+        if failures:
+            raise ApplyError(failures, self.changes)
+
+    def _prepare(self, wave: Sequence[Mapping[str, Json]]) -> tuple[dict[Reference, Wanted], list[Failure]]:
+        """Reads the live objects of a wave, and rejects those with another owner."""
+        existing = survey(self._cluster, self._pool, [Reference.of(manifest) for manifest in wave])
+        wanted: dict[Reference, Wanted] = {}
+        failures: list[Failure] = []
+        for manifest in wave:
+            reference = Reference.of(manifest)
+            live, entry = existing[reference], self._inventory.get(reference.key)
+            if isinstance(live, Failure):
+                failures.append(live)
+            elif live and not ours(entry, live):
+                if reference.adoptable in self._adopt:
+                    wanted[reference] = Wanted(manifest, live, None, adopted=True)
+                else:
+                    failures.append(Failure(reference, foreign(reference, live)))
+            else:
+                wanted[reference] = Wanted(manifest, live, entry)
+        return wanted, failures
+
+    def _enter(self, number: int, wanted: Mapping[Reference, Wanted]) -> None:
+        """Saves the objects of a wave before they are applied, so that a killed run leaves no unknown object."""
+        for reference, item in wanted.items():
+            known = item.entry if item.live else None
+            self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
+        self._inventory.save()
+
+    def _keep(self, number: int, wanted: Wanted, live: Live) -> None:
+        self._inventory.put(Entry(wanted.reference, number, live.uid, digest(wanted.manifest), live.mark))
+
+    def _define(self, definitions: Sequence[Mapping[str, Json]], done: Mapping[Reference, Change]) -> list[Failure]:
+        """Waits until the API server serves the definitions of a wave."""
+        new = [definition for definition in definitions if done[Reference.of(definition)].action != "unchanged"]
+        if new:
+            self._cluster.forget_kinds()
+            self._placing.redefined({text_at(definition, "spec", "group") for definition in new})
+        return await_kinds(self._cluster, definitions)

@@ -1,0 +1,365 @@
+"""A client of a Kubernetes API server that takes and returns plain dictionaries."""
+
+from __future__ import annotations
+
+import json
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.kube.discovery import Catalogue, Resource, resources
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, api_error
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
+from gpu_tenancy.kube.waiting import holders, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from gpu_tenancy.base.json import Json
+    from gpu_tenancy.kube.transport import Transport
+
+Manifest: TypeAlias = "dict[str, Json]"
+
+_T = TypeVar("_T")
+_PAGE: Final = "500"
+_BAD_REQUEST: Final = 400
+_NOT_FOUND: Final = 404
+
+
+class Event(NamedTuple):
+    """A change of an object, with the object after it. A `BOOKMARK` is no change: it has a later resource version."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Manifest
+
+
+class Cluster:
+    """The objects of one API server.
+
+    Every method raises `ApiError` if the server rejects a request, its subclass `UnknownKindError` if the server does
+    not serve the kind, and `UnreachableError` if it does not answer. Connections are kept alive; eight threads can
+    share them without waiting.
+
+    `metadata_only` requests `PartialObjectMetadata`, because the schema of one CustomResourceDefinition can have a
+    megabyte.
+    """
+
+    def __init__(self, kubeconfig: Path, context: str | None = None, *, patience: float = 2) -> None:
+        """Reads the kubeconfig; nothing is sent yet.
+
+        Args:
+            kubeconfig: the file; the user's default kubeconfig is never used.
+            context: a context of it; None for the current context.
+            patience: seconds in which requests are repeated while the server, or a webhook that it calls, does not
+                work.
+
+        Raises:
+            ConsoleError: the file or the context cannot be used.
+        """
+        # The kubernetes package takes half a second to import, which commands without a cluster do not need.
+        from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
+
+        self._transport: Transport = Transport(kubeconfig, context, patience)
+        self._catalogue: Catalogue | None = None
+        self._discovering = Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._transport.server
+
+    def ready(self) -> bool:
+        """Whether the server reports that it is ready."""
+        try:
+            self._transport.send(Request("GET", "/readyz", once=True))
+        except (ApiError, UnreachableError):
+            return False
+        return True
+
+    def get(
+        self, api_version: str, kind: str, name: str, namespace: str = "", *, metadata_only: bool = False
+    ) -> Manifest | None:
+        """Returns one object; None if it does not exist.
+
+        Args:
+            api_version: such as `apps/v1`.
+            kind: such as `Deployment`.
+            name: of the object.
+            namespace: of the object; empty for cluster-scoped objects.
+            metadata_only: without spec and status.
+        """
+        path = self._path(Reference(api_version, kind, name, namespace))
+        try:
+            return self._ask(Request("GET", path, accept=partial(wanted=metadata_only)))
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+
+    def exists(self, api_version: str, kind: str, name: str, namespace: str = "") -> bool:
+        """Whether an object exists."""
+        return self.get(api_version, kind, name, namespace, metadata_only=True) is not None
+
+    def list(
+        self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", metadata_only: bool = False
+    ) -> tuple[Manifest, ...]:
+        """Returns all objects of a kind, in the server's order.
+
+        Args:
+            api_version: such as `apps/v1`.
+            kind: such as `Deployment`.
+            namespace: empty for all namespaces.
+            labels: a label selector, such as `app=model-server`; empty for all objects.
+            metadata_only: without spec and status.
+        """
+        path = self.resource(api_version, kind).path(namespace)
+        accept = partial("PartialObjectMetadataList", wanted=metadata_only)
+        # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
+        common: Manifest = {"apiVersion": api_version, "kind": kind}
+        pages = self._pages(path, {"labelSelector": labels}, accept)
+        return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
+
+    def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
+        """Returns the metadata of all objects of a kind, and as `cells` what `kubectl get` shows of each, by column.
+
+        The server sends neither spec nor data, so it never sends a value of a Secret.
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
+
+        Args:
+            api_version: such as `v1`.
+            kind: such as `Secret`.
+            namespace: empty for all namespaces.
+        """
+        path = self.resource(api_version, kind).path(namespace)
+        found: list[Manifest] = []
+        columns: list[str] = []
+        for page in self._pages(path, {"includeObject": "Metadata"}, partial("Table", wanted=True)):
+            # Only the first page has the columns.
+            columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
+            found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
+        return tuple(found)
+
+    def _pages(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[Manifest]:
+        """The pages of a list, each asked for after the one before."""
+        following = ""
+        while True:
+            page = self._ask(Request("GET", path, {"limit": _PAGE, **query, "continue": following}, accept=accept))
+            yield page
+            following = text_at(page, "metadata", "continue")
+            if not following:
+                return
+
+    def watch(
+        self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
+    ) -> Iterator[Event]:
+        """Yields changes of a kind's objects as they happen.
+
+        Args:
+            api_version: such as `apps/v1`.
+            kind: such as `Deployment`.
+            namespace: empty for all namespaces.
+            since: resource version of the last known event; empty to begin with every existing object as `ADDED`.
+            seconds: when to end, at most 50, because the server sends little if nothing changes.
+
+        Raises:
+            ApiError: status 410 if `since` is too old; begin again without it.
+        """
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)}
+        path = self.resource(api_version, kind).path(namespace)
+        for line in self._transport.lines(Request("GET", path, query)):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise api_error(event["object"]["code"], "Expired", json.dumps(event["object"]).encode())
+            yield Event(event["type"], event["object"])
+
+    def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False) -> Manifest:
+        """Creates an object that must not exist yet, with strict field validation, and returns it.
+
+        For objects that are never changed, such as a sample Pod with `generateName`. Use `apply` for all others.
+        """
+        reference = Reference.of(manifest)
+        path = self._located(reference).path(reference.namespace)
+        return self._ask(Request("POST", path, writing(dry_run=dry_run), manifest))
+
+    def apply(
+        self, manifest: Mapping[str, Json], *, dry_run: bool = False, force: bool = False, metadata_only: bool = False
+    ) -> Manifest:
+        """Creates or updates an object by server-side apply with strict field validation.
+
+        Args:
+            manifest: every field that we own; a field that we owned before and is missing here is removed.
+            dry_run: validate, default and admit the object without storing it.
+            force: take over fields of other managers instead of raising the conflict (409).
+            metadata_only: return the metadata only.
+        """
+        path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
+        query = writing(dry_run=dry_run, force=force)
+        return self._ask(Request("PATCH", path, query, manifest, APPLY, accept))
+
+    def patch(self, reference: Reference, patch: Mapping[str, Json], *, subresource: str = "") -> Manifest:
+        """Changes fields by a JSON merge patch; `subresource` can be `status`, to act as a controller."""
+        path = "/".join([self._path(reference), *([subresource] if subresource else [])])
+        return self._ask(Request("PATCH", path, writing(), patch, MERGE))
+
+    def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
+        """A token of a ServiceAccount, by the TokenRequest API.
+
+        Args:
+            namespace: of the account.
+            account: its name.
+            seconds: its validity; the server can shorten it.
+        """
+        path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
+        body: Manifest = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        return text_at(self._ask(Request("POST", path, body=body)), "status", "token")
+
+    def delete(
+        self,
+        reference: Reference,
+        *,
+        uid: str = "",
+        foreground: bool = False,
+        grace: int | None = None,
+        wait: float = 60,
+    ) -> None:
+        """Deletes an object; a missing object is not an error.
+
+        Args:
+            reference: the object.
+            uid: delete only the object with this uid, not another with the same name (409 otherwise).
+            foreground: delete the dependents of the object first.
+            grace: grace period of a Pod, in seconds; None for the Pod's own.
+            wait: seconds to wait for the deletion; 0 to return immediately.
+
+        Raises:
+            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
+        """
+        options: Manifest = {"propagationPolicy": "Foreground" if foreground else "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        path = self._path(reference)
+        try:
+            answer = self._ask(Request("DELETE", path, body=options))
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return
+        if wait:
+            # The answer is the object if its deletion is pending, otherwise a Status with its uid.
+            known = uid or text_at(answer, "metadata", "uid") or text_at(answer, "details", "uid")
+            self.wait_gone(reference, known, timeout=wait)
+
+    def wait_gone(self, reference: Reference, uid: str = "", *, timeout: float = 60) -> None:
+        """Waits until an object is deleted; with `uid`, another object with the same name counts as deleted.
+
+        Raises:
+            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
+        """
+        last: list[Manifest | None] = [None]
+
+        def gone() -> bool:
+            live = last[0] = self.get(*reference)
+            return live is None or bool(uid and text_at(live, "metadata", "uid") != uid)
+
+        wait_for(gone, what=f"{reference} to be deleted", timeout=timeout, fix=lambda: holders(last[0]))
+
+    def wait_for(
+        self,
+        condition: Callable[[], _T | None],
+        *,
+        timeout: float = 60,
+        poll: float = 0.25,
+        what: str = "the expected state of the cluster",
+    ) -> _T:
+        """Polls a condition until it returns a value other than None or False, and returns the value.
+
+        Raises:
+            WaitTimeoutError: the timeout is over; the message names `what` was waited for.
+        """
+        return wait_for(condition, what=f"{what} at {self.server}", timeout=timeout, poll=poll)
+
+    def resource(self, api_version: str, kind: str) -> Resource:
+        """Returns how a kind is served; an unknown kind is looked up on the server again.
+
+        Raises:
+            UnknownKindError: the server does not serve the kind in this version.
+        """
+        seen = self._catalogue
+        resource = seen.find(api_version, kind) if seen else None
+        resource = resource or self._discover(seen).find(api_version, kind)
+        if not resource:
+            raise UnknownKindError(api_version, kind)
+        return resource
+
+    def served(self, reference: Reference) -> Reference | None:
+        """Returns the same object in a version that the server serves; None if its kind is no longer served."""
+        try:
+            self.resource(reference.api_version, reference.kind)
+        except UnknownKindError:
+            other = self._discover(None).preferred(reference.group, reference.kind)
+            return reference._replace(api_version=other.api_version) if other else None
+        return reference
+
+    def forget_kinds(self) -> None:
+        """Clears the discovery cache; call it after a definition was changed or deleted."""
+        self._catalogue = None
+
+    def _discover(self, seen: Catalogue | None) -> Catalogue:
+        """Returns a catalogue that is newer than the one that the caller has seen."""
+        with self._discovering:
+            if self._catalogue is None or self._catalogue is seen:
+                answers = [self._ask(Request("GET", root, accept=DISCOVERY)) for root in ("/api", "/apis")]
+                self._catalogue = Catalogue(resource for answer in answers for resource in resources(answer))
+            return self._catalogue
+
+    def _ask(self, request: Request) -> Manifest:
+        return cast("Manifest", json.loads(self._transport.send(request)))
+
+    def _located(self, reference: Reference) -> Resource:
+        """The resource of an object, after a check of its scope."""
+        resource = self.resource(reference.api_version, reference.kind)
+        if resource.namespaced != bool(reference.namespace):
+            scope = (
+                "namespaced; set metadata.namespace"
+                if resource.namespaced
+                else "cluster-scoped; remove metadata.namespace"
+            )
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind} is {scope}")
+        return resource
+
+    def _path(self, reference: Reference) -> str:
+        if not reference.name:
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind}: metadata.name is missing")
+        return self._located(reference).path(reference.namespace, reference.name)
+
+
+def _of_row(api_version: str, kind: str, columns: Sequence[str], row: Manifest) -> Manifest:
+    cells = row["cells"]
+    values = cells if isinstance(cells, list) else []
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": at(row, "object", "metadata"),
+        "cells": dict(zip(columns, values, strict=True)),
+    }

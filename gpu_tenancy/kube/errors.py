@@ -1,0 +1,87 @@
+"""Errors of requests to an API server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, text_at
+
+if TYPE_CHECKING:
+    from gpu_tenancy.base.json import Json
+
+UNAUTHORIZED: Final = 401
+"""Status for credentials that the server does not accept."""
+_MAX_BODY: Final = 500
+_REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason why an API server rejected a request: an item of `details.causes` in its `Status`.
+
+    Attributes:
+        field: path of the field, such as `spec.template`; empty for the whole object.
+        reason: machine-readable, such as `FieldValueInvalid`.
+        message: human-readable.
+    """
+
+    field: str
+    reason: str
+    message: str
+
+
+class ApiError(Exception):
+    """An API server rejected a request.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the server's machine-readable reason, such as `NotFound`.
+        message: the server's message.
+        causes: the reasons for each field; empty if the server has none.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, causes: tuple[Cause, ...] = ()) -> None:
+        self.status, self.reason, self.message, self.causes = status, reason, message, causes
+        super().__init__(f"{message} ({status} {reason})")
+
+
+class UnknownKindError(ApiError):
+    """The API server does not serve the kind, even after a new discovery."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        super().__init__(404, "UnknownKind", f'no matches for kind "{kind}" in version "{api_version}"')
+
+
+class UnreachableError(ConsoleError):
+    """The API server did not answer."""
+
+    def __init__(self, server: str, cause: str, fix: str = _REACH) -> None:
+        super().__init__(f"the API server at {server} is not reachable: {cause}", fix)
+
+
+class WaitTimeoutError(ConsoleError):
+    """A condition was not met within its timeout."""
+
+
+def api_error(status: int, phrase: str, body: bytes) -> ApiError:
+    """Reads the body of an error response: a `Status` object, or any text from a proxy."""
+    try:
+        answer = cast("Json", json.loads(body))
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("kind") != "Status":
+        return ApiError(status, phrase, body.decode(errors="replace").strip()[:_MAX_BODY] or phrase)
+    causes = at(answer, "details", "causes")
+    return ApiError(
+        status,
+        text_at(answer, "reason") or phrase,
+        text_at(answer, "message") or phrase,
+        tuple(
+            Cause(text_at(cause, "field"), text_at(cause, "reason"), text_at(cause, "message"))
+            for cause in (causes if isinstance(causes, list) else ())
+            if isinstance(cause, dict)
+        ),
+    )

@@ -1,0 +1,193 @@
+"""Creates, updates or replaces one object by its manifest."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gpu_tenancy.base.json import map_at
+from gpu_tenancy.kube.drift import CONFLICT, by_hand, by_kueue, regained
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.live import Live, digest
+from gpu_tenancy.kube.outcome import Action
+from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_tenancy.base.json import Json
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.kube.inventory import Entry
+
+_UNPROCESSABLE: Final = 422
+_FORBIDDEN: Final = 403
+_IMMUTABLE: Final = re.compile(
+    r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
+)
+"""Messages of API servers and of validation rules about a field that cannot change after creation."""
+_DENIED: Final = re.compile(r'admission webhook "[^"]+" denied the request: ')
+_OF_FIELDS: Final = re.compile(
+    r": (Invalid value|Required value|Unsupported value|Duplicate value|Forbidden|Not found|Too long|Too many|Too few"
+    r"|Internal error)\b"
+)
+"""What is wrong with each field, in the one message of a webhook that rejects several: `ErrorType` in
+https://github.com/kubernetes/apimachinery/blob/v0.36.0/pkg/util/validation/field/errors.go."""
+
+_DELETED_WITHIN: Final = 180
+"""Seconds: the object can be a namespace, which is deleted after its last Pod has ended."""
+
+_SCHEMA_DELAY: Final = 2.0
+"""Seconds in which an API server must serve the new schema of a changed definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One object to apply, with its live state.
+
+    Attributes:
+        manifest: its desired state.
+        live: the existing object; None if it does not exist.
+        entry: its entry in the inventory.
+        adopted: whether the existing object is somebody else's and is taken over.
+    """
+
+    manifest: Mapping[str, Json]
+    live: Live | None
+    entry: Entry | None
+    adopted: bool = False
+
+    @property
+    def reference(self) -> Reference:
+        """The object's reference."""
+        return Reference.of(self.manifest)
+
+
+class Placed(NamedTuple):
+    """What was done to one object.
+
+    Attributes:
+        action: of the apply.
+        live: the object after it.
+        corrected: fields that others had changed or removed since our last apply, and that are as in the stack again.
+    """
+
+    action: Action
+    live: Live
+    corrected: tuple[str, ...] = ()
+
+
+class Placing:
+    """Applies objects by their manifests; safe to share between threads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._settled: dict[str, float] = {}
+
+    def redefined(self, groups: Iterable[str]) -> None:
+        """Notes that definitions in these API groups have just been created or changed."""
+        settled = time.monotonic() + _SCHEMA_DELAY
+        self._settled.update(dict.fromkeys(groups, settled))
+
+    def place(self, wanted: Wanted) -> Placed:
+        """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
+
+        Fields that were changed by hand are taken back, but not those of controllers and autoscalers.
+
+        Raises:
+            ApiError: the API server rejects the object.
+            WaitTimeoutError: an object that must be deleted first is not deleted in time.
+        """
+        live, reference = wanted.live, wanted.reference
+        if live and live.deleting:
+            self._cluster.wait_gone(reference, live.uid, timeout=_DELETED_WITHIN)
+            live = None
+        if live is None:
+            return Placed("created", self._apply(wanted))
+        # Objects of a changed definition are always sent, because the new schema can reject them.
+        if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
+            return Placed("unchanged", live)
+        return self._change(wanted, live)
+
+    def _change(self, wanted: Wanted, live: Live) -> Placed:
+        """Sends the manifest of an existing object, and replaces the object if it cannot be changed."""
+        same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
+        try:
+            after = self._apply(wanted)
+        except ApiError as error:
+            if same and by_kueue(error):
+                return Placed("unchanged", live)
+            if wanted.adopted or not self._may_replace(wanted, error):
+                raise
+            # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
+            foreground = "." not in wanted.reference.group
+            self._cluster.delete(wanted.reference, uid=live.uid, foreground=foreground)
+            return Placed("replaced", self._apply(wanted))
+        if after.uid != live.uid:
+            return Placed("created", after)
+        corrected = regained(live, after) if same else ()
+        only_taken = same and live.applied is not None and not corrected
+        return Placed("changed" if after.changed_since(live) and not only_taken else "unchanged", after, corrected)
+
+    def _apply(self, wanted: Wanted) -> Live:
+        """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
+
+        One address can have several API servers, each of which reads a definition by itself.
+        """
+        settled = self._settled.get(wanted.reference.group, 0)
+        force = wanted.adopted
+        while True:
+            try:
+                return Live.of(self._cluster.apply(wanted.manifest, force=force, metadata_only=True))
+            except ApiError as error:
+                if not force and wanted.live and by_hand(error):
+                    force = True
+                    continue
+                final = error.status == CONFLICT or isinstance(error, UnknownKindError) or immutable(error)
+                if final or time.monotonic() >= settled:
+                    raise
+                time.sleep(0.1)
+
+    def _may_replace(self, wanted: Wanted, error: ApiError) -> bool:
+        """Never a namespace or a definition: their deletion would delete objects of others.
+
+        A job of ours that Kueue started is replaced, as its immutable kinds are.
+        """
+        if is_namespace(wanted.reference) or is_definition(wanted.reference):
+            return False
+        started = wanted.entry is not None and by_kueue(error)
+        return started or immutable(error) or (any(_immutable_causes(error)) and self._accepted_as_new(wanted))
+
+    def _accepted_as_new(self, wanted: Wanted) -> bool:
+        """Whether the API server would accept the manifest if the object did not exist, by a dry run with another name.
+
+        The other problems of the rejected manifest can be those of the existing object alone: one without
+        `podFailurePolicy` has a default `podReplacementPolicy` that a Job with the former may not have.
+        """
+        metadata = {**map_at(wanted.manifest, "metadata"), "name": f"new-{digest(wanted.manifest)[:16]}"}
+        try:
+            self._cluster.create({**wanted.manifest, "metadata": metadata}, dry_run=True)
+        except ApiError:
+            return False
+        return True
+
+
+def immutable(error: ApiError) -> bool:
+    """Whether changed immutable fields are the only problem of a manifest.
+
+    If there is another problem, a replacement may be rejected after the existing object is deleted.
+    """
+    causes = _immutable_causes(error)
+    return bool(causes) and all(causes)
+
+
+def _immutable_causes(error: ApiError) -> list[bool]:
+    """For each problem of a manifest whether it is a changed immutable field; none for other errors."""
+    if error.status == _FORBIDDEN and _DENIED.match(error.message):
+        problems, unchangeable = len(_OF_FIELDS.findall(error.message)), error.message.count(": field is immutable")
+        return [number < unchangeable for number in range(problems)]
+    if error.status == _UNPROCESSABLE:
+        messages = [cause.message for cause in error.causes] or [error.message]
+        return [bool(_IMMUTABLE.search(message)) for message in messages]
+    return []

@@ -1,0 +1,67 @@
+"""References to objects: API version, kind, namespace and name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.model.spec.adoption import adoptable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_tenancy.base.json import Json
+
+Key: TypeAlias = tuple[str, str, str, str]
+"""Group, kind, namespace and name: an object's identity in every API version."""
+
+
+class Reference(NamedTuple):
+    """The reference to one object, which may or may not exist.
+
+    Attributes:
+        api_version: group and version for requests, such as `apps/v1`.
+        kind: such as `Deployment`.
+        name: `metadata.name`.
+        namespace: `metadata.namespace`; empty for cluster-scoped objects.
+    """
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Json]) -> Reference:
+        """The reference to the object of a manifest."""
+        name, namespace = text_at(manifest, "metadata", "name"), text_at(manifest, "metadata", "namespace")
+        return cls(text_at(manifest, "apiVersion"), text_at(manifest, "kind"), name, namespace)
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def key(self) -> Key:
+        """The identity, which is the same for all API versions of an object."""
+        return self.group, self.kind, self.namespace, self.name
+
+    @property
+    def adoptable(self) -> str:
+        """Its name in `cluster.adopt` of a stack."""
+        return adoptable(self.api_version, self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        kind = f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+
+
+def is_namespace(reference: Reference) -> bool:
+    """Whether an object is a namespace, whose deletion deletes everything in it."""
+    return (reference.group, reference.kind) == ("", "Namespace")
+
+
+def is_definition(reference: Reference) -> bool:
+    """Whether an object is a custom resource definition, whose deletion deletes every object of its kind."""
+    return (reference.group, reference.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")

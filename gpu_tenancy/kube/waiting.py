@@ -1,0 +1,80 @@
+"""Waits for asynchronous work of an API server or a controller."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.kube.errors import WaitTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpu_tenancy.base.json import Json
+
+_T = TypeVar("_T")
+_FIRST_PAUSE = 0.01
+
+
+def wait_for(
+    condition: Callable[[], _T | None],
+    *,
+    what: str,
+    timeout: float = 60,
+    poll: float = 0.25,
+    fix: Callable[[], str] = lambda: "run the same command again",
+) -> _T:
+    """Polls a condition until it returns a value, and returns the value.
+
+    The pause between two polls grows from 10 ms to `poll` seconds, because most conditions are met within
+    milliseconds.
+
+    Args:
+        condition: returns None or False while it is not met.
+        what: the condition, for the message: `Namespace ml to be deleted`.
+        timeout: in seconds.
+        poll: maximum seconds between two polls.
+        fix: returns the fix for the message.
+
+    Raises:
+        WaitTimeoutError: the condition was not met within the timeout.
+    """
+    end = time.monotonic() + timeout
+    pause = min(_FIRST_PAUSE, poll)
+    while True:
+        value = condition()
+        if value is not None and value is not False:
+            return value
+        if time.monotonic() >= end:
+            raise WaitTimeoutError(f"timed out after {timeout:g} s waiting for {what}", fix())
+        time.sleep(pause)
+        pause = min(pause * 2, poll)
+
+
+def condition(manifest: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
+    """A status condition of an object, such as `Ready`; empty if it is not set."""
+    for item in maps_at(manifest, "status", "conditions"):
+        if text_at(item, "type") == kind:
+            return item
+    return {}
+
+
+def is_true(manifest: Mapping[str, Json], kind: str) -> bool:
+    """Whether a status condition of an object is True."""
+    return text_at(condition(manifest, kind), "status") == "True"
+
+
+def holders(manifest: Mapping[str, Json] | None) -> str:
+    """The finalizers and conditions of an object, which explain why it is not deleted or not ready."""
+    if manifest is None:
+        return "the object does not exist; check the controller that creates it"
+    finalizers = at(manifest, "metadata", "finalizers")
+    reasons = [f"finalizer {finalizer}" for finalizer in (finalizers if isinstance(finalizers, list) else ())]
+    reasons += [
+        " ".join(text_at(item, key) for key in ("type", "status", "message")).strip()
+        for item in maps_at(manifest, "status", "conditions")
+    ]
+    if not reasons:
+        return "the object has no finalizers and no conditions; check the log of its controller"
+    return "check its finalizers and conditions: " + "; ".join(reasons)

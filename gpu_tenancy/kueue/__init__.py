@@ -1,0 +1,65 @@
+"""Kueue 0.19 on plain data, without a cluster: its quota arithmetic, and a simulation of its scheduler.
+
+`Quotas` computes what ClusterQueues can use, borrow and lend. `Simulation` computes which workloads are admitted,
+pending and preempted, with Kueue's default feature gates. `clock` lists its assumptions where Kueue depends on timing,
+`unmodelled` the features that it does not cover.
+"""
+
+from gpu_tenancy.kueue.api import (
+    FAIR,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FairStrategy,
+    FlavorQuotas,
+    FlavorResource,
+    Fungibility,
+    Fungible,
+    PodSet,
+    Policy,
+    Preemption,
+    Preference,
+    Quota,
+    ResourceGroup,
+    Step,
+    Strategy,
+    Tenancy,
+    Workload,
+    without_cycles,
+)
+from gpu_tenancy.kueue.quotas import Quotas
+from gpu_tenancy.kueue.simulation import Admitted, Evicted, Pending, Settled, Simulation, run, settle
+from gpu_tenancy.kueue.unmodelled import Unmodelled, unmodelled
+
+__all__ = [
+    "FAIR",
+    "Admitted",
+    "BorrowWithinCohort",
+    "ClusterQueue",
+    "Cohort",
+    "Evicted",
+    "FairStrategy",
+    "FlavorQuotas",
+    "FlavorResource",
+    "Fungibility",
+    "Fungible",
+    "Pending",
+    "PodSet",
+    "Policy",
+    "Preemption",
+    "Preference",
+    "Quota",
+    "Quotas",
+    "ResourceGroup",
+    "Settled",
+    "Simulation",
+    "Step",
+    "Strategy",
+    "Tenancy",
+    "Unmodelled",
+    "Workload",
+    "run",
+    "settle",
+    "unmodelled",
+    "without_cycles",
+]

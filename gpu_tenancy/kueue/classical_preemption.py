@@ -1,0 +1,199 @@
+"""Preemption without fair sharing: within the ClusterQueue, reclaim in the cohort, and reclaim while borrowing.
+
+There are three types of candidates:
+
+- Hierarchy candidates: the preemptor fits in the quota of a subtree that both queues are in, and the candidate's queue
+  borrows from that subtree. They can be preempted under the reclaim policy alone.
+- Priority candidates: all others of other queues. `borrowWithinCohort` decides whether the preemptor may borrow.
+- Same-queue candidates.
+
+Rules: pkg/scheduler/preemption and its package classical of kubernetes-sigs/kueue at v0.19.2.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpu_tenancy.kueue.api import Policy
+from gpu_tenancy.kueue.candidate_cache import CandidateCache, ReclaimCandidates
+from gpu_tenancy.kueue.preemption import (
+    PreemptionContext,
+    Reason,
+    Target,
+    exceeds_borrowing_limit,
+    fill_back_workloads,
+    must_borrow,
+    restore_snapshot,
+    same_queue_candidates,
+)
+from gpu_tenancy.kueue.resource_node import Amounts, Node
+from gpu_tenancy.kueue.workload_info import WorkloadInfo
+
+
+class _Candidate(NamedTuple):
+    workload: WorkloadInfo
+    reason: Reason
+    # The lowest cohort above both queues; None for the same queue.
+    common_ancestor: Node | None
+
+
+class _OtherQueues:
+    """Hierarchy and priority candidates of one preemptor."""
+
+    def __init__(self, context: PreemptionContext, cache: CandidateCache) -> None:
+        self._context = context
+        self._preemption = context.queue.spec.preemption
+        # For each cohort above the queue: whether candidates with this common ancestor are hierarchy candidates.
+        self._hierarchical_advantage: dict[Node, bool] = {}
+        self._reclaim_candidates: ReclaimCandidates | None = None
+        if context.queue.parent is None or self._preemption.reclaim is Policy.NEVER:
+            return
+        advantage, remaining = _fit_in_quota(context.queue, context.amounts)
+        for cohort in context.queue.path:
+            self._hierarchical_advantage[cohort] = advantage
+            fits, remaining = _fit_in_quota(cohort, remaining)
+            advantage = advantage or fits
+        self._reclaim_candidates = cache.reclaim_candidates(context.needs_preemption)
+
+    @property
+    def has_hierarchical_advantage(self) -> bool:
+        """Whether hierarchy candidates are possible."""
+        return any(self._hierarchical_advantage.values())
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether there is a candidate of either type."""
+        return any(next(self._candidates(evicting), None) is not None for evicting in (True, False))
+
+    @property
+    def has_hierarchy_candidates(self) -> bool:
+        """Whether there is a hierarchy candidate."""
+        return any(next(self.hierarchy_candidates(evicting), None) is not None for evicting in (True, False))
+
+    def hierarchy_candidates(self, evicting: bool) -> Iterator[_Candidate]:  # noqa: FBT001 - one of two parts
+        """Hierarchy candidates whose eviction is in progress or is not."""
+        if self.has_hierarchical_advantage:
+            for workload, common_ancestor in self._candidates(evicting):
+                if self._hierarchical_advantage[common_ancestor]:
+                    yield _Candidate(workload, Reason.RECLAIM, common_ancestor)
+
+    def priority_candidates(self, evicting: bool, *, borrowing: bool) -> Iterator[_Candidate]:  # noqa: FBT001 - as above
+        """Priority candidates; while borrowing only those of lower priority up to the threshold."""
+        if all(self._hierarchical_advantage.values()) or (borrowing and self._preemption.borrow is None):
+            return
+        for workload, common_ancestor in self._candidates(evicting):
+            if self._hierarchical_advantage[common_ancestor]:
+                continue
+            if self._reclaimable_while_borrowing(workload):
+                yield _Candidate(workload, Reason.RECLAIM_WHILE_BORROWING, common_ancestor)
+            elif not borrowing:
+                yield _Candidate(workload, Reason.RECLAIM, common_ancestor)
+
+    def _reclaimable_while_borrowing(self, candidate: WorkloadInfo) -> bool:
+        borrow = self._preemption.borrow
+        if borrow is None or candidate.priority >= self._context.preemptor.priority:
+            return False
+        return borrow.threshold is None or candidate.priority <= borrow.threshold
+
+    def _candidates(self, evicting: bool) -> Iterator[tuple[WorkloadInfo, Node]]:  # noqa: FBT001 - one of two parts
+        if self._reclaim_candidates is None:
+            return
+        queue, needs_preemption = self._context.queue, self._context.needs_preemption
+        candidates = self._reclaim_candidates.candidates(
+            self._preemption.reclaim, self._context.preemptor.priority, evicting=evicting
+        )
+        for workload in candidates:
+            if workload.queue is queue:
+                continue
+            common_ancestor = _common_ancestor(workload, self._hierarchical_advantage)
+            if _path_borrows(workload, common_ancestor, needs_preemption):
+                yield workload, common_ancestor
+
+
+def find_targets(context: PreemptionContext, cache: CandidateCache) -> list[Target]:
+    """The workloads to preempt so that the preemptor fits; empty if no set of candidates suffices.
+
+    Source: `classicalPreemptions`.
+    """
+    same_queue = same_queue_candidates(context)
+    if exceeds_borrowing_limit(context, same_queue):
+        return []
+    other_queues = _OtherQueues(context, cache)
+    if (
+        context.queue.spec.preemption.borrow is None
+        and not other_queues.has_hierarchical_advantage
+        and must_borrow(context, same_queue)
+    ):
+        # It would borrow, and priority candidates are not allowed for that.
+        candidates = (_Candidate(workload, Reason.WITHIN_QUEUE, None) for workload in same_queue)
+        return _attempt(context, candidates, borrowing=True)
+    for borrowing in _attempts(context, other_queues):
+        if not borrowing and must_borrow(context, same_queue):
+            continue
+        targets = _attempt(context, _candidates(same_queue, other_queues, borrowing=borrowing), borrowing=borrowing)
+        if targets:
+            return targets
+    return []
+
+
+def _attempts(context: PreemptionContext, other_queues: _OtherQueues) -> tuple[bool, ...]:
+    """Whether the preemptor may borrow, for each attempt."""
+    queue = context.queue
+    may_borrow = queue.spec.preemption.borrow is not None
+    under_nominal = all(queue.usage[key] < queue.nominal[key] for key in context.needs_preemption)
+    if (not may_borrow and not under_nominal) or not other_queues.has_candidates:
+        return (True,)
+    if not may_borrow and not other_queues.has_hierarchy_candidates:
+        return (False, True)
+    return (True, False)
+
+
+def _candidates(same_queue: list[WorkloadInfo], other_queues: _OtherQueues, *, borrowing: bool) -> Iterator[_Candidate]:
+    """All types of candidates in the order of the attempt, those whose eviction is in progress first."""
+    for evicting in (True, False):
+        yield from other_queues.hierarchy_candidates(evicting)
+        yield from other_queues.priority_candidates(evicting, borrowing=borrowing)
+        yield from (
+            _Candidate(workload, Reason.WITHIN_QUEUE, None) for workload in same_queue if workload.evicting is evicting
+        )
+
+
+def _attempt(context: PreemptionContext, candidates: Iterator[_Candidate], *, borrowing: bool) -> list[Target]:
+    def fits() -> bool:
+        if not borrowing and any(context.queue.borrowing_with(key, amount) for key, amount in context.amounts):
+            return False
+        return context.queue.fits(context.amounts)
+
+    targets: list[Target] = []
+    for workload, reason, common_ancestor in candidates:
+        # Targets that are removed already may have ended the borrowing.
+        if common_ancestor is not None and not _path_borrows(workload, common_ancestor, context.needs_preemption):
+            continue
+        workload.queue.remove_usage(workload.usage)
+        targets.append(Target(workload, reason))
+        if fits():
+            needed = fill_back_workloads(targets, fits)
+            restore_snapshot(needed)
+            return needed
+    restore_snapshot(targets)
+    return []
+
+
+def _common_ancestor(candidate: WorkloadInfo, ancestors: dict[Node, bool]) -> Node:
+    """The lowest cohort above a candidate that is among the preemptor's ancestors."""
+    return next(cohort for cohort in candidate.queue.path if cohort in ancestors)
+
+
+def _path_borrows(candidate: WorkloadInfo, common_ancestor: Node, needs_preemption: frozenset[int]) -> bool:
+    """Whether a candidate's queue and every cohort below the common ancestor borrow; `candidateIsValid`."""
+    node: Node | None = candidate.queue
+    while node is not None and node is not common_ancestor:
+        if node.within_quota(needs_preemption):
+            return False
+        node = node.parent
+    return True
+
+
+def _fit_in_quota(node: Node, amounts: Amounts) -> tuple[bool, Amounts]:
+    """Whether amounts fit in a node's quota, and what is left for its parent; Kueue's `QuantitiesFitInQuota`."""
+    fits = all(node.usage[key] + amount <= node.subtree_quota[key] for key, amount in amounts)
+    return fits, tuple((key, max(0, amount - node.local_available(key))) for key, amount in amounts)

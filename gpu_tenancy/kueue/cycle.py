@@ -1,0 +1,152 @@
+"""One scheduling cycle of one tree: all heads are nominated on the same state, then processed one after another.
+
+What is admitted counts for the entries after it. So does what a preemptor will use after its preemptions, and what an
+entry without preemption candidates reserves because its ClusterQueue cannot always reclaim its quota.
+Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gpu_tenancy.kueue import classical_preemption, fair_preemption
+from gpu_tenancy.kueue.candidate_cache import CandidateCache
+from gpu_tenancy.kueue.cohort_tree import CohortTree
+from gpu_tenancy.kueue.entry_order import Entry, FairSharingIterator, classical_iterator
+from gpu_tenancy.kueue.flavor_assigner import Assignment, Mode, assign
+from gpu_tenancy.kueue.preemption import PreemptionContext, Target
+from gpu_tenancy.kueue.resource_node import Amounts, lowest_subtree_that_fits
+from gpu_tenancy.kueue.verdicts import Outcome
+from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+
+
+@dataclass(slots=True)
+class ProcessedEntry:
+    """An entry with its outcome."""
+
+    entry: Entry
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class _Cycle:
+    # Usage that is removed at the end of the cycle.
+    reserved: list[tuple[Queue, Amounts]] = field(default_factory=list[tuple[Queue, Amounts]])
+    preempted: dict[WorkloadInfo, Target] = field(default_factory=dict[WorkloadInfo, Target])
+
+
+def run_cycle(
+    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
+) -> list[ProcessedEntry]:
+    """Nominates and processes the heads; the usage of those that are admitted is in the tree when it returns.
+
+    Args:
+        tree: with the usage of all admitted workloads.
+        heads: at most one for each ClusterQueue.
+        number: of the cycle.
+        cache: of the tree.
+
+    Returns:
+        The entries in the order in which they were processed.
+    """
+    entries = [_nominate(tree, workload, number, cache) for workload in heads]
+    ordered: Iterable[Entry] = (
+        classical_iterator(entries) if tree.fair is None else FairSharingIterator(entries, tree.resources)
+    )
+    cycle = _Cycle()
+    processed = [ProcessedEntry(entry, _process_entry(cycle, entry)) for entry in ordered]
+    for queue, amounts in cycle.reserved:
+        queue.remove_usage(amounts)
+    return processed
+
+
+def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: CandidateCache) -> Entry:
+    queue = workload.queue
+    last = workload.last_assignment
+    if last is not None and number - last.cycle > 1 and queue.generation > last.generation:
+        workload.last_assignment = None
+    # The flavor search and the search for targets often have the same arguments.
+    targets_of: dict[tuple[frozenset[int], Amounts], list[Target]] = {}
+
+    def find_targets(needs_preemption: frozenset[int], amounts: Amounts) -> list[Target]:
+        if (needs_preemption, amounts) not in targets_of:
+            context = PreemptionContext(workload, needs_preemption, amounts)
+            targets_of[needs_preemption, amounts] = (
+                classical_preemption.find_targets(context, cache)
+                if tree.fair is None
+                else fair_preemption.find_targets(context, tree.fair, cache)
+            )
+        return targets_of[needs_preemption, amounts]
+
+    def simulate_preemption(needs_preemption: frozenset[int], amounts: Amounts) -> tuple[Mode, int]:
+        targets = find_targets(needs_preemption, amounts)
+        ((key, amount),) = amounts
+        for target in targets:
+            target.workload.queue.remove_usage(target.workload.usage)
+        borrowing, _ = lowest_subtree_that_fits(queue, key, amount)
+        for target in targets:
+            target.workload.queue.add_usage(target.workload.usage)
+        if not targets:
+            return Mode.NO_PREEMPTION_CANDIDATES, borrowing
+        same_queue = any(target.workload.queue is queue for target in targets)
+        return (Mode.PREEMPT if same_queue else Mode.RECLAIM), borrowing
+
+    assignment = assign(workload, simulate_preemption, number, fair=tree.fair is not None)
+    targets = find_targets(assignment.needs_preemption, assignment.amounts) if assignment.mode is Mode.PREEMPT else []
+    return Entry(workload, assignment, targets)
+
+
+def _process_entry(cycle: _Cycle, entry: Entry) -> Outcome:
+    queue, assignment = entry.workload.queue, entry.assignment
+    amounts = assignment.amounts
+    if assignment.mode is Mode.NO_FIT:
+        return Outcome.NO_FIT
+    if assignment.mode is Mode.PREEMPT and not entry.targets:
+        if not queue.can_always_reclaim:
+            _reserve(cycle, queue, _quota_to_reserve(queue, assignment))
+        return Outcome.NO_CANDIDATES
+    if any(target.workload in cycle.preempted for target in entry.targets):
+        return Outcome.OVERLAPPING_TARGETS
+    if not _fits(cycle, entry):
+        return Outcome.NO_LONGER_FITS
+    cycle.preempted |= {target.workload: target for target in entry.targets}
+    if assignment.mode is Mode.PREEMPT:
+        _reserve(cycle, queue, amounts)
+        return Outcome.PREEMPTING
+    queue.add_usage(amounts)
+    return Outcome.ADMITTED
+
+
+def _reserve(cycle: _Cycle, queue: Queue, amounts: Amounts) -> None:
+    """Adds usage for the rest of the cycle."""
+    queue.add_usage(amounts)
+    cycle.reserved.append((queue, amounts))
+
+
+def _fits(cycle: _Cycle, entry: Entry) -> bool:
+    """Whether an entry fits without its targets and without all workloads that this cycle has preempted."""
+    queue, amounts = entry.workload.queue, entry.assignment.amounts
+    if queue.fits(amounts):
+        return True
+    preempted = [*cycle.preempted, *(target.workload for target in entry.targets)]
+    for workload in preempted:
+        workload.queue.remove_usage(workload.usage)
+    fits = queue.fits(amounts)
+    for workload in preempted:
+        workload.queue.add_usage(workload.usage)
+    return fits
+
+
+def _quota_to_reserve(queue: Queue, assignment: Assignment) -> Amounts:
+    """What an entry without preemption candidates reserves; Kueue's `quotaResourcesToReserve`.
+
+    At most the unused nominal quota; with borrowing at most up to the borrowing limit.
+    """
+    reserved: list[tuple[int, int]] = []
+    for key, amount in assignment.amounts:
+        limit = queue.borrowing_limit[key]
+        unused = queue.nominal[key] - queue.usage[key]
+        if assignment.borrowing > 0:
+            reserved.append((key, amount if limit is None else max(0, min(amount, unused + limit))))
+        else:
+            reserved.append((key, max(0, min(amount, unused))))
+    return reserved

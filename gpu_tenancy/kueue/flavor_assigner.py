@@ -1,0 +1,264 @@
+"""Finds a flavor for every pod set of a workload: one that fits, or one where preemption is needed.
+
+The flavors of a resource group are tried in their order, for all resources of the group together. Whether the search
+stops at a flavor that needs borrowing or preemption depends on `flavorFungibility`; by default it stops at borrowing.
+Rules: pkg/scheduler/flavorassigner of kubernetes-sigs/kueue at v0.19.2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from gpu_tenancy.kueue.api import Fungibility, Fungible, Policy, Preference
+from gpu_tenancy.kueue.resource_node import Amounts, lowest_subtree_that_fits
+from gpu_tenancy.kueue.verdicts import FlavorReason
+from gpu_tenancy.kueue.workload_info import Group, LastAssignment, Queue, WorkloadInfo
+
+
+class Mode(IntEnum):
+    """How a workload could be admitted in a flavor, from worst to best; Kueue's `preemptionMode`."""
+
+    NO_FIT = 0
+    NO_PREEMPTION_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+class GranularMode(NamedTuple):
+    """A mode with its borrowing level; Kueue's `granularMode`.
+
+    Attributes:
+        borrowing: height of the lowest subtree that fits; 0 without borrowing.
+    """
+
+    mode: Mode
+    borrowing: int
+
+
+class FlavorAssignment(NamedTuple):
+    """The flavor of one resource of a pod set.
+
+    Attributes:
+        key: of the flavor and resource.
+        borrowing: as in `GranularMode`.
+    """
+
+    flavor: str
+    key: int
+    mode: Mode
+    borrowing: int
+
+
+SimulatePreemption: TypeAlias = Callable[[frozenset[int], Amounts], tuple[Mode, int]]
+"""The mode of one flavor and resource that needs preemption, and the borrowing after it; Kueue's `PreemptionOracle`.
+
+Its arguments are the key, and the key with the amount.
+"""
+
+
+@dataclass(slots=True)
+class Assignment:
+    """The flavors of a workload.
+
+    Attributes:
+        pod_sets: the flavor of each resource of each pod set; empty for a pod set that fits nowhere, which is the last.
+        usage: the amount by key.
+        borrowing: the largest of all pod sets and resources.
+        mode: FIT, PREEMPT or NO_FIT; the worst of all pod sets. It can be FIT although a resource needs preemption.
+        reasons: why flavors did not fit.
+        last_assignment: where the search stopped.
+    """
+
+    pod_sets: list[dict[str, FlavorAssignment]] = field(default_factory=list[dict[str, FlavorAssignment]])
+    usage: dict[int, int] = field(default_factory=dict[int, int])
+    borrowing: int = 0
+    mode: Mode = Mode.NO_FIT
+    reasons: list[FlavorReason] = field(default_factory=list[FlavorReason])
+    last_assignment: LastAssignment | None = None
+
+    @property
+    def amounts(self) -> Amounts:
+        """The usage without zeros."""
+        return tuple((key, amount) for key, amount in self.usage.items() if amount)
+
+    @property
+    def needs_preemption(self) -> frozenset[int]:
+        """Keys of the flavors and resources that need preemption; `flavorResourcesNeedPreemption`."""
+        return frozenset(
+            assigned.key for pod_set in self.pod_sets for assigned in pod_set.values() if assigned.mode is not Mode.FIT
+        )
+
+
+def _can_preempt_while_borrowing(queue: Queue, *, fair: bool) -> bool:
+    """Whether a workload of a queue may preempt although it would borrow; `canPreemptWhileBorrowing`."""
+    preemption = queue.spec.preemption
+    return preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
+
+
+def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycle: int, *, fair: bool) -> Assignment:
+    """Finds flavors for all pod sets.
+
+    Args:
+        workload: a pending workload; its search continues at `last_assignment`.
+        simulate_preemption: called for each flavor and resource that needs preemption.
+        cycle: number of the scheduling cycle.
+        fair: whether fair sharing is on.
+    """
+    queue = workload.queue
+    assignment = Assignment()
+    last_tried_flavor: list[dict[str, int]] = []
+    worst = Mode.FIT
+    for index, requests in enumerate(workload.requests):
+        assigned: dict[str, FlavorAssignment] = {}
+        last_tried: dict[str, int] = {}
+        failed, fits = False, True
+        for resource, amount in requests.items():
+            group = queue.group_of.get(resource)
+            if group is None:
+                if amount == 0:
+                    continue
+                pod_set = workload.spec.pod_sets[index].name
+                assignment.reasons.append(FlavorReason(pod_set, resource, "", amount, amount, None))
+                failed = True
+                break
+            if resource in assigned:
+                continue
+            search = _FlavorSearch(workload, index, group, simulate_preemption, assignment, fair=fair)
+            best, best_mode, last_tried_index = search.run(resource)
+            if not best:
+                failed = True
+                break
+            fits = fits and best_mode is Mode.FIT
+            assigned |= best
+            last_tried |= dict.fromkeys(best, last_tried_index)
+        if failed:
+            assigned, last_tried = {}, {}
+        assignment.pod_sets.append(assigned)
+        last_tried_flavor.append(last_tried)
+        for resource, flavor in assigned.items():
+            assignment.borrowing = max(assignment.borrowing, flavor.borrowing)
+            assignment.usage[flavor.key] = assignment.usage.get(flavor.key, 0) + requests[resource]
+            # Kueue takes a pod set for one that fits if the representative mode of its flavors is so. By the preference
+            # PreemptionOverBorrowing, that hides a resource which needs preemption behind one that fits by borrowing.
+            worst = min(worst, Mode.FIT if fits or flavor.mode is Mode.FIT else Mode.PREEMPT)
+        if failed:
+            worst = Mode.NO_FIT
+            break
+    assignment.mode = worst if workload.requests else Mode.NO_FIT
+    assignment.last_assignment = LastAssignment(tuple(last_tried_flavor), cycle, queue.generation)
+    return assignment
+
+
+class _FlavorSearch:
+    """The search in one resource group for one pod set; `findFlavorForPodSets`."""
+
+    def __init__(  # noqa: PLR0913 - what a search is about
+        self,
+        workload: WorkloadInfo,
+        index: int,
+        group: Group,
+        simulate_preemption: SimulatePreemption,
+        assignment: Assignment,
+        *,
+        fair: bool,
+    ) -> None:
+        self._workload, self._group, self._simulate_preemption = workload, group, simulate_preemption
+        self._assignment = assignment
+        self._index = index
+        self._pod_set = workload.spec.pod_sets[index]
+        self._requests = {name: amount for name, amount in workload.requests[index].items() if name in group.covered}
+        self._can_preempt_while_borrowing = _can_preempt_while_borrowing(workload.queue, fair=fair)
+
+    def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], Mode, int]:
+        """Tries the flavors from the one after `resource`'s last tried flavor.
+
+        Returns:
+            The best flavor for all resources of the group, empty if none fits; its representative mode; and the index
+            of the last tried flavor, -1 if it is the last of the group.
+        """
+        fungibility = self._workload.queue.spec.fungibility
+        best: dict[str, FlavorAssignment] = {}
+        best_mode: GranularMode | None = None
+        last_tried = -1
+        flavors = self._group.flavors
+        for index in range(self._next_flavor_to_try(resource), len(flavors)):
+            last_tried = index
+            name, keys = flavors[index]
+            if self._pod_set.flavors is not None and name not in self._pod_set.flavors:
+                self._add_reason(resource, name, self._requests[resource], None)
+                continue
+            assigned, representative_mode = self._try_flavor(name, keys, fungibility)
+            if not _should_try_next_flavor(representative_mode, fungibility):
+                best, best_mode = assigned, representative_mode
+                break
+            if is_preferred(representative_mode, best_mode, fungibility):
+                best, best_mode = assigned, representative_mode
+        mode = Mode.NO_FIT if best_mode is None else best_mode.mode
+        return best, mode, -1 if last_tried == len(flavors) - 1 else last_tried
+
+    def _next_flavor_to_try(self, resource: str) -> int:
+        last_assignment = self._workload.last_assignment
+        if last_assignment is None or self._index >= len(last_assignment.last_tried_flavor):
+            return 0
+        return last_assignment.last_tried_flavor[self._index].get(resource, -1) + 1
+
+    def _try_flavor(
+        self, name: str, keys: dict[str, int], fungibility: Fungibility
+    ) -> tuple[dict[str, FlavorAssignment], GranularMode]:
+        """The flavor for all resources of the group, and its representative mode: the worst of the resources."""
+        assigned: dict[str, FlavorAssignment] = {}
+        worst = GranularMode(Mode.FIT, 0)
+        for resource, amount in self._requests.items():
+            mode = self._fits_resource_quota(name, keys[resource], resource, amount)
+            if is_preferred(worst, mode, fungibility):
+                worst = mode
+            if worst.mode is Mode.NO_FIT:
+                return {}, worst
+            assigned[resource] = FlavorAssignment(name, keys[resource], mode.mode, mode.borrowing)
+        return assigned, worst
+
+    def _fits_resource_quota(self, flavor: str, key: int, resource: str, amount: int) -> GranularMode:
+        queue: Queue = self._workload.queue
+        # Includes the previous pod sets.
+        requested = self._assignment.usage.get(key, 0) + amount
+        if requested > queue.potential_available[key]:
+            self._add_reason(resource, flavor, requested, queue.potential_available[key])
+            return GranularMode(Mode.NO_FIT, 0)
+        borrowing, may_reclaim = lowest_subtree_that_fits(queue, key, requested)
+        available = max(0, queue.available(key))
+        if requested <= available:
+            return GranularMode(Mode.FIT, borrowing)
+        self._add_reason(resource, flavor, requested, queue.potential_available[key], requested - available)
+        if queue.nominal[key] >= requested or may_reclaim or self._can_preempt_while_borrowing:
+            return GranularMode(*self._simulate_preemption(frozenset((key,)), ((key, requested),)))
+        return GranularMode(Mode.NO_FIT, borrowing)
+
+    def _add_reason(self, resource: str, flavor: str, requested: int, maximum: int | None, missing: int = 0) -> None:
+        self._assignment.reasons.append(FlavorReason(self._pod_set.name, resource, flavor, requested, missing, maximum))
+
+
+def is_preferred(mode: GranularMode, other: GranularMode | None, fungibility: Fungibility) -> bool:
+    """Whether a mode is strictly better than another, or than none; Kueue's `isPreferred`.
+
+    A flavor without preemption candidates is worse than every flavor that may be admitted.
+    """
+    if mode.mode is Mode.NO_FIT:
+        return False
+    if other is None or other.mode is Mode.NO_FIT:
+        return True
+    if (mode.mode is Mode.NO_PREEMPTION_CANDIDATES) != (other.mode is Mode.NO_PREEMPTION_CANDIDATES):
+        return other.mode is Mode.NO_PREEMPTION_CANDIDATES
+    if fungibility.preference is Preference.PREEMPT:
+        return (-mode.borrowing, mode.mode) > (-other.borrowing, other.mode)
+    return (mode.mode, -mode.borrowing) > (other.mode, -other.borrowing)
+
+
+def _should_try_next_flavor(mode: GranularMode, fungibility: Fungibility) -> bool:
+    """Whether the search continues after a flavor with this mode; Kueue's `shouldTryNextFlavor`."""
+    if mode.mode in (Mode.NO_FIT, Mode.NO_PREEMPTION_CANDIDATES):
+        return True
+    if mode.mode in (Mode.PREEMPT, Mode.RECLAIM) and fungibility.when_can_preempt is Fungible.NEXT:
+        return True
+    return mode.borrowing > 0 and fungibility.when_can_borrow is Fungible.NEXT

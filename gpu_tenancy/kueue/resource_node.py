@@ -1,0 +1,219 @@
+"""Quota and usage of one node of a cohort tree, under the names of Kueue's `resourceNode`.
+
+A ClusterQueue fills its local quota first, which its lending limit keeps from others. Its parent sees only the usage
+beyond that, so a cohort's usage is what its children use beyond their local quotas. Each pair of flavor and resource
+of a tree has a number, its key; quotas and usage are lists by key.
+Rules: pkg/cache/scheduler/resource_node.go of kubernetes-sigs/kueue at v0.19.2, and the KEPs 79 (hierarchical cohorts)
+and 1224 (lending limit).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from gpu_tenancy.kueue.api import Quota
+
+Amounts: TypeAlias = Sequence[tuple[int, int]]
+"""Amounts by key, as usage or as a request."""
+
+
+class Node:
+    """A cohort or, as a leaf, a ClusterQueue. All lists are by key.
+
+    Attributes:
+        nominal: the nominal quota of the node itself.
+        subtree_quota: nominal quota, and what the children may lend.
+        local_quota: the part of it that the parent never gets.
+        borrowing_limit: None for no limit.
+        usage: what counts against `subtree_quota`.
+        potential_available: what the node could use if the rest of the tree used nothing.
+        lendable: the sum of `potential_available` by resource, over all flavors.
+        borrowing_children: for each key the children that use more than their subtree quota.
+        height: steps to the farthest leaf.
+        path: the cohorts above, the nearest first.
+        position: its place in the tenancy, which decides between equals.
+    """
+
+    leaf = False
+    __slots__ = (
+        "borrowing_children",
+        "borrowing_limit",
+        "children",
+        "cohorts",
+        "height",
+        "lendable",
+        "local_quota",
+        "name",
+        "nominal",
+        "parent",
+        "path",
+        "position",
+        "potential_available",
+        "subtree_quota",
+        "usage",
+        "weight",
+    )
+
+    def __init__(
+        self, name: str, parent: "Node | None", weight: float | None, quotas: Sequence[Quota], position: int
+    ) -> None:
+        self.name = name
+        self.parent = parent
+        self.weight = 1.0 if weight is None else weight
+        self.position = position
+        self.nominal = [quota.nominal for quota in quotas]
+        self.borrowing_limit = [quota.borrowing_limit for quota in quotas]
+        self.subtree_quota = list(self.nominal)
+        self.local_quota = [0] * len(quotas)
+        self.usage = [0] * len(quotas)
+        self.potential_available = [0] * len(quotas)
+        self.borrowing_children: list[dict[Node, None]] = [{} for _ in quotas]
+        self.children: list[Node] = []
+        self.cohorts: list[Node] = []
+        self.height = 0
+        self.lendable: list[int] = []
+        self.path: tuple[Node, ...] = ()
+        if parent is not None:
+            parent.children.append(self)
+
+    def update_subtree_quota(self, quotas: Sequence[Quota]) -> None:
+        """Sets subtree and local quota, from the node's own quotas and from those of its children, which come first."""
+        for key, quota in enumerate(quotas):
+            lent = sum(child.subtree_quota[key] - child.local_quota[key] for child in self.children)
+            self.subtree_quota[key] = quota.nominal + lent
+            if quota.lending_limit is not None:
+                self.local_quota[key] = max(0, self.subtree_quota[key] - quota.lending_limit)
+        self.cohorts = [child for child in self.children if not child.leaf]
+        if self.children:
+            self.height = 1 + max(child.height for child in self.children)
+
+    def update_potential_available(self, resources: Sequence[int], kinds: int) -> None:
+        """Sets what depends on the cohorts above, which come first: `path`, `potential_available` and `lendable`.
+
+        Args:
+            resources: the number of each key's resource.
+            kinds: how many resources there are.
+        """
+        parent = self.parent
+        self.path = () if parent is None else (parent, *parent.path)
+        for key, subtree_quota in enumerate(self.subtree_quota):
+            potential = subtree_quota
+            if parent is not None:
+                potential = self.local_quota[key] + parent.potential_available[key]
+                limit = self.borrowing_limit[key]
+                if limit is not None:
+                    potential = min(potential, subtree_quota + limit)
+            self.potential_available[key] = potential
+        self.lendable = [0] * kinds
+        for key, kind in enumerate(resources):
+            self.lendable[kind] += self.potential_available[key]
+
+    @property
+    def root(self) -> "Node":
+        """The root of the tree; the node itself where it has no parent."""
+        return self.path[-1] if self.path else self
+
+    def local_available(self, key: int) -> int:
+        """Unused local quota."""
+        return max(0, self.local_quota[key] - self.usage[key])
+
+    def available(self, key: int) -> int:
+        """Unused quota here and above, within the borrowing limits; negative where usage exceeds the quota."""
+        local, least = 0, None
+        node = self
+        while node.parent is not None:
+            usage, local_quota = node.usage[key], node.local_quota[key]
+            limit = node.borrowing_limit[key]
+            if limit is not None:
+                # Kueue's withMaxFromParent, with the unused local quota of this node and of those below.
+                bound = local + node.subtree_quota[key] + limit - max(usage, local_quota)
+                if usage < local_quota:
+                    bound += local_quota - usage
+                if least is None or bound < least:
+                    least = bound
+            if usage < local_quota:
+                local += local_quota - usage
+            node = node.parent
+        unused = local + node.subtree_quota[key] - node.usage[key]
+        return unused if least is None or unused < least else least
+
+    def borrowing_with(self, key: int, amount: int = 0) -> bool:
+        """Whether the node uses more than its subtree quota, or would with so much more."""
+        return self.usage[key] + amount > self.subtree_quota[key]
+
+    def add_usage(self, amounts: Amounts) -> None:
+        """Adds usage, here and where it exceeds local quota above."""
+        for key, amount in amounts:
+            self._add(key, amount)
+
+    def remove_usage(self, amounts: Amounts) -> None:
+        """Undoes `add_usage`."""
+        for key, amount in amounts:
+            self._remove(key, amount)
+
+    def _add(self, key: int, amount: int) -> None:
+        node: Node | None = self
+        while node is not None and amount:
+            before = node.usage[key]
+            beyond = amount - max(0, node.local_quota[key] - before)
+            node.usage[key] = before + amount
+            if before <= node.subtree_quota[key] < before + amount and node.parent is not None:
+                node.parent.borrowing_children[key][node] = None
+            if beyond <= 0:
+                return
+            node, amount = node.parent, beyond
+
+    def _remove(self, key: int, amount: int) -> None:
+        node: Node | None = self
+        while node is not None and amount:
+            before = node.usage[key]
+            stored_in_parent = before - node.local_quota[key]
+            node.usage[key] = before - amount
+            if before > node.subtree_quota[key] >= before - amount and node.parent is not None:
+                node.parent.borrowing_children[key].pop(node, None)
+            if stored_in_parent <= 0:
+                return
+            node, amount = node.parent, min(amount, stored_in_parent)
+
+    def fits(self, amounts: Amounts) -> bool:
+        """Whether all of it is available."""
+        for key, amount in amounts:  # noqa: SIM110 - asked for each head of each cycle
+            if amount > max(0, self.available(key)):
+                return False
+        return True
+
+    def within_quota(self, keys: frozenset[int]) -> bool:
+        """Whether the node borrows none of these."""
+        usage, subtree_quota = self.usage, self.subtree_quota
+        for key in keys:  # noqa: SIM110 - asked for each candidate of each head
+            if usage[key] > subtree_quota[key]:
+                return False
+        return True
+
+    def borrowing_children_in(self, keys: frozenset[int]) -> Iterator["Node"]:
+        """The children that borrow at least one of these."""
+        if len(keys) == 1:
+            (key,) = keys
+            return iter(tuple(self.borrowing_children[key]))
+        return iter({child: None for key in sorted(keys) for child in self.borrowing_children[key]})
+
+
+def path_edges(queue: Node) -> Iterator[tuple[Node, Node]]:
+    """Each node from a ClusterQueue to below the root, with its parent."""
+    return zip((queue, *queue.path), queue.path, strict=False)
+
+
+def lowest_subtree_that_fits(queue: Node, key: int, amount: int) -> tuple[int, bool]:
+    """Height of the lowest subtree with enough unused quota of its own; Kueue's `FindHeightOfLowestSubtreeThatFits`.
+
+    Returns:
+        The height, 0 for the ClusterQueue itself, which then does not borrow; and whether that subtree has a parent,
+        from which quota could be reclaimed. Where none fits: the height of the whole tree, and False.
+    """
+    if queue.parent is None or not queue.borrowing_with(key, amount):
+        return 0, queue.parent is not None
+    remaining = amount - queue.local_available(key)
+    for node in queue.path:
+        if not node.borrowing_with(key, remaining):
+            return node.height, node.parent is not None
+        remaining -= node.local_available(key)
+    return queue.root.height, False

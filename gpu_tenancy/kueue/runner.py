@@ -1,0 +1,190 @@
+"""Runs one tree until it settles, and detects livelocks."""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final
+
+from gpu_tenancy.kueue.candidate_cache import CandidateCache
+from gpu_tenancy.kueue.clock import Clock
+from gpu_tenancy.kueue.cohort_tree import CohortTree
+from gpu_tenancy.kueue.cycle import ProcessedEntry, run_cycle
+from gpu_tenancy.kueue.pending_queue import PendingQueue
+from gpu_tenancy.kueue.preemption import Target
+from gpu_tenancy.kueue.verdicts import Outcome, Verdict
+from gpu_tenancy.kueue.workload_info import Eviction, LastAssignment, Queue, WorkloadInfo
+
+EVENTS_UNCHECKED: Final = 64
+"""Events before livelock detection compares states; most trees settle after a few."""
+MAX_EVICTIONS: Final = 25
+"""Evictions of one workload that count as a livelock even if no state has recurred. Where a tree has several cycles of
+evictions of different lengths, its whole state may take very long to recur."""
+
+_CLEARS_LAST_ASSIGNMENT: Final = (Outcome.ADMITTED, Outcome.PREEMPTING)
+_SKIPPED: Final = (Outcome.NO_LONGER_FITS, Outcome.OVERLAPPING_TARGETS)
+"""Outcomes that an entry processed earlier in the cycle has caused; the workload stays in the heap."""
+
+
+class Runner:
+    """One tree with its clock, pending workloads and cycles.
+
+    Attributes:
+        livelock: whether the last `rest` ended in a livelock, as it would be in the real Kueue.
+    """
+
+    def __init__(self, tree: CohortTree) -> None:
+        self.tree = tree
+        self.clock = Clock()
+        self.livelock = False
+        self._changed = False
+        self._pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
+        self._cache = CandidateCache(tree.queues.values(), tree.resources)
+        self._cycle = 0
+        self._eviction_counts: Counter[WorkloadInfo] = Counter()
+
+    def pending_in(self, queue: Queue) -> PendingQueue:
+        """The pending workloads of a ClusterQueue."""
+        return self._pending[queue]
+
+    def submit(self, workload: WorkloadInfo) -> None:
+        """Adds a new workload."""
+        self._pending[workload.queue].push(workload)
+        self._changed = True
+
+    def finish(self, workload: WorkloadInfo) -> None:
+        """Removes a workload, admitted or pending; in both cases inadmissible workloads are queued again."""
+        self._pending[workload.queue].delete(workload)
+        if workload.admitted:
+            self._release_quota(workload)
+        self.clock.start_requeueing()
+        self._changed = True
+
+    def rest(self) -> None:
+        """Runs cycles and events until nothing changes, or until a livelock is detected."""
+        self.livelock = False
+        if not self._changed:
+            return
+        self._changed = False
+        self._eviction_counts.clear()
+        seen: set[Hashable] = set()
+        events = 0
+        self._run_cycles()
+        while (event := self.clock.advance()) is not None:
+            self._process_event(*event)
+            self._run_cycles()
+            events += 1
+            max_evictions = max(self._eviction_counts.values(), default=0)
+            # A livelock evicts the same workloads again and again.
+            if events > EVENTS_UNCHECKED and max_evictions > 1:
+                state = self._state()
+                if state in seen or max_evictions > MAX_EVICTIONS:
+                    self.livelock = True
+                    return
+                seen.add(state)
+
+    def _process_event(self, evicted: list[WorkloadInfo], requeue: bool) -> None:  # noqa: FBT001 - as the clock returns
+        for workload in evicted:
+            if not workload.evicting:
+                continue  # It has finished in the meantime.
+            self._release_quota(workload)
+            self._pending[workload.queue].push(workload)
+        if evicted:
+            self.clock.start_requeueing()
+        if requeue:
+            for pending_queue in self._pending.values():
+                pending_queue.queue_inadmissible()
+
+    def _release_quota(self, workload: WorkloadInfo) -> None:
+        queue = workload.queue
+        queue.remove_usage(workload.usage)
+        del queue.workloads[workload]
+        queue.generation += 1
+        workload.admitted = workload.evicting = False
+        workload.usage, workload.flavors, workload.last_assignment, workload.verdict = (), (), None, None
+        self._cache.invalidate(queue)
+
+    def _run_cycles(self) -> None:
+        """Runs cycles until one changes nothing, or until only the tried flavors change and they recur."""
+        seen: set[Hashable] = set()
+        while heads := [head for pending_queue in self._pending.values() if (head := pending_queue.head)]:
+            self._cycle += 1
+            processed = run_cycle(self.tree, heads, self._cycle, self._cache)
+            changed = [self._apply(entry) for entry in processed]
+            if any(changed):
+                seen = set()
+                continue
+            tried = frozenset(
+                (head.created, _tried_flavors(head.last_assignment)) for head in heads if _has_pending_flavors(head)
+            )
+            if tried in seen:
+                break
+            seen.add(tried)
+
+    def _apply(self, processed: ProcessedEntry) -> bool:
+        """Applies the outcome of an entry; whether it changes the tree or the heads."""
+        entry, outcome = processed.entry, processed.outcome
+        workload = entry.workload
+        workload.verdict = _verdict(processed)
+        workload.last_assignment = None if outcome in _CLEARS_LAST_ASSIGNMENT else entry.assignment.last_assignment
+        if outcome is Outcome.ADMITTED:
+            self._admit(processed)
+            return True
+        pending_queue = self._pending[workload.queue]
+        if outcome is Outcome.PREEMPTING:
+            pending_queue.sticky = workload
+            evicted = [self._preempt(target, workload) for target in entry.targets]
+            return any(evicted)
+        if outcome in _SKIPPED or _has_pending_flavors(workload) or pending_queue.strict_fifo:
+            return False
+        pending_queue.mark_inadmissible(workload)
+        return True
+
+    def _admit(self, processed: ProcessedEntry) -> None:
+        workload, assignment = processed.entry.workload, processed.entry.assignment
+        flavors = tuple(
+            {resource: assigned.flavor for resource, assigned in pod_set.items()} for pod_set in assignment.pod_sets
+        )
+        workload.reserve_quota(assignment.amounts, flavors, second=self.clock.second)
+        workload.queue.workloads[workload] = None
+        self._cache.invalidate(workload.queue)
+        self._pending[workload.queue].delete(workload)
+
+    def _preempt(self, target: Target, preemptor: WorkloadInfo) -> bool:
+        """Starts an eviction; False if it is in progress already."""
+        workload = target.workload
+        if workload.evicting:
+            return False
+        workload.evicting = True
+        self._cache.invalidate(workload.queue)
+        self._eviction_counts[workload] += 1
+        workload.evictions.append(Eviction(preemptor.name, target.reason, self.clock.now / 1000))
+        self.clock.start_eviction(workload)
+        return True
+
+    def _state(self) -> Hashable:
+        """What all further events depend on, without the present time."""
+        admitted = [workload for queue in self.tree.queues.values() for workload in queue.workloads]
+        newest_first = sorted({workload.reserved_at for workload in admitted}, reverse=True)
+        positions = {second: position for position, second in enumerate(newest_first)}
+        return (
+            frozenset(
+                (workload.created, workload.usage, workload.evicting, positions[workload.reserved_at])
+                for workload in admitted
+            ),
+            tuple(pending_queue.state for pending_queue in self._pending.values()),
+            self.clock.due,
+        )
+
+
+def _has_pending_flavors(workload: WorkloadInfo) -> bool:
+    """Whether the next cycle continues the workload's flavor search."""
+    return workload.last_assignment is not None and workload.last_assignment.pending_flavors
+
+
+def _tried_flavors(last: LastAssignment | None) -> Hashable:
+    return None if last is None else tuple(tuple(indices.items()) for indices in last.last_tried_flavor)
+
+
+def _verdict(processed: ProcessedEntry) -> Verdict:
+    entry = processed.entry
+    targets = tuple(target.workload.name for target in entry.targets)
+    return Verdict(processed.outcome, tuple(entry.assignment.reasons), targets)

@@ -1,0 +1,263 @@
+"""Simulates a tenancy: workloads are submitted and finish, and after each the scheduler runs until nothing changes."""
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpu_tenancy.kueue.api import Step, Tenancy, Workload, validate
+from gpu_tenancy.kueue.cohort_tree import cohort_trees
+from gpu_tenancy.kueue.reasons import FormatAmount, pending_reason, plain_amount
+from gpu_tenancy.kueue.resource_node import Amounts
+from gpu_tenancy.kueue.runner import Runner
+from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An admitted workload.
+
+    Attributes:
+        flavors: for each pod set, in order, the flavor of each resource.
+    """
+
+    name: str
+    queue: str
+    flavors: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pending workload.
+
+    Attributes:
+        why: the reason, a phrase for users.
+    """
+
+    name: str
+    queue: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """One preemption of a workload.
+
+    Attributes:
+        by: name of the preemptor.
+        reason: of Kueue's condition `Preempted`, such as `InCohortReclamation`.
+        at: seconds of the logical clock.
+    """
+
+    name: str
+    by: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The state after the scheduler has run until nothing changes.
+
+    Attributes:
+        admitted: in the order of creation, like `pending`.
+        evicted: preemptions since the previous state, in their order; some of the workloads may be admitted again.
+        livelock: the ClusterQueues of each tree that did not settle: its workloads preempt one another forever, as in
+            the real Kueue, and this is one of the states. A later event of the same step may have ended the livelock.
+    """
+
+    admitted: tuple[Admitted, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    evicted: tuple[Evicted, ...] = ()
+    livelock: tuple[tuple[str, ...], ...] = ()
+
+
+class Simulation:
+    """A tenancy with its workloads.
+
+    Args:
+        tenancy: ClusterQueues and cohorts.
+        amount: formats amounts of resources in the reasons of pending workloads.
+
+    Raises:
+        ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
+    """
+
+    def __init__(self, tenancy: Tenancy, amount: FormatAmount = plain_amount) -> None:
+        self._format_amount = amount
+        validate(tenancy)
+        self._runners = [Runner(tree) for tree in cohort_trees(tenancy)]
+        self._queues: dict[str, tuple[Runner, Queue]] = {
+            name: (runner, queue) for runner in self._runners for name, queue in runner.tree.queues.items()
+        }
+        self._workloads: dict[str, WorkloadInfo] = {}
+        # By name of the workload: how many of its evictions `settled` has returned.
+        self._reported_evictions: dict[str, int] = {}
+        self._fixed: set[str] = set()
+        self._started = False
+        self._created = 0
+
+    def submit(self, workload: Workload) -> None:
+        """Adds a pending workload.
+
+        Raises:
+            ValueError: a workload of that name exists, or its ClusterQueue does not.
+        """
+        runner, info = self._create(workload)
+        runner.submit(info)
+
+    def _create(self, workload: Workload) -> tuple[Runner, WorkloadInfo]:
+        if workload.name in self._workloads:
+            msg = f"duplicate workload {workload.name!r}"
+            raise ValueError(msg)
+        if workload.queue not in self._queues:
+            msg = f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist"
+            raise ValueError(msg)
+        runner, queue = self._queues[workload.queue]
+        info = WorkloadInfo.new(workload, queue, self._created)
+        self._created += 1
+        self._workloads[workload.name] = info
+        return runner, info
+
+    def place(
+        self,
+        workload: Workload,
+        flavors: Sequence[Mapping[str, str]],
+        since: int,
+        *,
+        leaving: bool = False,
+        fixed: bool = False,
+    ) -> None:
+        """Adds a workload that is admitted already, even if there is no quota for it now.
+
+        To start from the state of a cluster, call `submit` and `place` in the order of creation, before the first
+        `rest`.
+
+        Args:
+            workload: the admitted workload.
+            flavors: for each pod set, in order, the flavor of each resource, as in `Admitted`. Resources for which the
+                workload's tree has no quota are not counted.
+            since: the second in which its quota was reserved; negative, since the clock starts at 0.
+            leaving: it is evicted; it keeps its quota until it has stopped, and is pending after that.
+            fixed: it cannot be preempted, for example because its ClusterQueue is stopped.
+
+        Raises:
+            ValueError: as for `submit`; or the simulation has started.
+        """
+        if self._started:
+            msg = f"workload {workload.name!r} cannot be placed after the simulation has started"
+            raise ValueError(msg)
+        runner, info = self._create(workload)
+        usage = _usage(runner.tree.names, info.requests, flavors)
+        info.reserve_quota(usage, tuple(dict(pod_set) for pod_set in flavors), second=since)
+        info.queue.add_usage(info.usage)
+        if fixed:
+            self._fixed.add(workload.name)
+            return
+        info.queue.workloads[info] = None
+        if leaving:
+            info.evicting = True
+            runner.clock.start_eviction(info)
+
+    def finish(self, name: str) -> None:
+        """Removes a workload, admitted or pending.
+
+        Raises:
+            ValueError: there is no workload of that name.
+        """
+        if name not in self._workloads:
+            msg = f"workload {name!r} does not exist and cannot finish"
+            raise ValueError(msg)
+        info = self._workloads.pop(name)
+        self._reported_evictions.pop(name, None)
+        if name in self._fixed:
+            self._fixed.remove(name)
+            info.queue.workloads[info] = None
+        self._queues[info.spec.queue][0].finish(info)
+
+    def fork(self) -> Callable[[], "Simulation"]:
+        """A function that returns independent copies of the present state."""
+        state = pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+        return lambda: pickle.loads(state)  # noqa: S301 - the line above has written it
+
+    def rest(self) -> tuple[tuple[str, ...], ...]:
+        """Runs the scheduler until nothing changes, and the clock until the next action.
+
+        Returns:
+            The ClusterQueues of each tree that is in a livelock, as in `Settled`.
+        """
+        self._started = True
+        for runner in self._runners:
+            runner.rest()
+            runner.clock.pause()
+        return tuple(tuple(runner.tree.queues) for runner in self._runners if runner.livelock)
+
+    def settled(self, livelock: tuple[tuple[str, ...], ...] = ()) -> Settled:
+        """The present state, with the preemptions since the previous call; `livelock` is the result of `rest`."""
+        admitted: list[Admitted] = []
+        pending: list[Pending] = []
+        evicted: list[Evicted] = []
+        for name, info in self._workloads.items():
+            queue = info.queue.name
+            if info.admitted:
+                admitted.append(Admitted(name, queue, info.flavors))
+            else:
+                pending_queue = self._queues[queue][0].pending_in(info.queue)
+                pending.append(Pending(name, queue, pending_reason(info, pending_queue, self._format_amount)))
+            reported = self._reported_evictions.get(name, 0)
+            evicted += [
+                Evicted(name, eviction.by, eviction.reason, eviction.at) for eviction in info.evictions[reported:]
+            ]
+            self._reported_evictions[name] = len(info.evictions)
+        evicted.sort(key=lambda eviction: eviction.at)
+        return Settled(tuple(admitted), tuple(pending), tuple(evicted), livelock)
+
+
+def _usage(
+    names: Sequence[tuple[str, str]], requests: Iterable[Mapping[str, int]], flavors: Iterable[Mapping[str, str]]
+) -> Amounts:
+    """What pod sets use of a tree; `names` are the flavor and resource of each key."""
+    keys = {pair: key for key, pair in enumerate(names)}
+    usage: dict[int, int] = {}
+    for pod_set_requests, pod_set_flavors in zip(requests, flavors, strict=True):
+        for resource, amount in pod_set_requests.items():
+            key = keys.get((pod_set_flavors.get(resource, ""), resource))
+            if key is not None and amount:
+                usage[key] = usage.get(key, 0) + amount
+    return tuple(usage.items())
+
+
+def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
+    """The state after all workloads are submitted at once; the first in the list is the oldest.
+
+    Raises:
+        ValueError: the tenancy or a workload is invalid.
+    """
+    simulation = Simulation(tenancy)
+    for workload in workloads:
+        simulation.submit(workload)
+    return simulation.settled(simulation.rest())
+
+
+def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_amount) -> tuple[Settled, ...]:
+    """The state after each step; within a step the scheduler runs after each workload that finishes or is submitted.
+
+    Args:
+        tenancy: ClusterQueues and cohorts.
+        steps: what finishes and what is submitted, in order.
+        amount: as for `Simulation`.
+
+    Raises:
+        ValueError: the tenancy or a step is invalid.
+    """
+    simulation = Simulation(tenancy, amount)
+    states: list[Settled] = []
+    for step in steps:
+        livelock: dict[tuple[str, ...], None] = {}
+        for name in step.finish:
+            simulation.finish(name)
+            livelock |= dict.fromkeys(simulation.rest())
+        for workload in step.submit:
+            simulation.submit(workload)
+            livelock |= dict.fromkeys(simulation.rest())
+        states.append(simulation.settled(tuple(livelock)))
+    return tuple(states)

@@ -1,0 +1,167 @@
+"""A workload with its scheduling state, and the ClusterQueue in which it is pending or admitted.
+
+Rules: pkg/workload and pkg/cache/scheduler of kubernetes-sigs/kueue at v0.19.2.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.kueue.api import ClusterQueue, FlavorResource, Policy, Quota, ResourceGroup, Workload
+from gpu_tenancy.kueue.resource_node import Amounts, Node
+from gpu_tenancy.kueue.verdicts import Verdict
+
+PODS: Final = "pods"
+"""The resource that counts pods if a ClusterQueue has a quota for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastAssignment:
+    """Where the flavor search of an earlier cycle stopped; Kueue's `AssignmentClusterQueueState`.
+
+    Attributes:
+        last_tried_flavor: for each pod set and resource the index in the resource group; -1 if all flavors were tried.
+        cycle: the scheduling cycle of the search.
+        generation: the `generation` of the ClusterQueue at that time.
+    """
+
+    last_tried_flavor: tuple[dict[str, int], ...]
+    cycle: int
+    generation: int
+
+    @property
+    def pending_flavors(self) -> bool:
+        """Whether some flavors were not tried."""
+        return any(index != -1 for indices in self.last_tried_flavor for index in indices.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """One preemption of a workload.
+
+    Attributes:
+        by: name of the preemptor.
+        reason: of the condition `Preempted`.
+        at: seconds of the logical clock.
+    """
+
+    by: str
+    reason: str
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class WorkloadInfo:
+    """A workload with its scheduling state; Kueue's `workload.Info`.
+
+    Attributes:
+        spec: the workload as submitted.
+        created: position in the order of creation; an eviction does not change it.
+        scheduling_hash: equal for workloads that the scheduler treats alike.
+        requests: for each pod set the total amount of each resource.
+        flavors: while admitted: for each pod set the flavor of each resource.
+        usage: while admitted: the amounts that it uses.
+        reserved_at: the second in which its quota was reserved.
+        admitted: whether it has quota reserved.
+        evicting: whether it is evicted but keeps its quota until it has stopped.
+        last_assignment: where the next flavor search continues.
+        verdict: of the last cycle; None before the first.
+    """
+
+    spec: Workload
+    queue: "Queue"
+    created: int
+    scheduling_hash: Hashable
+    requests: tuple[dict[str, int], ...]
+    flavors: tuple[dict[str, str], ...] = ()
+    usage: Amounts = ()
+    reserved_at: int = 0
+    admitted: bool = False
+    evicting: bool = False
+    last_assignment: LastAssignment | None = None
+    verdict: Verdict | None = None
+    evictions: list[Eviction] = field(default_factory=list[Eviction])
+
+    @classmethod
+    def new(cls, spec: Workload, queue: "Queue", created: int) -> "WorkloadInfo":
+        """A pending workload; `created` is its position in the order of creation."""
+        counts_pods = PODS in queue.group_of
+        requests: list[dict[str, int]] = []
+        for pod_set in spec.pod_sets:
+            amounts = {resource: amount * pod_set.count for resource, amount in pod_set.requests.items()}
+            if counts_pods:
+                amounts[PODS] = pod_set.count
+            requests.append(amounts)
+        scheduling_hash = (
+            spec.priority,
+            tuple(
+                (pod_set.name, pod_set.count, tuple(sorted(pod_set.requests.items())), pod_set.flavors)
+                for pod_set in spec.pod_sets
+            ),
+        )
+        return cls(spec, queue, created, scheduling_hash, tuple(requests))
+
+    def reserve_quota(self, usage: Amounts, flavors: tuple[dict[str, str], ...], *, second: int) -> None:
+        """Records the admission; the caller adds the usage to the tree."""
+        self.admitted = True
+        self.usage, self.flavors, self.reserved_at = usage, flavors, second
+
+    @property
+    def name(self) -> str:
+        """The workload's name."""
+        return self.spec.name
+
+    @property
+    def priority(self) -> int:
+        """The workload's priority."""
+        return self.spec.priority
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A resource group with the keys of its flavors and resources.
+
+    Attributes:
+        flavors: in the order of the search: the name of each flavor, and the key of each of its resources.
+    """
+
+    covered: frozenset[str]
+    flavors: tuple[tuple[str, dict[str, int]], ...]
+
+
+class Queue(Node):
+    """A ClusterQueue as a leaf of the tree, with its admitted workloads.
+
+    Attributes:
+        workloads: those that are admitted and can be preempted.
+        generation: counts the workloads that released quota; a `LastAssignment` of an older one is outdated.
+        can_always_reclaim: whether it can reclaim its nominal quota regardless of priorities. If not, a head that
+            finds no preemption candidates reserves quota for the rest of the cycle.
+    """
+
+    leaf = True
+    __slots__ = ("can_always_reclaim", "generation", "group_of", "spec", "workloads")
+
+    def __init__(
+        self,
+        spec: ClusterQueue,
+        parent: Node | None,
+        quotas: Sequence[Quota],
+        keys: Mapping[FlavorResource, int],
+        position: int,
+    ) -> None:
+        super().__init__(spec.name, parent, spec.weight, quotas, position)
+        self.spec = spec
+        groups = [_group(group, keys) for group in spec.groups]
+        self.group_of = {resource: group for group in groups for resource in group.covered}
+        self.workloads: dict[WorkloadInfo, None] = {}
+        self.generation = 0
+        self.can_always_reclaim = spec.preemption.reclaim is Policy.ANY
+
+
+def _group(group: ResourceGroup, keys: Mapping[FlavorResource, int]) -> Group:
+    flavors = (
+        (flavor.flavor, {resource: keys[flavor.flavor, resource] for resource in flavor.resources})
+        for flavor in group.flavors
+    )
+    return Group(group.covered, tuple(flavors))

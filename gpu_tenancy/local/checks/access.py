@@ -1,0 +1,133 @@
+"""Checks that people may do what their roles say and nothing else, by the API server's answers for each of them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from gpu_tenancy.access.answers import WHOLE
+from gpu_tenancy.access.live import Caller, Question, review
+from gpu_tenancy.access.planned import grants, people, shown
+from gpu_tenancy.access.resources import Resource
+from gpu_tenancy.access.rules import Grant, allowed, identity
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, Subject
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec.people import Person
+
+_KUEUE: Final = "kueue.x-k8s.io"
+_NETWORK: Final = "networking.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+ABILITIES: Final[Mapping[str, tuple[str, Resource]]] = {
+    "read workloads": ("get", Resource("", "pods", namespaced=True)),
+    "submit jobs": ("create", Resource("batch", "jobs", namespaced=True)),
+    "open shells": ("create", Resource("", "pods/exec", namespaced=True)),
+    "read Secrets": ("get", Resource("", "secrets", namespaced=True)),
+    "stop the queue": ("patch", Resource(_KUEUE, "localqueues", namespaced=True)),
+}
+"""What tells the roles apart: verb and resource."""
+
+RESERVED: Final = (
+    ("patch", Resource("", "resourcequotas", namespaced=True)),
+    ("patch", Resource("", "limitranges", namespaced=True)),
+    ("delete", Resource(_NETWORK, "networkpolicies", namespaced=True)),
+    ("create", Resource(_RBAC, "rolebindings", namespaced=True)),
+    ("create", Resource("", "serviceaccounts/token", namespaced=True)),
+    ("patch", Resource("", "pods/ephemeralcontainers", namespaced=True)),
+    ("create", Resource(_KUEUE, "localqueues", namespaced=True)),
+    ("patch", Resource("", "namespaces", namespaced=False)),
+    ("patch", Resource(_KUEUE, "clusterqueues", namespaced=False)),
+    ("patch", Resource(_KUEUE, "cohorts", namespaced=False)),
+    ("impersonate", Resource("", "users", namespaced=False)),
+    ("delete", Resource("admissionregistration.k8s.io", "validatingadmissionpolicies", namespaced=False)),
+)
+"""What only administrators may do: verb and resource."""
+
+_OTHERS: Final = 8
+"""Maximum number of people without a role in a team that are checked, so that the time grows with the teams only."""
+
+_Names: TypeAlias = Mapping[Subject, Person]
+_Asked: TypeAlias = tuple[Subject, Question]
+_Answers: TypeAlias = Mapping[_Asked, bool]
+
+
+def prove_access(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
+    """Checks roles in each team, and what only administrators may do; nothing if no team has people."""
+    planned, names = grants(tree), people(tree)
+    tenants = sorted({grant.subject for grant in planned} - {grant.subject for grant in planned if _is_admin(grant)})
+    if not tenants:
+        return
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+
+        def answer(asked: _Asked) -> bool:
+            who, question = asked
+            return review(cluster, Caller.of(who), question)
+
+        def answered(questions: Iterable[_Asked]) -> _Answers:
+            asked = list(questions)
+            return dict(zip(asked, pool.map(answer, asked), strict=True))
+
+        for team in tree.stack.teams:
+            around = _around(team, tenants, planned)
+            answers = answered((who, _question(ability, team)) for who in around for ability in ABILITIES)
+            yield _roles(team, around, answers, planned, names)
+        yield _reserved(answered(_changes(tenants, planned)), names)
+
+
+def _is_admin(grant: Grant) -> bool:
+    return grant.role == ADMIN
+
+
+def _around(team: str, tenants: Iterable[Subject], planned: Iterable[Grant]) -> list[Subject]:
+    """Everybody with a role in a team or a role to read all teams, and some others."""
+    inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
+    others = [who for who in tenants if who not in inside]
+    return [*(who for who in tenants if who in inside), *others[:_OTHERS]]
+
+
+def _question(ability: str, team: str) -> Question:
+    verb, resource = ABILITIES[ability]
+    return Question(verb, resource, team)
+
+
+def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Iterable[Grant], names: _Names) -> Proof:
+    able: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    wrong: list[str] = []
+    for who in around:
+        own = [grant for grant in planned if grant.subject in identity(who)]
+        may = {ability: answers[who, _question(ability, team)] for ability in ABILITIES}
+        should = {ability: allowed(own, *ABILITIES[ability], team) for ability in ABILITIES}
+        able[tuple(ability for ability in may if may[ability])].append(shown(who, names))
+        wrong += [
+            f"{shown(who, names)} may {'' if may[ability] else 'not '}{ability}, against the stack"
+            for ability in ABILITIES
+            if may[ability] != should[ability]
+        ]
+    seen = [f"{', '.join(able[abilities])}: {', '.join(abilities)}" for abilities in sorted(able, key=len) if abilities]
+    others = len(able[()])
+    seen += [f"{others} other{'s' * (others > 1)}: nothing"] if others else []
+    return Proof(f"people may do in {team} what their role says, and nothing else", "; ".join(wrong or seen), not wrong)
+
+
+def _changes(tenants: Iterable[Subject], planned: Iterable[Grant]) -> Iterator[_Asked]:
+    """What only administrators may do, for everybody else, where they have a role."""
+    for who in tenants:
+        places = sorted({grant.namespace for grant in planned if grant.subject == who})
+        for verb, resource in RESERVED:
+            for place in places if resource.namespaced else [WHOLE]:
+                yield who, Question(verb, resource, place)
+
+
+def _reserved(answers: _Answers, names: _Names) -> Proof:
+    allowed_ones = [
+        f"{shown(who, names)} may {question.verb} {question.resource} in {question.place or 'the cluster'}"
+        for (who, question), may in answers.items()
+        if may
+    ]
+    count = len({who for who, _ in answers})
+    seen = f"{count} {'users and groups' if count > 1 else 'user or group'}, {len(answers)} requests: all rejected"
+    promise = "only administrators change quotas, queues, networks, roles and guards"
+    return Proof(promise, "; ".join(allowed_ones) or seen, not allowed_ones)

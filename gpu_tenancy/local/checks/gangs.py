@@ -1,0 +1,186 @@
+"""Checks Volcano's promises on temporary nodes: a gang starts whole or not at all, and each GPU has one scheduler."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gpu_tenancy.base.amounts import amounts
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.quantity import CPU, format_amounts
+from gpu_tenancy.embedded.nodes import NodeShape, add_node
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.kueue import PodSet, Workload
+from gpu_tenancy.local.checks.placement import PROOF
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import Flavor, NodeTaint
+from gpu_tenancy.simulation.live.copies import KUEUE, Place
+from gpu_tenancy.simulation.live.jobs import job_of
+
+WATCHED: Final = 4.0
+"""Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second."""
+PATIENCE: Final = 30.0
+"""Seconds in which a gang that fits starts; about 2 are usual."""
+_SIZE: Final = 4
+_VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
+
+
+def prove_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
+    """Checks gangs of four on the first flavor with gangs, and what both schedulers promise on each flavor with gangs.
+
+    Args:
+        cluster: with Kueue and Volcano running.
+        plan: of the stack.
+        tree: of the stack.
+        places: copies of its queues.
+    """
+    flavors = dict.fromkeys(queue.flavor for queue in plan.queues.gang_queues)
+    for name in flavors:
+        yield _promised_once(cluster, plan, tree.flavors[name])
+    first = next(iter(flavors), next((name for name, flavor in tree.flavors.items() if flavor.resource), None))
+    owner = next((queue for queue in tree.queue_owners if first in tree.team_shares[queue]), None)
+    if first is None or owner is None:
+        return
+    flavor = tree.flavors[first]
+    place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
+    yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
+    yield _whole(cluster, flavor, place, _queued_gang(tree, flavor, place), "a job with `gang`, through both,")
+
+
+def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
+    """Compares the quota in the queues of both schedulers with the nodes."""
+    resource = flavor.resource or CPU
+    selected = [node for node in cluster.list("v1", "Node") if _has(node, flavor.node_labels)]
+    there = sum(amounts(at(node, "status", "allocatable")).get(resource, 0) for node in selected)
+    owners = {"ClusterQueue": plan.queues.cluster_queues, "Cohort": plan.queues.cohorts}
+    found = (cluster.get(KUEUE, kind, owner.name) or {} for kind, listed in owners.items() for owner in listed)
+    by_kueue = sum(_nominal(owner, flavor.name, resource) for owner in found)
+    names = [queue.name for queue in plan.queues.gang_queues if queue.flavor == flavor.name]
+    queues = (cluster.get(_VOLCANO[1], "Queue", name) or {} for name in names)
+    by_volcano = sum(amounts(at(queue, "spec", "capability")).get(resource, 0) for queue in queues)
+    return Proof(
+        f"no {flavor.name} GPU is promised by both schedulers",
+        f"quota of Kueue {by_kueue} and capability of Volcano {by_volcano}, of {there} on {len(selected)} nodes",
+        holds=by_kueue + by_volcano <= there,
+    )
+
+
+def _has(node: Manifest, labels: Mapping[str, str]) -> bool:
+    return all(text_at(node, "metadata", "labels", key) == value for key, value in labels.items())
+
+
+def _nominal(owner: Manifest, flavor: str, resource: str) -> int:
+    return sum(
+        amounts({resource: at(quota, "nominalQuota")}).get(resource, 0)
+        for group in maps_at(owner, "spec", "resourceGroups")
+        for item in maps_at(group, "flavors")
+        if text_at(item, "name") == flavor
+        for quota in maps_at(item, "resources")
+        if text_at(quota, "name") == resource
+    )
+
+
+def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: str) -> Proof:
+    """Starts a gang on a node with one GPU too few, then adds the missing one."""
+    reference = Reference.of(job)
+    nodes = [_node(flavor, "gang-3", _SIZE - 1), _node(flavor, "gang-1", 1)]
+    try:
+        add_node(cluster, nodes[0])
+        cluster.create(job)
+        early, deadline = 0, time.monotonic() + WATCHED
+        while time.monotonic() < deadline:
+            early = max(early, _running(cluster, place))
+            time.sleep(0.2)
+        message = _message(cluster, place)
+        add_node(cluster, nodes[1])
+        began = time.monotonic()
+        late = _all_running(cluster, place)
+    finally:
+        cluster.delete(reference, foreground=True)
+        for shape in nodes:
+            cluster.delete(Reference("v1", "Node", shape.name))
+    return Proof(
+        f"{what} starts whole or not at all",
+        f"with {_SIZE - 1} GPUs free, {early} of {_SIZE} pods started ({message}); with {_SIZE} free,"
+        f" {late} started after {time.monotonic() - began:.1f} s",
+        holds=early == 0 and late == _SIZE,
+    )
+
+
+def _running(cluster: Cluster, place: Place) -> int:
+    pods = cluster.list("v1", "Pod", namespace=place.namespace)
+    return sum(1 for pod in pods if text_at(pod, "spec", "nodeName"))
+
+
+def _all_running(cluster: Cluster, place: Place) -> int:
+    try:
+        cluster.wait_for(
+            lambda: _running(cluster, place) == _SIZE, timeout=PATIENCE, what="all pods of a gang to start"
+        )
+    except ConsoleError:
+        return _running(cluster, place)
+    return _SIZE
+
+
+def _message(cluster: Cluster, place: Place) -> str:
+    """What Volcano reports about the gang."""
+    for group in cluster.list(_VOLCANO[1], "PodGroup", namespace=place.namespace):
+        for condition in maps_at(group, "status", "conditions"):
+            if text_at(condition, "type") == "Unschedulable" and is_true(group, "Unschedulable"):
+                return f"Volcano: {text_at(condition, 'message')}"
+        return f"PodGroup {text_at(group, 'status', 'phase') or 'without a phase'}"
+    return "no PodGroup"
+
+
+def _node(flavor: Flavor, name: str, gpus: int) -> NodeShape:
+    capacity = {**format_amounts({**flavor.node, (flavor.resource or CPU): gpus}), "pods": "10"}
+    taints = (*flavor.taints, NodeTaint(PROOF, "", "NoSchedule"))
+    return NodeShape(f"proof-{name}", {**flavor.node_labels, PROOF: "true"}, taints, capacity)
+
+
+def _pods(flavor: Flavor) -> dict[str, Any]:
+    """A pod for one GPU of the temporary nodes."""
+    one = {flavor.resource or CPU: "1"}
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": {**flavor.node_labels, PROOF: "true"},
+        "tolerations": [{"key": key, "operator": "Exists"} for key in (PROOF, *(t.key for t in flavor.taints))],
+        "containers": [
+            {
+                "name": "gang",
+                "image": "registry.example.com/proof:1",
+                "resources": {"requests": one, "limits": one},
+            }
+        ],
+    }
+
+
+def _gang(flavor: Flavor, place: Place) -> Manifest:
+    """A Volcano Job in Volcano's default queue."""
+    return {
+        "apiVersion": _VOLCANO[0],
+        "kind": "Job",
+        "metadata": {"name": "proof-gang", "namespace": place.namespace},
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": _SIZE,
+            "tasks": [{"name": "worker", "replicas": _SIZE, "template": {"spec": _pods(flavor)}}],
+        },
+    }
+
+
+def _queued_gang(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
+    """A Job that Kueue admits and Volcano schedules, as `components.training` makes it."""
+    resource = flavor.resource or CPU
+    workload = Workload("gang", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
+    job: Any = job_of(tree, workload, place, 0)
+    job["metadata"]["name"] = "proof-queued-gang"
+    job["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": str(_SIZE)}
+    job["spec"]["template"]["spec"] = {**_pods(flavor), "schedulerName": "volcano"}
+    return job

@@ -1,0 +1,257 @@
+"""Checks that quotas, flavors and priorities work, by sample pods for the cluster's own admission and scheduling."""
+
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount, amount_text
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amounts
+from gpu_tenancy.embedded.nodes import NodeShape, add_node
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.model.plan import Plan, PriorityPlan
+from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
+from gpu_tenancy.model.plan.queues import ResourceFlavor
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import NodeTaint
+
+NAMESPACE: Final = "tenancy-proof"
+PROOF: Final = "gpu-tenancy.dev/proof"
+"""Label and taint of the temporary nodes, which keeps other pods off them."""
+
+PATIENCE: Final = 20.0
+"""Timeout in seconds for scheduling one pod; about 1 s is usual."""
+
+_IMAGE: Final = "registry.example.com/proof:1"
+_SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
+
+
+def prove_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
+    """Checks quotas, and on temporary nodes flavors and preemption."""
+
+    def quota(team: NamespacePlan) -> tuple[Proof, ...]:
+        return tuple(_quota(cluster, team, tree, _default(plan, tree, team.name)))
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        quotas = [proof for proofs in pool.map(quota, (team.namespace for team in plan.teams)) for proof in proofs]
+    with _place(cluster):
+        return (*quotas, *_models(cluster, plan, tree), *_preemption(cluster, plan, tree))
+
+
+def _default(plan: Plan, tree: Tree, team: str) -> str | None:
+    return tree.stack.teams[team].priority or next(
+        (priority.name for priority in plan.priorities if priority.default), None
+    )
+
+
+def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Proof]:
+    """Checks that a pod with one GPU (or CPU) more than the team's free quota is rejected by the ResourceQuota."""
+    budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
+    for resource in _limited(team, tree):
+        maximum = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
+        hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
+        free, unit = hard - used, 1000 if resource == CPU else 1
+        rejection = _rejection(cluster, _sample(team, resource, free + unit, maximum, priority))
+        fits = free == 0 or _rejection(cluster, _sample(team, resource, free, maximum, priority)) is None
+        result = f"is rejected: {rejection}" if rejection else "is admitted"
+        hard_text, used_text, free_text, more = (
+            amount_text(resource, value) for value in (hard, used, free, free + unit)
+        )
+        admitted = f"a pod with {free_text} is {'admitted' if fits else 'rejected'}, " if free else ""
+        yield Proof(
+            f"{team.name} cannot use more than its {hard_text} {'CPUs' if resource == CPU else resource}",
+            f"{used_text} used; {admitted}a pod with {more} {result}",
+            holds=fits and rejection is not None and "exceeded quota" in rejection,
+        )
+
+
+def _limited(team: NamespacePlan, tree: Tree) -> Iterator[str]:
+    """The resources of a team's first quota that are checked: its GPUs, or CPUs if it has none."""
+    hard = team.quotas[0].hard
+    gpus = [resource for resource in gpu_resources(tree) if hard.get(f"requests.{resource}")]
+    yield from gpus or ([CPU] if hard.get(f"requests.{CPU}") else [])
+
+
+def _count(quota: Mapping[str, Json] | None, field: str, resource: str) -> int:
+    """An amount in base units."""
+    written = at(quota or {}, "status", field, resource)
+    return amount(resource, written) if isinstance(written, str) else 0
+
+
+def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
+    """The API server's message if it rejects a pod, by a dry run."""
+    try:
+        cluster.create(pod, dry_run=True)
+    except ApiError as error:
+        return str(error)
+    return None
+
+
+def _sample(team: NamespacePlan, resource: str, requested: int, maximum: int, priority: str | None) -> Manifest:
+    """A pod that requests GPUs or CPUs, in containers within the team's LimitRange."""
+    minimum = {name: max(value, team.limits.min.get(name, 0)) for name, value in _SMALL.items()}
+    sizes = [min(maximum, requested - start) for start in range(0, requested, maximum)]
+    containers: list[Json] = [_container(f"c{i}", {**minimum, resource: size}) for i, size in enumerate(sizes)]
+    return _pod("tenancy-proof", team.name, containers, priority)
+
+
+def _container(name: str, amounts: Mapping[str, int]) -> Json:
+    written: Json = dict(format_amounts(amounts))
+    return {"name": name, "image": _IMAGE, "resources": {"requests": written, "limits": written}}
+
+
+def _pod(name: str, namespace: str, containers: list[Json], priority: str | None) -> Manifest:
+    spec: dict[str, Json] = {"containers": containers, "terminationGracePeriodSeconds": 0}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+@contextmanager
+def _place(cluster: Cluster) -> Generator[None]:
+    """Creates the temporary namespace, and deletes it with the temporary nodes afterwards."""
+    _clear(cluster)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    # A pod needs the namespace's ServiceAccount, which a controller creates.
+    account = f"ServiceAccount {NAMESPACE}/default"
+    cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", NAMESPACE), what=account)
+    try:
+        yield
+    finally:
+        # Deleting a namespace takes about 5 s; only the next proofs have to wait for it.
+        _clear(cluster, wait=0)
+
+
+def _clear(cluster: Cluster, *, wait: float = 60) -> None:
+    cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=wait)
+    for node in cluster.list("v1", "Node", labels=PROOF):
+        cluster.delete(Reference("v1", "Node", text_at(node, "metadata", "name")))
+
+
+def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
+    """Checks with one node of each model that pods run on the requested model, and only with a toleration."""
+    flavors = [flavor for flavor in plan.queues.flavors if flavor.taints]
+    for flavor in flavors:
+        _node(cluster, flavor, tree)
+    for flavor in flavors:
+        cluster.create(_asking_for(flavor, tree, f"on-{flavor.name}"))
+    for flavor in flavors:
+        node = _scheduled_on(cluster, f"on-{flavor.name}")
+        offered = ", ".join(other.name for other in flavors)
+        yield Proof(
+            f"pods that request {flavor.name} run on {flavor.name} nodes only",
+            f"{f'scheduled on {node}' if node else 'not scheduled'}; nodes of {offered} were available",
+            holds=node == _name(flavor),
+        )
+    if flavors:
+        yield _without_toleration(cluster, flavors[0], tree)
+
+
+def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Proof:
+    pod = _asking_for(flavor, tree, "no-toleration", tolerate=False)
+    cluster.create(pod)
+    message = cluster.wait_for(
+        lambda: _unscheduled(cluster, "no-toleration"),
+        what="condition PodScheduled of pod no-toleration",
+        timeout=PATIENCE,
+    )
+    return Proof(
+        f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
+        message,
+        holds="untolerated taint" in message,
+    )
+
+
+def _unscheduled(cluster: Cluster, name: str) -> str | None:
+    scheduled = condition(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "PodScheduled")
+    return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
+
+
+def _name(flavor: ResourceFlavor) -> str:
+    return f"proof-{flavor.name}"
+
+
+def _node(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> None:
+    """Adds a temporary node of the flavor."""
+    capacity = {**format_amounts(tree.flavors[flavor.name].node), "pods": "10"}
+    taints = (*flavor.taints, NodeTaint(PROOF, "", "NoSchedule"))
+    add_node(cluster, NodeShape(_name(flavor), {**flavor.node_labels, PROOF: "true"}, taints, capacity))
+
+
+def _asking_for(flavor: ResourceFlavor, tree: Tree, name: str, *, tolerate: bool = True) -> Manifest:
+    """A pod that requests one GPU of a model."""
+    return _on(flavor, name, {tree.flavors[flavor.name].resource or CPU: 1}, tolerate=tolerate)
+
+
+def _on(flavor: ResourceFlavor, name: str, gpus: Mapping[str, int], *, tolerate: bool = True) -> Manifest:
+    """A pod for the temporary nodes of a flavor."""
+    pod = _pod(name, NAMESPACE, [_container("c", {**_SMALL, **gpus})], None)
+    tolerated = [PROOF, *(taint.key for taint in flavor.taints)] if tolerate else [PROOF]
+    tolerations: list[Json] = [{"key": key, "operator": "Exists"} for key in tolerated]
+    selector: dict[str, Json] = {**flavor.node_labels, PROOF: "true"}
+    spec = pod["spec"]
+    if isinstance(spec, dict):
+        spec |= {"nodeSelector": selector, "tolerations": tolerations}
+    return pod
+
+
+def _filling(flavor: ResourceFlavor, tree: Tree, name: str, priority: str) -> Manifest:
+    """A pod that requests all GPUs of a node."""
+    resource = tree.flavors[flavor.name].resource or CPU
+    pod = _on(flavor, name, {resource: tree.flavors[flavor.name].node[resource]})
+    spec = pod["spec"]
+    if isinstance(spec, dict):
+        spec["priorityClassName"] = priority
+    return pod
+
+
+def _scheduled_on(cluster: Cluster, name: str) -> str | None:
+    """The node on which a pod runs; None if it does not run within the timeout."""
+    try:
+        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"pod {name} to run", timeout=PATIENCE)
+    except ConsoleError:
+        return None
+
+
+def _node_of(cluster: Cluster, name: str) -> str:
+    pod = cluster.get("v1", "Pod", name, NAMESPACE) or {}
+    return text_at(pod, "spec", "nodeName") if text_at(pod, "status", "phase") == "Running" else ""
+
+
+def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
+    """Checks that the highest preempting priority preempts the lowest on a full node."""
+    flavor = next((flavor for flavor in plan.queues.flavors if flavor.taints), None)
+    ordered = sorted(plan.priorities, key=lambda priority: priority.value)
+    high = next((priority for priority in reversed(ordered) if priority.preempts), None)
+    if flavor is None or high is None or ordered[0].value >= high.value:
+        return
+    yield _preempts(cluster, flavor, tree, ordered[0], high)
+
+
+def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Proof:
+    cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
+    cluster.create(_filling(flavor, tree, "first", low.name))
+    first = _scheduled_on(cluster, "first")
+    cluster.create(_filling(flavor, tree, "second", high.name))
+    second = _scheduled_on(cluster, "second")
+    preempted = cluster.get("v1", "Pod", "first", NAMESPACE) is None
+    gpus = tree.flavors[flavor.name].node.get(tree.flavors[flavor.name].resource or "", 0)
+    return Proof(
+        f"{high.name} preempts {low.name} on a full node",
+        f"{low.name} used all {gpus} GPUs of {first}; {high.name} requested {gpus}"
+        f" and {f'runs on {second}' if second else 'is not scheduled'},"
+        f" {low.name} {'is preempted' if preempted else 'is still running'}",
+        holds=first is not None and first == second and preempted,
+    )

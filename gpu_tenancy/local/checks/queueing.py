@@ -1,0 +1,200 @@
+"""Checks that Kueue keeps what the queues promise: guarantees, limits, and quota that is never lent.
+
+Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.json import Json, at, map_at
+from gpu_tenancy.base.quantity import CPU, is_extended
+from gpu_tenancy.base.texts import counted
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kueue import PodSet, Step, Workload
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.stories import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
+from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.simulation.live.copies import KUEUE, Place
+from gpu_tenancy.simulation.live.jobs import job_of
+from gpu_tenancy.simulation.live.player import Happened, Player
+from gpu_tenancy.simulation.scenarios.stage import Moment, amount_of
+
+
+def prove_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
+    """Checks one guarantee, one limit and all quota that is never lent, and that no job runs without a queue.
+
+    Args:
+        cluster: with the stack.
+        tree: of the stack.
+        places: copies of its queues, and of the queue without a limit.
+    """
+    stage = _Stage(cluster, tree, places)
+    if story := contended(tree):
+        yield stage.returned(story)
+    if excess := limited(tree):
+        yield stage.limit(excess)
+    for excess in kept(tree):
+        yield stage.kept(excess)
+    yield from _unqueued(cluster, tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Copies of the stack's queues; each check begins without jobs."""
+
+    cluster: Cluster
+    tree: Tree
+    places: Mapping[str, Place]
+
+    def returned(self, story: Return) -> Proof:
+        """The guarantee of a queue that comes back."""
+        events: list[Happened] = []
+        player = Player(self.cluster, self.tree, self.places, events.append)
+        before = player.play("others", story.others)
+        after = player.play("owner", story.own)
+        player.clear()
+        measure, guarantee = story.measure, share_of(self.tree, story.queue, story.measure).guaranteed
+        used = self._amounts(before, measure)
+        borrowed = {queue: amount for queue, amount in used.items() if amount > self._guaranteed(queue, measure)}
+        admitted = [event.seconds for event in events if event.what == "admitted" and _is_of(event, story.own)]
+        had = after.amount(story.queue, measure)
+        return Proof(
+            f"{story.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
+            f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
+            f" {story.queue} requested {_of(guarantee, measure)}"
+            + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
+            + f"; {self._gave_way(after, measure, events)}",
+            holds=had == guarantee and self._amounts(after, measure) == self._amounts(story.foreseen, measure),
+        )
+
+    def limit(self, excess: Excess) -> Proof:
+        """The limit of a queue while more is idle."""
+        fits, message = self._tried(excess)
+        limit = _of(excess.available, excess.measure)
+        idle = _of(supply_of(self.tree, excess.measure) - excess.available, excess.measure)
+        return Proof(
+            f"{excess.queue} cannot use more than its limit, {limit}, although more is idle",
+            f"{limit} {'admitted' if fits else 'pending'}, {idle} idle; a job beyond it is {_state(message)}",
+            holds=fits and message is not None,
+        )
+
+    def kept(self, excess: Excess) -> Proof:
+        """Quota that is never lent."""
+        fits, message = self._tried(excess)
+        owners = [
+            f"{_of(share_of(self.tree, queue, excess.measure).guaranteed, excess.measure)} of {queue}"
+            for queue in self.tree.queue_owners
+            if not self.tree.lends(queue) and share_of(self.tree, queue, excess.measure).guaranteed
+        ]
+        around = (
+            f"could borrow {_of(excess.available, excess.measure)} around it"
+            if excess.available
+            else "had no other quota"
+        )
+        return Proof(
+            f"{' and '.join(owners)} stay idle rather than be lent",
+            f"a queue without a limit {around}; a job beyond that is {_state(message)}",
+            holds=fits and message is not None,
+        )
+
+    def _tried(self, excess: Excess) -> tuple[bool, str | None]:
+        """Whether all fitting jobs were admitted, and Kueue's message about the one beyond; None if it was admitted."""
+        player = Player(self.cluster, self.tree, self.places)
+        moment = player.play("fitting", excess.fitting)
+        fits = len(moment.running) == len(excess.fitting.submit)
+        moment = player.play("beyond", Step((excess.beyond,)))
+        pending = any(job.workload == excess.beyond.name for job in moment.waiting)
+        message = player.message(excess.beyond.name) if pending else None
+        player.clear()
+        return fits, message
+
+    def _amounts(self, moment: Moment, measure: Measure) -> dict[str, int]:
+        return {queue: moment.amount(queue, measure) for queue in (*self.tree.queue_owners, ANYONE)}
+
+    def _guaranteed(self, queue: str, measure: Measure) -> int:
+        return 0 if queue == ANYONE else share_of(self.tree, queue, measure).guaranteed
+
+    def _used(self, used: Mapping[str, int], measure: Measure) -> str:
+        supply = amount_text(measure.resource, supply_of(self.tree, measure))
+        return f"others used {amount_text(measure.resource, sum(used.values()))} of {supply} {_noun(measure)}"
+
+    def _borrowing(self, borrowed: Mapping[str, int], measure: Measure) -> str:
+        if not borrowed:
+            return "none of it borrowed"
+        parts = (
+            f"{_called(queue)} borrowed {counted(amount - self._guaranteed(queue, measure), measure.resource)}"
+            for queue, amount in borrowed.items()
+        )
+        return ", ".join(parts)
+
+    def _gave_way(self, after: Moment, measure: Measure, events: list[Happened]) -> str:
+        if not after.evicted:
+            return "nobody gave way"
+        by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
+        teams = [
+            f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
+        ]
+        message = next(event.message for event in events if event.what == "preempted")
+        return f"{' and '.join(teams)} gave way: {message}"
+
+
+def _called(queue: str) -> str:
+    return "a queue without a limit" if queue == ANYONE else queue
+
+
+def _is_of(event: Happened, step: Step) -> bool:
+    return any(event.job == workload.name for workload in step.submit)
+
+
+def _noun(measure: Measure) -> str:
+    return f"{measure.flavor} GPUs" if is_extended(measure.resource) else "CPUs"
+
+
+def _of(amount: int, measure: Measure) -> str:
+    return counted(amount, measure.resource, measure.flavor if is_extended(measure.resource) else "")
+
+
+def _state(message: str | None) -> str:
+    return "admitted" if message is None else f"pending: {message}"
+
+
+def manifest_of_anyone(tree: Tree) -> Manifest:
+    """The ClusterQueue without quota and limit that can borrow all that the stack's queues lend."""
+    queue = anyone(tree)
+    (group,) = queue.groups
+    flavors: list[Json] = [
+        {"name": flavor.flavor, "resources": [{"name": resource, "nominalQuota": 0} for resource in flavor.resources]}
+        for flavor in group.flavors
+    ]
+    covered: list[Json] = [*sorted(group.covered)]
+    groups: list[Json] = [{"coveredResources": covered, "flavors": flavors}]
+    spec: Json = {"cohortName": queue.cohort, "resourceGroups": groups}
+    return {"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": queue.name}, "spec": spec}
+
+
+def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
+    """A job without a queue, in the namespace of the first team."""
+    team = next(iter(tree.queue_owners), None)
+    if team is None:
+        return
+    sample = Workload("sample", team, (PodSet({CPU: 100}),))
+    job = job_of(tree, sample, Place(team, "", runs=True), 0)
+    metadata = job["metadata"]
+    if isinstance(metadata, dict):
+        metadata["labels"] = {}
+    promise = f"a job without a queue does not run in {team}"
+    try:
+        created = cluster.create({**job, "spec": {**_spec(job), "suspend": False}}, dry_run=True)
+    except ApiError as error:
+        yield Proof(promise, f"is rejected: {error}", holds=True)
+        return
+    suspended = at(created, "spec", "suspend") is True
+    yield Proof(promise, "Kueue suspends it until it has a queue" if suspended else "is not suspended", holds=suspended)
+
+
+def _spec(manifest: Manifest) -> dict[str, Json]:
+    return map_at(manifest, "spec")

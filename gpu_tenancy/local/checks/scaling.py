@@ -1,0 +1,185 @@
+"""Proof that a server's autoscaler works: simulated CPU usage, the real metrics-server and the real autoscaler.
+
+kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, and
+kube-controller-manager scales the workload. Nothing else changes the number of pods here.
+"""
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.local.checks.autoscaler import BEFORE, simplified
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
+
+USAGE: Final = "kwok.x-k8s.io/usage-cpu"
+"""Annotation of a pod: the CPU that each of its containers uses. Without it, kwok reports a tenth of the requests."""
+
+PATIENCE: Final = 90.0
+"""Timeout in seconds for each step; metrics-server measures every 10 s, and new pods after 10 to 20 s."""
+
+_HPA: Final = ("autoscaling/v2", "HorizontalPodAutoscaler")
+_OVERLOAD: Final = 1.25
+"""Load as a multiple of what the maximum number of pods carries at the target, so that only the maximum stops it."""
+_IDLE: Final = 1
+"""CPU of an idle pod in thousandths: less than any target."""
+_POLL: Final = 0.5
+
+
+def prove_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool) -> Iterator[Proof]:
+    """Checks that the autoscaler of one server grows it under load up to its maximum, and shrinks it again.
+
+    It is the server whose maximum is nearest. Its autoscaler has other settings during the check, because its own would
+    take more than ten minutes to remove six pods: no stabilization windows, all pods in one step, and CPU as its only
+    metric. Targets, minimum and maximum are its own.
+
+    The load can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
+
+    Args:
+        cluster: with the stack.
+        plan: of the stack; without a server that scales on CPU by a HorizontalPodAutoscaler, there is nothing to check.
+        report: receives a line, because the check takes long.
+        metered: whether metrics-server runs; without it, nothing is checked.
+
+    Raises:
+        ApiError: the API server rejects a change of the autoscaler.
+    """
+    server = _server(cluster, plan)
+    if server is None or server.scaling is None:
+        return
+    if not metered:
+        yield Proof(_promise(server, server.scaling), "not checked: metrics-server does not run", holds=None)
+        return
+    report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about 40 s)")
+    scaler = Reference(*_HPA, server.name, server.team)
+    with simplified(cluster, scaler, _adds(server)) as others, _simulated(cluster, server) as run:
+        yield _proof(run, server.scaling, others)
+
+
+def _server(cluster: Cluster, plan: Plan) -> ServerPlan | None:
+    """The server with the fewest pods to add; one that KEDA scales has no HorizontalPodAutoscaler without KEDA."""
+    servers = [server for team in plan.teams for server in team.servers if _adds(server)]
+    scaled = (server for server in servers if cluster.exists(*_HPA, server.name, server.team))
+    return min(scaled, key=_adds, default=None)
+
+
+def _adds(server: ServerPlan) -> int:
+    scaling = server.scaling
+    return scaling.maximum - scaling.minimum if scaling and scaling.cpu else 0
+
+
+def _proof(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Proof:
+    server = run.server
+    load = math.ceil(server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
+    # A metric that nothing serves may have kept pods of an earlier load.
+    grown = run.settle(0, scaling.minimum) and run.settle(load, scaling.maximum)
+    seen = [f"{amount_text(CPU, load)} CPUs of simulated load: {run.path} pods, {run.autoscaler(grown=grown)}"]
+    shrunk = grown and run.settle(0, scaling.minimum)
+    if grown:
+        seen.append(f"without load: {run.path} pods" + ("" if shrunk else f", {run.autoscaler(grown=False)}"))
+    ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
+    seen.append(f"checked without stabilization windows{ignored}")
+    return Proof(
+        _promise(server, scaling),
+        "; ".join(seen),
+        holds=grown and shrunk,
+    )
+
+
+def _promise(server: ServerPlan, scaling: Scaling) -> str:
+    return f"{server.team}/{server.name} grows under load to its limit of {scaling.maximum} pods and shrinks again"
+
+
+@contextmanager
+def _simulated(cluster: Cluster, server: ServerPlan) -> Generator["_Run"]:
+    run = _Run(cluster, server)
+    try:
+        yield run
+    finally:
+        run.restore()
+
+
+@dataclass
+class _Run:
+    """A server under simulated load.
+
+    Attributes:
+        counts: numbers of pods that the autoscaler has set since the load changed, the first one before it.
+    """
+
+    cluster: Cluster
+    server: ServerPlan
+    counts: list[int] = field(default_factory=list[int])
+
+    def settle(self, load: int, pods: int) -> bool:
+        """Spreads a load over the pods until the given number runs; whether that happened in time.
+
+        Args:
+            load: CPU in thousandths.
+            pods: number to wait for.
+        """
+        del self.counts[:-1]
+        what = f"{self.server.team}/{self.server.name} to have {pods} pods"
+        try:
+            return self.cluster.wait_for(lambda: self._step(load, pods), what=what, timeout=PATIENCE, poll=_POLL)
+        except WaitTimeoutError:
+            return False
+
+    def _step(self, load: int, pods: int) -> bool:
+        workload = self.cluster.get(*self.server.api, self.server.name, self.server.team) or {}
+        wanted, ready = at(workload, "spec", "replicas"), at(workload, "status", "readyReplicas")
+        if isinstance(wanted, int) and self.counts[-1:] != [wanted]:
+            self.counts.append(wanted)
+        running = self._pods()
+        for pod in running:
+            _use(self.cluster, pod, f"{max(load // len(running), _IDLE)}m")
+        return wanted == ready == len(running) == pods
+
+    def _pods(self) -> tuple[Manifest, ...]:
+        """The pods that the autoscaler measures, of groups the leaders, without those that are being deleted."""
+        of_leaders = ",app.kubernetes.io/component=leader" if self.server.worker else ""
+        labels = f"app.kubernetes.io/name={self.server.name}{of_leaders}"
+        pods = self.cluster.list("v1", "Pod", namespace=self.server.team, labels=labels)
+        return tuple(pod for pod in pods if not text_at(pod, "metadata", "deletionTimestamp"))
+
+    @property
+    def path(self) -> str:
+        """The numbers of pods that the autoscaler has set: `2 → 8`."""
+        return " → ".join(str(count) for count in self.counts)
+
+    def autoscaler(self, *, grown: bool) -> str:
+        """What the autoscaler says: why it adds no more pods, else why it does not scale."""
+        scaler = self.cluster.get(*_HPA, self.server.name, self.server.team) or {}
+        kinds = ("ScalingLimited",) if grown else ("ScalingActive", "AbleToScale", "ScalingLimited")
+        words = [text_at(condition(scaler, kind), "message") for kind in kinds]
+        return ", ".join(f"“{message}”" for message in words if message) or "the autoscaler has not reported yet"
+
+    def restore(self) -> None:
+        """Gives the remaining pods the usage that they had before."""
+        for pod in self._pods():
+            before = at(pod, "metadata", "annotations", BEFORE)
+            if isinstance(before, str):
+                _annotate(self.cluster, pod, {USAGE: before or None, BEFORE: None})
+
+
+def _use(cluster: Cluster, pod: Manifest, cpu: str) -> None:
+    used = text_at(pod, "metadata", "annotations", USAGE)
+    if used != cpu:
+        first = at(pod, "metadata", "annotations", BEFORE) is None
+        _annotate(cluster, pod, {USAGE: cpu, **({BEFORE: used} if first else {})})
+
+
+def _annotate(cluster: Cluster, pod: Manifest, annotations: dict[str, Json]) -> None:
+    with suppress(ApiError):  # The pod can be gone by now.
+        cluster.patch(Reference.of(pod), {"metadata": {"annotations": annotations}})

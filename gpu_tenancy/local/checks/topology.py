@@ -1,0 +1,91 @@
+"""Checks that Kueue places all pods of a job, or of a group, in one part of the network, where that is required."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kueue.topology import REQUIRED
+from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.workloads import JobPlan, ServerPlan
+from gpu_tenancy.model.spec.roles import KINDS
+
+_OF_JOB: Final = "app.kubernetes.io/name"
+_OF_JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
+"""Label of pods whose value is the name of the job, or of the JobSet, also of a TrainJob's."""
+_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+"""Label of the pods of a LeaderWorkerSet; each group has a part of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Pods that require one part of the network.
+
+    Attributes:
+        team: their namespace.
+        name: of their job or server.
+        selector: key of the label that has this name.
+        label: node label whose value names the part.
+        pods: number of pods in all groups; None for a server, whose number an autoscaler can change.
+        groups: number of groups, each of which has a part of its own; None where that can change.
+    """
+
+    team: str
+    name: str
+    selector: str
+    label: str
+    pods: int | None
+    groups: int | None
+
+
+def prove_topology(cluster: Cluster, plan: Plan) -> Iterator[Proof]:
+    """Compares the nodes of the pods of each job and group that requires one part of the network.
+
+    Args:
+        cluster: with the stack, and Kueue running.
+        plan: of the stack.
+    """
+    for team in plan.teams:
+        for placed in (*(one for job in team.jobs for one in _of_job(job)), *map(_of_server, team.servers)):
+            if placed:
+                yield _in_one_part(cluster, placed)
+
+
+def _of_job(job: JobPlan) -> Iterator[_Placed]:
+    selector = _OF_JOB_SET if KINDS[job.framework].operator == "trainer" else _OF_JOB
+    for label in dict.fromkeys(role.pod.topology.get(REQUIRED) for role in job.roles):
+        if label:
+            pods = sum(role.pods for role in job.roles if role.pod.topology.get(REQUIRED) == label) * job.groups
+            yield _Placed(job.team, job.name, selector, label, pods, job.groups)
+
+
+def _of_server(server: ServerPlan) -> _Placed | None:
+    label = server.pod.topology.get(REQUIRED)
+    return _Placed(server.team, server.name, _OF_JOB, label, None, None) if label else None
+
+
+def _in_one_part(cluster: Cluster, placed: _Placed) -> Proof:
+    pods = [
+        pod
+        for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
+        if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label
+    ]
+    running = [(name, text_at(pod, "metadata", "labels", _GROUP)) for pod in pods if (name := _node(pod))]
+    nodes = {name: cluster.get("v1", "Node", name) or {} for name, _ in running}
+    parts = sorted({(group, text_at(nodes[name], "metadata", "labels", placed.label)) for name, group in running})
+    where = ", ".join(dict.fromkeys(part for _, part in parts))
+    groups = len({group for _, group in running}) if placed.groups is None else placed.groups
+    whole = placed.pods is None or len(running) == placed.pods
+    of_each = " per group" if placed.groups != 1 else ""
+    return Proof(
+        f"all pods of {placed.team}/{placed.name} run on nodes with one {placed.label}{of_each}",
+        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}" if running else "pending",
+        holds=(whole and len(parts) == groups) if running else None,
+    )
+
+
+def _node(pod: Manifest) -> str:
+    return text_at(pod, "spec", "nodeName")

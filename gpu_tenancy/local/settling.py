@@ -1,0 +1,119 @@
+"""Waits until the pods of a stack stop changing, and says which of its servers are not ready, and why."""
+
+import time
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import Final
+
+from gpu_tenancy.base.json import int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import WaitTimeoutError
+from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.spec.roles import LEADER_WORKER_SET
+
+_QUIET: Final = 3.0
+"""Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
+_WITHIN: Final = 30.0
+"""Seconds in which pods must become stable; where they do not, the summary shows the state at that moment."""
+_INTERVAL: Final = 5.0
+"""Seconds between two lines of progress."""
+_SET: Final = "leaderworkerset.sigs.k8s.io/name"
+"""Label of pods with the name of their LeaderWorkerSet."""
+_LISTED: Final = 10
+"""Number of servers that are named; the others are counted."""
+
+
+def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tuple[str, ...]:
+    """Waits until pods stop changing, up to 30 s; unschedulable pods stay pending.
+
+    Args:
+        cluster: with the stack.
+        plan: of the stack.
+        report: receives the number of scheduled pods every five seconds.
+
+    Returns:
+        A line for each server that is not ready, with the reason.
+    """
+    teams = frozenset(team.namespace.name for team in plan.teams)
+    began = time.monotonic()
+    last: tuple[float, list[tuple[str, str]]] = (began, [])
+    reported = began
+
+    def steady() -> bool:
+        nonlocal last, reported
+        now = sorted(
+            (text_at(pod, "metadata", "uid"), text_at(pod, "spec", "nodeName"))
+            for pod in _of(cluster, "v1", "Pod", teams)
+        )
+        moment = time.monotonic()
+        if now != last[1]:
+            last = (moment, now)
+        if moment - reported >= _INTERVAL:
+            reported = moment
+            report(f"{sum(1 for _, node in now if node)} of {plural(len(now), 'pod')} scheduled")
+        return moment - last[0] > _QUIET
+
+    with suppress(WaitTimeoutError):
+        cluster.wait_for(steady, timeout=_WITHIN, what="pods to become stable")
+    groups = {(server.team, server.name) for team in plan.teams for server in team.servers if server.worker}
+    lines = [*_not_ready(cluster, teams), *_groups_not_ready(cluster, groups)]
+    more = [f"{plural(len(lines) - _LISTED, 'more server')}"] if len(lines) > _LISTED else []
+    return (*lines[:_LISTED], *more)
+
+
+def _of(cluster: Cluster, api_version: str, kind: str, teams: frozenset[str]) -> list[Manifest]:
+    """The objects of a kind in the namespaces of teams, by one list of all namespaces."""
+    return [item for item in cluster.list(api_version, kind) if text_at(item, "metadata", "namespace") in teams]
+
+
+def _not_ready(cluster: Cluster, teams: frozenset[str]) -> Iterator[str]:
+    unready = [
+        server
+        for server in _of(cluster, "apps/v1", "Deployment", teams)
+        if int_at(server, "status", "availableReplicas") < int_at(server, "spec", "replicas")
+    ]
+    pods = _of(cluster, "v1", "Pod", teams) if unready else []
+    for server in unready:
+        namespace, name = text_at(server, "metadata", "namespace"), text_at(server, "metadata", "name")
+        own = [pod for pod in pods if text_at(pod, "metadata", "namespace") == namespace and _selects(server, pod)]
+        ready, wanted = int_at(server, "status", "availableReplicas"), int_at(server, "spec", "replicas")
+        yield f"Deployment {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
+
+
+def _groups_not_ready(cluster: Cluster, servers: AbstractSet[tuple[str, str]]) -> Iterator[str]:
+    """Servers of several nodes whose groups are not all ready, with the reason of one of their pods."""
+    for namespace, name in sorted(servers):
+        server = cluster.get(*LEADER_WORKER_SET, name, namespace)
+        ready, wanted = (int_at(server or {}, *path) for path in (("status", "readyReplicas"), ("spec", "replicas")))
+        if server and ready < wanted:
+            pods = cluster.list("v1", "Pod", namespace=namespace, labels=f"{_SET}={name}")
+            yield f"LeaderWorkerSet {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, pods)}"
+
+
+def _selects(server: Manifest, pod: Manifest) -> bool:
+    labels = map_at(server, "spec", "selector", "matchLabels")
+    return all(text_at(pod, "metadata", "labels", key) == value for key, value in labels.items())
+
+
+def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
+    """The reason: pods that are rejected by a quota or a policy, else those that are pending or do not start."""
+    failure = condition(server, "ReplicaFailure")
+    if text_at(failure, "status") == "True":
+        return text_at(failure, "message")
+    reasons = [reason for pod in pods if not is_true(pod, "Ready") and (reason := _of_pod(pod))]
+    return reasons[0] if reasons else "its pods are starting"
+
+
+def _of_pod(pod: Manifest) -> str:
+    for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
+        waiting = map_at(status, "state", "waiting")
+        if reason := text_at(waiting, "reason"):
+            return f"container {text_at(status, 'name')}: {reason}: {text_at(waiting, 'message')}".removesuffix(": ")
+    scheduled = condition(pod, "PodScheduled")
+    if text_at(scheduled, "reason") == "SchedulingGated":
+        return "pending in its queue; see `tenancy why`"
+    return text_at(scheduled, "message")

@@ -1,0 +1,157 @@
+"""Terminal output of `tenancy up` and `validate`: tables, and plain text where the output is not a terminal."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.texts import available, counted
+from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.summary import Summary
+from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.model.catalogue import price_table
+from gpu_tenancy.model.plan.costs import pool_costs
+from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.storage import storage_classes
+from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
+from gpu_tenancy.model.spec import Stack
+
+
+def outcome(console: Console, result: Outcome) -> None:
+    """Prints the result of `tenancy up`: changes, GPUs by team, and proofs."""
+    console.print()
+    console.print(f"[bold]{escape(result.preview.name)}[/bold] on the embedded platform, {escape(result.server)}")
+    console.print(f"{escape(changes(result))} [dim]({result.objects} objects, by {result.engine})[/dim]")
+    console.print()
+    console.print(promises(result.summary))
+    if unscheduled := waiting(result.summary):
+        console.print(f"[dim]{unscheduled}[/dim]")
+    console.print()
+    for proof in result.proofs:
+        console.print(_line(proof))
+    for pod in result.summary.astray:
+        console.print(f"[red]✗[/red] {escape(pod)} runs on a node with a different GPU model than requested")
+
+
+def changes(result: Outcome) -> str:
+    """`objects: 70 created, 2 pruned; nodes: 25 created`, or `no changes`."""
+    parts = {"objects": result.changes, "nodes": result.nodes}
+    listed = {
+        what: ", ".join(f"{count} {action}" for action, count in counts.items()) for what, counts in parts.items()
+    }
+    return "; ".join(f"{what}: {counts}" for what, counts in listed.items() if counts) or "no changes"
+
+
+def waiting(summary: Summary) -> str:
+    """How many pods have no node, and why; empty if all have one."""
+    if not summary.waiting:
+        return ""
+    pods = "1 pod is" if summary.waiting == 1 else f"{summary.waiting} pods are"
+    free = available(supply.resource for supply in summary.supply)
+    return f"{pods} unschedulable: no node has enough free {free} (with Kueue running, they stay pending in the queue)"
+
+
+def pools(stack: Stack) -> Table:
+    """Table of node pools with prices, from the minimum to the maximum number of nodes."""
+    supplies = {name: pool_supply(stack, name) for name in (*stack.pools, *stack.elsewhere)}
+    with_gpus = any(supply and supply.resource for supply in supplies.values())
+    heads = (
+        _POOL_COLUMNS if with_gpus else tuple(_WITHOUT_GPUS.get(title, (title, side)) for title, side in _POOL_COLUMNS)
+    )
+    listed = table(heads, title="Node pools, USD per hour")
+    for cost in pool_costs(stack):
+        supply, pool = supplies[cost.pool], stack.pools.get(cost.pool)
+        if supply is None:
+            continue
+        listed.add_row(
+            cost.pool,
+            (pool.machine or "custom") if pool else "worker cluster",
+            supply.flavor,
+            _per_node(supply, with_gpus=with_gpus),
+            f"{cost.min_nodes}" if cost.min_nodes == cost.max_nodes else f"{cost.min_nodes} to {cost.max_nodes}",
+            supply.capacity,
+            _dollars(cost.node),
+            _dollars(cost.floor),
+            _dollars(cost.ceiling),
+        )
+    return listed
+
+
+def _per_node(supply: PoolSupply, *, with_gpus: bool) -> str:
+    """`8 nvidia.com/gpu`; in a stack without GPUs `31 CPUs, 116Gi memory`."""
+    if with_gpus:
+        return f"{supply.gpus_per_node} {supply.resource}" if supply.resource else ""
+    return ", ".join(counted(supply.node[resource], resource) for resource in (CPU, MEMORY))
+
+
+_WITHOUT_GPUS: Final[dict[str, Column]] = {"GPUs per node": ("allocatable per node", "left")}
+_POOL_COLUMNS: Final[tuple[Column, ...]] = (
+    ("pool", "left"),
+    ("machine", "left"),
+    ("flavor", "left"),
+    ("GPUs per node", "left"),
+    ("nodes", "right"),
+    ("capacity type", "left"),
+    ("per node", "right"),
+    ("min nodes", "right"),
+    ("max nodes", "right"),
+)
+
+
+def price_note(stack: Stack) -> str:
+    """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
+    machines = [machine for pool in stack.pools.values() if (machine := machine_of(stack, pool))]
+    tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
+    of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
+    of_storage = {made.kind: made.service.price for made in storage_classes(stack)}
+    of_classes = [
+        f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
+    ]
+    listed = "; ".join([*of_machines, *of_classes])
+    own = "from the stack, then " if stack.prices else ""
+    return f"prices: {own}{listed}; custom machines without a price in the stack are unknown" if listed else ""
+
+
+def _dollars(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"
+
+
+def promises(summary: Summary) -> Table:
+    """Table of each team's guarantee, limit and usage, as read from the API server."""
+    counts = available(flavor.resource for flavor in summary.supply)
+    listed = table(_COLUMNS, title=f"{counts}, read from the API server")
+    supply = {flavor.flavor: flavor for flavor in summary.supply}
+    for holding in summary.holdings:
+        flavor = supply[holding.flavor]
+        listed.add_row(
+            holding.team,
+            holding.flavor,
+            holding.scheduler,
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, holding.used),
+            f"{amount_text(flavor.resource, flavor.used)} of {amount_text(flavor.resource, flavor.capacity)}",
+            "yes" if holding.lends else "no",
+        )
+    return listed
+
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("scheduler", "left"),
+    ("guaranteed", "right"),
+    ("limit", "right"),
+    ("used", "right"),
+    ("flavor in use", "right"),
+    ("lends", "left"),
+)
+
+
+def _line(proof: Proof) -> str:
+    mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]?[/yellow]"}[proof.holds]
+    return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"

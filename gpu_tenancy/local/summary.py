@@ -1,0 +1,140 @@
+"""State of a tenancy as read from its API server: guarantees, limits and usage."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.json import at, map_at, text_at
+from gpu_tenancy.inspect.budgets import budgets
+from gpu_tenancy.inspect.cluster_queues import ClusterQueue
+from gpu_tenancy.inspect.measuring import KINDS
+from gpu_tenancy.inspect.measuring import measure as measure_usage
+from gpu_tenancy.inspect.pods import called, ended
+from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.reading import State, read
+from gpu_tenancy.inspect.usage import Row
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
+from gpu_tenancy.model.plan.shares import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """GPUs of one flavor that one team may use; CPU or memory, in base units, where the flavor has no GPUs.
+
+    Attributes:
+        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
+        scheduler: `Kueue`, or `Volcano` for gangs.
+        guaranteed: nominal quota.
+        limit: what its queue could use if all others used nothing.
+        used: GPUs of its admitted workloads; where Kueue is not running, of its scheduled pods.
+        lends: whether other teams may borrow its idle guarantee.
+    """
+
+    team: str
+    flavor: str
+    scheduler: str
+    guaranteed: int
+    limit: int
+    used: int
+    lends: bool
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One resource of a ResourceQuota, with the amounts as text."""
+
+    team: str
+    quota: str
+    resource: str
+    used: str
+    hard: str
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """A flavor's nodes, its allocatable GPUs and those in use; CPU or memory, in base units, where it has no GPUs."""
+
+    flavor: str
+    product: str
+    nodes: int
+    capacity: int
+    used: int
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """State of the whole tenancy at one moment."""
+
+    holdings: tuple[Holding, ...]
+    budgets: tuple[Budget, ...]
+    supply: tuple[Supply, ...]
+    waiting: int
+    astray: tuple[str, ...]
+    """Pods on nodes with a different GPU model than requested; empty if the scheduler works."""
+
+
+def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
+    """Reads queues, quotas, nodes and pods from the API server."""
+    state = read(cluster, KINDS)
+    queues = Queues(state)
+    teams = [team.namespace.name for team in plan.teams]
+    counted = {(measure.flavor, measure.resource): measure for measure in measures(tree)}
+    own = {(team, measure) for team in tree.team_shares for measure in measures_of(tree, team)}
+    holdings = [
+        _holding(row, queues, counted[row.flavor, row.resource])
+        for row in measure_usage(state).rows
+        if not row.part_of
+        and (row.flavor, row.resource) in counted
+        and (row.scheduler == "Volcano" or row.used or (row.team, counted[row.flavor, row.resource]) in own)
+    ]
+    pods = [pod for team in teams for pod in state.of("Pod", team) if not ended(pod)]
+    nodes = {called(node): node for node in state.of("Node")}
+    return Summary(
+        holdings=tuple(holding for holding in holdings if holding.limit),
+        budgets=tuple(budget for team in teams for budget in _budgets(state, team)),
+        supply=tuple(_supply(tree, measure, queues, holdings) for measure in counted.values()),
+        waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
+        astray=tuple(_astray(pods, nodes)),
+    )
+
+
+def _holding(row: Row, queues: Queues, measure: Measure) -> Holding:
+    gangs = row.scheduler == "Volcano"
+    lends = not gangs and _lends(queues.cluster_queues[row.team], row.flavor, row.resource)
+    return Holding(
+        row.team, measure.label, row.scheduler, row.guaranteed or 0, row.limit or 0, row.used, lends, row.resource
+    )
+
+
+def _lends(queue: ClusterQueue, flavor: str, resource: str) -> bool:
+    quota = queue.spec.quotas.get((flavor, resource))
+    return quota is not None and quota.lending_limit != 0
+
+
+def _budgets(state: State, team: str) -> Iterator[Budget]:
+    for quota in state.of("ResourceQuota", team):
+        for line in budgets(quota):
+            used, hard = (amount_text(line.resource, value) for value in (line.used, line.hard))
+            yield Budget(team, line.quota, line.resource, used, hard)
+
+
+def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Holding]) -> Supply:
+    flavor = tree.flavors[measure.flavor]
+    nodes = [node for node in queues.state.of("Node") if queues.flavor_by_node.get(called(node)) == flavor.name]
+    capacity = sum(amounts(at(node, "status", "allocatable")).get(measure.resource, 0) for node in nodes)
+    if tree.stack.dispatches:  # The nodes are in the worker clusters.
+        capacity = flavor.capacity[measure.resource]
+    used = sum(holding.used for holding in holdings if holding.flavor == measure.label)
+    return Supply(measure.label, flavor.product or "", len(nodes), capacity, used, measure.resource)
+
+
+def _astray(pods: list[Manifest], nodes: Mapping[str, Manifest]) -> Iterator[str]:
+    for pod in pods:
+        node = nodes.get(text_at(pod, "spec", "nodeName"))
+        for label, value in map_at(pod, "spec", "nodeSelector").items():
+            if node and text_at(node, "metadata", "labels", label) != value:
+                yield f"{text_at(pod, 'metadata', 'namespace')}/{text_at(pod, 'metadata', 'name')}"

@@ -1,0 +1,290 @@
+"""`tenancy up`: deploys a stack to the embedded platform and verifies its guarantees."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
+from gpu_tenancy.embedded.caches import bring_claims, remove_claims
+from gpu_tenancy.embedded.channels import bring_channels, bring_templates
+from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers.launching import Wanted
+from gpu_tenancy.embedded.controllers.table import Row
+from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.embedded.parts import API_SERVER
+from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.embedded.programs import find_programs
+from gpu_tenancy.embedded.volumes import bring_volumes
+from gpu_tenancy.engine.objects import KubernetesObject, waves
+from gpu_tenancy.engine.project import Declared, Preview, declared, rendered
+from gpu_tenancy.kube.apply import ApplyError, apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
+from gpu_tenancy.kube.finalizers import check_prunable
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks import Proof, prove
+from gpu_tenancy.local.replacing import not_replaced, other_stack
+from gpu_tenancy.local.settling import settle
+from gpu_tenancy.local.summary import Summary, summarise
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.compute_domains import GROUP as COMPUTE_DOMAINS
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
+
+ControllerChoice: TypeAlias = Literal["all", "none"]
+"""Which operators' controllers run: those that the stack uses, or none, so that jobs start without queueing."""
+Engine: TypeAlias = Literal["pulumi", "server-side apply"]
+
+ACTIONS: Final = ("created", "changed", "replaced", "pruned")
+"""What an apply can do to an object, other than leave it unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of `up`.
+
+    Attributes:
+        engine: what applied the objects.
+        changes: number of objects that were created, changed, replaced and pruned; zeros are left out.
+        nodes: the same for the platform's nodes.
+        objects: number of objects in the stack.
+        kubeconfig: of the platform.
+    """
+
+    preview: Preview
+    plan: Plan
+    engine: Engine
+    changes: Mapping[str, int]
+    nodes: Mapping[str, int]
+    objects: int
+    kubeconfig: Path
+    server: str
+    summary: Summary
+    proofs: tuple[Proof, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check of the guarantees passed."""
+        return all(proof.holds is not False for proof in self.proofs) and not self.summary.astray
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user can choose about `up`.
+
+    Attributes:
+        controllers: which operators' controllers run.
+        replace: whether another stack may be deleted with the whole platform.
+        foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
+            the user can read the preview meanwhile.
+    """
+
+    controllers: ControllerChoice = "all"
+    replace: bool = False
+    foreshow: Callable[[Preview], None] = lambda _: None
+
+
+DEFAULTS: Final = Options()
+
+
+def up(
+    name: str,
+    platform: Platform,
+    report: Report,
+    project: Path,
+    options: Options = DEFAULTS,
+) -> Outcome:
+    """Deploys a stack to a platform and verifies its guarantees.
+
+    Nothing is changed if the stack is invalid. One deployment waits for another one to the same platform. Another
+    stack is deleted only when this one is rendered and all programs and definitions for it are on this machine.
+
+    Args:
+        name: of the stack.
+        platform: the embedded platform.
+        report: receives a line for each stage.
+        project: folder of `Pulumi.yaml`, the program and its stacks.
+        options: what the user can choose.
+
+    Raises:
+        StackError: the stack file is invalid; it has every problem.
+        RenderError: the rendered resources cannot be deployed.
+        ConsoleError: the platform carries another stack, does not start or rejects an object.
+    """
+    with platform.deploying(report):
+        try:
+            return _up(name, platform, report, project, options)
+        except (ApiError, ApplyError, UnreachableError, WaitTimeoutError) as error:
+            platform.check()  # a part that exited is the cause
+            if not isinstance(error, ApiError):
+                raise
+            fix = f"see {platform.places.log(API_SERVER)}, then run the same command again"
+            if error.status == UNAUTHORIZED:
+                fix = "run `tenancy down`, then the same command again"
+            raise ConsoleError(f"the API server of the embedded platform rejected a request: {error}", fix) from error
+
+
+def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
+    report(f"reading stack {name}")
+    read = declared(name, project)
+    operators = choosing.rows_of(read.stack) if options.controllers == "all" else dict[str, Row]()
+    other = other_stack(platform, name)
+    prepared = platform.prepared and programs.prepared(operators, platform.cache)
+    if prepared and not other:
+        stack_preview = _rendered_meanwhile(read, platform, operators, report)
+    else:  # the user may have to decide, or can read the preview while something is built
+        stack_preview = rendered(read, onto=platform.kubeconfig)
+    planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
+    if other and not options.replace:
+        raise not_replaced(other, name)
+    if not prepared:
+        options.foreshow(stack_preview)
+    # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
+    pins = needed(read_pins(), groups_of(planned, stack_preview.objects), operators)
+    definitions = fetch(pins, platform.cache, report)
+    if other:
+        find_programs(platform.cache, report)
+        programs.find(operators, platform.cache, report)
+        report(f"deleting stack {other}")
+        platform.down(report)
+    platform.up(report)
+    with platform.cluster() as cluster:
+        install(cluster, definitions, report)
+        wanted = _wanted(platform, stack_preview, operators, report)
+        later = platform.controllers.superfluous(wanted)
+        with ThreadPoolExecutor(1) as pool:
+            bringing = pool.submit(bring_nodes, cluster, node_shapes(stack_preview.stack))
+            if not later:
+                platform.controllers.bring(cluster, wanted, platform.cache, report)
+            report("creating the nodes of the pools")
+            nodes = bringing.result()
+        bring_channels(cluster, stack_preview.stack)
+        bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
+        cached = [cached for team in planned.teams for cached in team.cached]
+        remove_claims(cluster, cached)
+        engine = _engine(platform, name, len(stack_preview.objects))
+        report(f"applying {len(stack_preview.objects)} objects with {engine}")
+        changes = (
+            _by_pulumi(platform, stack_preview, project)
+            if engine == "pulumi"
+            else _by_apply(cluster, platform, stack_preview, report)
+        )
+        bring_claims(cluster, cached)
+        if planned.guards.channels:
+            bring_templates(cluster)
+        if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
+            platform.controllers.bring(cluster, wanted, platform.cache, report)
+        report("waiting for the controllers and the scheduler")
+        for line in settle(cluster, planned, report):
+            report(f"not ready: {line}")
+        report("verifying the guarantees")
+        proofs = prove(cluster, planned, tree, platform.controllers.running(), report)
+        summary = summarise(cluster, planned, tree)
+        return Outcome(
+            preview=stack_preview,
+            plan=planned,
+            engine=engine,
+            changes=_listed(changes),
+            nodes=_listed(nodes),
+            objects=len(stack_preview.objects),
+            kubeconfig=platform.kubeconfig,
+            server=cluster.server,
+            summary=summary,
+            proofs=proofs,
+        )
+
+
+def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
+    """Renders a valid stack; meanwhile starts the platform and installs the definitions of the operators.
+
+    A platform that did not exist is removed if the stack cannot be rendered.
+    """
+
+    def start() -> None:
+        platform.up(report)
+        with platform.cluster() as cluster:
+            install(cluster, fetch(needed(read_pins(), (), operators), platform.cache, report), report)
+
+    # Here, because the program imports packages meanwhile that both have: two threads that import each half of a circle
+    # of modules see unfinished ones.
+    import_module("gpu_tenancy.kube.transport")
+    new = not platform.places.home.exists()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start)
+        try:
+            stack_preview = rendered(read, onto=platform.kubeconfig)
+        except BaseException:
+            wait([starting])
+            if new:
+                platform.down(report)
+            raise
+        starting.result()
+    return stack_preview
+
+
+def _wanted(
+    platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
+) -> tuple[Wanted, ...]:
+    """The charts whose controllers run; says which programs are not available."""
+    if not operators:
+        return ()
+    found, unavailable = programs.find(operators, platform.cache, report)
+    for reason in dict.fromkeys(unavailable.values()):
+        missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
+        report(f"not started: {missing}: {reason}; set {programs.FOLDER} to a folder with these programs")
+    return choosing.wanted(stack_preview.declared, found)
+
+
+def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
+    """The API groups of a stack's objects, of what its CronJobs create, and of what its teams can create."""
+    created = {SNAPSHOT_GROUP: planned.snapshots, COMPUTE_DOMAINS: planned.guards.channels}
+    return api_groups(objects) | {group for group, needed in created.items() if needed}
+
+
+def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
+    """The API groups of a stack's objects; the core group is the empty string."""
+    return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
+
+
+def _listed(counts: Counter[str]) -> dict[str, int]:
+    return {action: counts[action] for action in ACTIONS if counts[action]}
+
+
+def _engine(platform: Platform, name: str, objects: int) -> Engine:
+    """The engine of the first `up`, whose state has the objects; for the first `up`, Pulumi if it is on the PATH."""
+    carried = platform.carried()
+    engine: Engine = "pulumi" if (carried.engine == "pulumi" if carried else find_pulumi()) else "server-side apply"
+    platform.carry(Carried(name, engine, objects))
+    return engine
+
+
+def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Counter[str]:
+    program = find_pulumi()
+    if program is None:
+        raise ConsoleError(
+            "this platform was deployed with Pulumi, but pulumi is not on the PATH",
+            "add it to the PATH, or run `tenancy down` first",
+        )
+    cli = PulumiCli(program, platform.places.home / "pulumi", project)
+    objects = [Reference.of(item.manifest) for item in stack_preview.objects]
+    return Counter(cli.up(stack_preview.name, platform.kubeconfig, objects))
+
+
+def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
+    manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
+    inventory = platform.places.home / "applied.json"
+    wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
+    check_prunable(cluster, inventory, wanted, platform.controllers.running(), stack_preview.name)
+    changes = apply(cluster, manifests, inventory, adopt=stack_preview.stack.cluster.adopt)
+    for correction in [change.correction for change in changes if change.corrected]:
+        report(f"corrected fields that were changed outside the stack: {correction}")
+    return Counter(change.action for change in changes)

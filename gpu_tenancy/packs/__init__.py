@@ -1,0 +1,1 @@
+"""Evaluates policy packs as Pulumi's engine does."""

@@ -1,0 +1,168 @@
+"""The requests that Pulumi's engine sends to policy packs for a stack's resources."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, overload
+
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from gpu_tenancy.base.json import Json, Path
+from gpu_tenancy.engine.recording import STACK_TYPE, Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.engine.wire import SECRET, SIGNATURE
+
+_INTERNAL: Final = "__"
+"""Prefix of provider-internal keys; the engine does not send them to policy packs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The requests to a pack for one stack.
+
+    Attributes:
+        stack: all resources in one request, in an order in which the engine could register them.
+    """
+
+    stack: wire.AnalyzeStackRequest
+
+    @property
+    def resources(self) -> Sequence[wire.AnalyzeRequest]:
+        """One request per resource. Each is made when it is read, because all take as much memory as the stack's."""
+        return _Requests(self.stack.resources)
+
+
+class _Requests(Sequence[wire.AnalyzeRequest]):
+    """The requests for single resources of a stack's request, which has all their fields."""
+
+    def __init__(self, resources: Sequence[wire.AnalyzerResource]) -> None:
+        self._resources = resources
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    @overload
+    def __getitem__(self, index: int) -> wire.AnalyzeRequest: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[wire.AnalyzeRequest]: ...
+
+    def __getitem__(self, index: int | slice) -> wire.AnalyzeRequest | Sequence[wire.AnalyzeRequest]:
+        if isinstance(index, slice):
+            return _Requests(self._resources[index])
+        resource = self._resources[index]
+        return wire.AnalyzeRequest(
+            type=resource.type,
+            urn=resource.urn,
+            name=resource.name,
+            properties=resource.properties,
+            options=resource.options,
+            provider=resource.provider if resource.HasField("provider") else None,
+        )
+
+
+def questions(rendered: Rendered) -> Questions:
+    """The requests that the engine sends in the preview of a stack that does not exist yet.
+
+    For a resource that is only read (`Namespace.get(…)`), the engine sends no request of its own, and its state is not
+    known here, so it is left out. Outputs equal the inputs: what a provider adds is known only after deployment.
+    """
+    own = [registration for registration in rendered.registrations if not registration.external_id]
+    providers = {provider.urn: provider for provider in own if provider.type.startswith("pulumi:providers:")}
+    root = Registration(
+        f"urn:pulumi:{rendered.stack}::{rendered.project}::{STACK_TYPE}::{rendered.project}-{rendered.stack}",
+        STACK_TYPE,
+        f"{rendered.project}-{rendered.stack}",
+        custom=False,
+        inputs={},
+    )
+    hosts = {urn: _provider(provider) for urn, provider in providers.items()}
+    stack = wire.AnalyzeStackRequest()
+    for registration in (root, *_in_order(own)):
+        parent = "" if registration is root else registration.parent or root.urn
+        resource = stack.resources.add(
+            type=registration.type,
+            urn=registration.urn,
+            name=registration.name,
+            options=_options(registration, parent),
+            provider=hosts.get(registration.provider.rpartition("::")[0]),
+            parent=parent,
+            dependencies=registration.dependencies,
+            propertyDependencies={
+                key: wire.AnalyzerPropertyDependencies(urns=urns)
+                for key, urns in registration.property_dependencies.items()
+            },
+        )
+        _fill(resource.properties, registration)
+    return Questions(stack)
+
+
+def struct(registration: Registration) -> Struct:
+    """A resource's inputs in the protocol's form, with secrets marked; unknown values are marked already."""
+    properties = Struct()
+    _fill(properties, registration)
+    return properties
+
+
+def _fill(properties: Struct, registration: Registration) -> None:
+    properties.SetInParent()
+    properties.update({key: value for key, value in _marked(registration).items() if not key.startswith(_INTERNAL)})
+
+
+def _marked(registration: Registration) -> dict[str, Json]:
+    marked: Json = dict(registration.inputs)
+    # Innermost first: a secret may contain another one.
+    for path in sorted(registration.secret_paths, key=len, reverse=True):
+        marked = _wrapped(marked, path)
+    return marked if isinstance(marked, dict) else {}
+
+
+def _wrapped(value: Json, path: Path) -> Json:
+    """A copy in which the value at a path is marked as secret."""
+    if not path:
+        return {SIGNATURE: SECRET, "value": value}
+    key, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(key, str):
+        return {**value, key: _wrapped(value[key], rest)}
+    if isinstance(value, list) and isinstance(key, int):
+        return [*value[:key], _wrapped(value[key], rest), *value[key + 1 :]]
+    return value
+
+
+def _needs(registration: Registration) -> tuple[str, ...]:
+    """URNs of the parent, the dependencies and the provider; empty texts where there is none."""
+    return registration.parent, *registration.dependencies, registration.provider.rpartition("::")[0]
+
+
+def _in_order(registrations: Sequence[Registration]) -> Iterator[Registration]:
+    """What is needed before what needs it; in the order of URNs where the program says nothing."""
+    known = {registration.urn: registration for registration in registrations}
+    needs = {
+        urn: sorted(need for need in {*_needs(registration)} if need in known and need != urn)
+        for urn, registration in sorted(known.items())
+    }
+    try:
+        order = list(TopologicalSorter(needs).static_order())
+    except CycleError:
+        order = sorted(known)
+    return (known[urn] for urn in order)
+
+
+def _options(registration: Registration, parent: str) -> wire.AnalyzerResourceOptions:
+    return wire.AnalyzerResourceOptions(
+        protect=registration.protect,
+        ignoreChanges=registration.ignore_changes,
+        deleteBeforeReplace=registration.delete_before_replace,
+        deleteBeforeReplaceDefined=registration.delete_before_replace,
+        additionalSecretOutputs=registration.additional_secret_outputs,
+        aliases=registration.aliases,
+        customTimeouts=wire.AnalyzerResourceOptions.CustomTimeouts(),
+        parent=parent,
+    )
+
+
+def _provider(registration: Registration) -> wire.AnalyzerProviderResource:
+    return wire.AnalyzerProviderResource(
+        type=registration.type, urn=registration.urn, name=registration.name, properties=struct(registration)
+    )

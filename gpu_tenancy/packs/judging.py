@@ -1,0 +1,155 @@
+"""Evaluates a stack with packs: configures them, applies remedies, analyzes each resource and the stack."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.json_format import MessageToDict
+from pulumi.runtime.proto import analyzer_pb2 as wire
+
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.packs.asking import Questions, questions
+from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
+from gpu_tenancy.packs.findings import Finding, Judged, Kind, Outcome, RuleState
+from gpu_tenancy.packs.process import Client, pack_process
+
+_LEVELS: Final = {number: level for level, number in LEVELS.items()}
+_SEVERITIES: Final = {
+    wire.POLICY_SEVERITY_LOW: "low",
+    wire.POLICY_SEVERITY_MEDIUM: "medium",
+    wire.POLICY_SEVERITY_HIGH: "high",
+    wire.POLICY_SEVERITY_CRITICAL: "critical",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PackChoice:
+    """A pack's folder, and its configuration file, if any."""
+
+    folder: Path
+    config: Path | None = None
+
+
+def judge(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[Judged]:
+    """Evaluates a stack with all packs in parallel, each in its own process.
+
+    Raises:
+        ConsoleError: a pack does not start or respond, or its configuration is invalid.
+    """
+    asked = questions(rendered)
+    with ThreadPoolExecutor(max(1, len(chosen))) as threads:
+        return list(threads.map(partial(_evaluate, rendered, asked), chosen))
+
+
+def _evaluate(rendered: Rendered, asked: Questions, chosen: PackChoice) -> Judged:
+    with pack_process(chosen.folder) as client:
+        session = Session.of(client, read_config(chosen.config) if chosen.config else {}, str(chosen.config))
+        client.open(rendered.project, rendered.stack)
+        return session.judge(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A configured pack.
+
+    Attributes:
+        client: the connection to its process.
+        info: the pack's description of itself.
+        config: its levels and settings.
+    """
+
+    client: Client
+    info: wire.AnalyzerInfo
+    config: wire.ConfigureAnalyzerRequest
+
+    @classmethod
+    def of(cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration") -> "Session":
+        """Reads a pack's description, and configures it.
+
+        Raises:
+            ConsoleError: the configuration is invalid.
+        """
+        info = client.info()
+        config = reconciled(info, given, where)
+        client.configure(config)
+        return cls(client, info, config)
+
+    def judge(self, asked: Questions) -> Judged:
+        """Evaluates each resource, after remedies if rules have that level, and then the stack."""
+        findings: list[Finding] = []
+        remedied: dict[str, wire.AnalyzeRequest] = {}
+        configs = self.config.policyConfig.values()
+        remedies = any(config.enforcementLevel == wire.REMEDIATE for config in configs)
+        for request in asked.resources:
+            resource = request
+            if remedies:
+                resource = self._remedied(request, findings)
+                remedied[request.urn] = resource
+            reported = self.client.analyze(resource)
+            findings += [self._finding(diagnostic, outcome, request.urn) for diagnostic, outcome in reported]
+        stack = asked.stack
+        if remedied:
+            stack = wire.AnalyzeStackRequest()
+            stack.CopyFrom(asked.stack)
+            for resource in stack.resources:
+                resource.properties.CopyFrom(remedied[resource.urn].properties)
+        reported = self.client.analyze_stack(stack)
+        findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
+        return Judged(self.info.name, self.info.version, self._states(), tuple(findings))
+
+    def _states(self) -> dict[str, RuleState]:
+        return {
+            name: RuleState(_LEVELS[config.enforcementLevel], MessageToDict(config.properties))
+            for name, config in sorted(self.config.policyConfig.items())
+        }
+
+    def _remedied(self, request: wire.AnalyzeRequest, findings: list[Finding]) -> wire.AnalyzeRequest:
+        """The resource after remedies; adds a finding for each remedy."""
+        resource = request
+        for remedy in self.client.remediate(request):
+            if not remedy.diagnostic:
+                resource = wire.AnalyzeRequest()
+                resource.CopyFrom(request)
+                resource.properties.CopyFrom(remedy.properties)
+            place = f"{request.type.rpartition(':')[2]} {request.name}"
+            findings.append(
+                Finding(
+                    pack=self.info.name,
+                    rule=remedy.policyName,
+                    kind="advice" if remedy.diagnostic else "mended",
+                    says=remedy.description,
+                    severity=self._severity(remedy.policyName),
+                    level="remediate",
+                    urn=request.urn,
+                    message=f"{place}: {remedy.diagnostic or 'remedy applied'}",
+                    outcome=Outcome.BROKEN if remedy.diagnostic else Outcome.REMEDIED,
+                )
+            )
+        return resource
+
+    def _severity(self, rule: str) -> str:
+        severity = next((policy.severity for policy in self.info.policies if policy.name == rule), None)
+        return "unspecified" if severity is None else _SEVERITIES.get(severity, "unspecified")
+
+    def _finding(self, diagnostic: wire.AnalyzeDiagnostic, outcome: Outcome | None, urn: str) -> Finding:
+        return Finding(
+            pack=self.info.name,
+            rule=diagnostic.policyName,
+            kind=_kind(diagnostic.enforcementLevel, outcome),
+            says=diagnostic.description,
+            severity=_SEVERITIES.get(diagnostic.severity) or self._severity(diagnostic.policyName),
+            level=_LEVELS[diagnostic.enforcementLevel],
+            urn=diagnostic.urn or urn,
+            message=diagnostic.message.removeprefix(diagnostic.description).strip(),
+            outcome=outcome or Outcome.BROKEN,
+        )
+
+
+def _kind(level: int, outcome: Outcome | None) -> Kind:
+    """The weight of a diagnostic; a violation that remains after its remedy is mandatory, as in the engine."""
+    if level in {wire.MANDATORY, wire.REMEDIATE}:
+        return "broken"
+    return "exempted" if outcome is Outcome.EXEMPTED else "advice"

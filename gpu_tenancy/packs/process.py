@@ -1,0 +1,191 @@
+"""A policy pack as a process, started the way Pulumi's engine starts it."""
+
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, TypeAlias, cast
+
+import grpc
+import yaml
+from google.protobuf.empty_pb2 import Empty
+from pulumi.runtime.proto import analyzer_pb2 as wire
+from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.packs.findings import Outcome
+
+PATIENCE: Final = 60.0
+"""Timeout in seconds for a pack's start, and for each call."""
+_LARGEST: Final = 400 * 1024 * 1024
+"""Maximum message size in bytes, as in the engine."""
+_NO_ENGINE: Final = "127.0.0.1:1"
+"""The engine's address for the pack: packs in Python never call it."""
+_OUTCOMES: Final = "gpu-rules-outcomes"
+"""Trailing metadata with the outcome of each diagnostic, from packs of this project (policy/rule_engine/server.py)."""
+_TYPE: Final = "gpu-rules-type"
+"""Trailing metadata from such packs where no rule checks a resource's type: thousands of calls are not needed."""
+_METADATA: Final = 16 * 1024 * 1024
+"""Maximum size of trailing metadata in bytes: gRPC's default of 8 KiB is too small for the outcomes of large stacks."""
+
+
+Reported: TypeAlias = tuple[wire.AnalyzeDiagnostic, Outcome | None]
+"""A diagnostic and its outcome; None if the pack does not report outcomes."""
+_KNOWN: Final = frozenset(Outcome)
+
+
+class Client:
+    """Client of a running pack.
+
+    Attributes:
+        stub: the generated client, whose responses have no types.
+    """
+
+    def __init__(self, stub: AnalyzerStub) -> None:
+        self.stub: Any = stub
+        self._unchecked: set[str] = set()
+        """Types that no rule of the pack checks, as it answered."""
+
+    def info(self) -> wire.AnalyzerInfo:
+        """Name, version and rules of the pack."""
+        return self.stub.GetAnalyzerInfo(Empty(), timeout=PATIENCE)
+
+    def configure(self, request: wire.ConfigureAnalyzerRequest) -> None:
+        """Sets levels and settings of the rules."""
+        self.stub.Configure(request, timeout=PATIENCE)
+
+    def open(self, project: str, stack: str) -> None:
+        """Announces the stack."""
+        request = wire.AnalyzerStackConfigureRequest(
+            project=project, stack=stack, organization="organization", dry_run=True
+        )
+        self.stub.ConfigureStack(request, timeout=PATIENCE)
+
+    def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
+        """Diagnostics about one resource, with their outcomes; of a type that the pack does not check, none."""
+        if request.type in self._unchecked:
+            return []
+        response, call = self.stub.Analyze.with_call(request, timeout=PATIENCE)
+        if any(key == _TYPE for key, _ in call.trailing_metadata() or ()):
+            self._unchecked.add(request.type)
+        return _reported(response, call)
+
+    def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
+        """Diagnostics about all resources of a stack, with their outcomes."""
+        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=PATIENCE))
+
+    def remediate(self, request: wire.AnalyzeRequest) -> list[wire.Remediation]:
+        """The remedies for one resource, each with the changes of those before it."""
+        return list(self.stub.Remediate(request, timeout=PATIENCE).remediations)
+
+
+def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]:
+    metadata = {key: value for key, value in call.trailing_metadata() or () if key == _OUTCOMES}
+    outcomes = str(metadata.get(_OUTCOMES, "")).split(",")
+    diagnostics = list(response.diagnostics)
+    known = len(outcomes) == len(diagnostics) and all(outcome in _KNOWN for outcome in outcomes)
+    return list(zip(diagnostics, map(Outcome, outcomes) if known else [None] * len(diagnostics), strict=True))
+
+
+@contextmanager
+def pack_process(folder: Path) -> Generator[Client]:
+    """Starts a pack's process, yields its client, and terminates the process on exit.
+
+    It runs in its folder, with the interpreter of the virtual environment in its `PulumiPolicy.yaml` if that exists,
+    else with this program's: sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
+
+    Raises:
+        ConsoleError: the folder has no pack in Python, or the pack does not start.
+    """
+    command = [_interpreter(folder), "-u", "-m", "pulumi.policy", _NO_ENGINE, str(folder.resolve())]
+    with TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, bufsize=0
+        )
+        try:
+            port = _port(process, folder, log)
+            sizes = [
+                ("grpc.max_receive_message_length", _LARGEST),
+                ("grpc.max_send_message_length", _LARGEST),
+                ("grpc.max_metadata_size", _METADATA),
+            ]
+            with grpc.insecure_channel(f"127.0.0.1:{port}", options=sizes) as channel:
+                try:
+                    yield Client(AnalyzerStub(channel))
+                except grpc.RpcError as error:
+                    raise _no_response(folder, error, log) from error
+        finally:
+            _end(process)
+
+
+def _interpreter(folder: Path) -> str:
+    file = folder / "PulumiPolicy.yaml"
+    if not file.is_file():
+        raise ConsoleError(
+            f"{folder} is not a policy pack: PulumiPolicy.yaml is missing", "specify the folder of a policy pack"
+        )
+    described: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    runtime = _map(described).get("runtime")
+    name = _map(runtime).get("name", runtime)
+    if name != "python":
+        raise ConsoleError(
+            f"policy pack {folder}: {f'runtime {name} is not supported' if name else 'runtime is missing'}",
+            "use a pack in Python, or `pulumi preview --policy-pack`",
+        )
+    place = _map(_map(runtime).get("options")).get("virtualenv")
+    own = folder / place / "bin" / "python" if isinstance(place, str) else None
+    return str(own) if own and own.is_file() else sys.executable
+
+
+def _map(value: object) -> dict[str, Any]:
+    """A YAML map; an empty one instead of any other value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> int:
+    """The port: the first line that a pack prints."""
+    assert process.stdout is not None  # noqa: S101 - set by the caller
+    until, line = time.monotonic() + PATIENCE, b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
+        byte = process.stdout.read(1) if ready else b""
+        if not byte:
+            problem = f"policy pack {folder} did not start: {_last_lines(log)}"
+            raise ConsoleError(problem, "install its dependencies, or fix the error")
+        line += byte
+    if not line.strip().isdigit():
+        printed = line.decode(errors="replace").strip()
+        problem = f"policy pack {folder} printed {printed!r} before its port"
+        raise ConsoleError(problem, "remove the output to stdout")
+    return int(line)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Terminates the process."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _no_response(folder: Path, error: grpc.RpcError, log: IO[bytes]) -> ConsoleError:
+    if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+        return ConsoleError(f"policy pack {folder} rejected its configuration: {error.details()}", "fix its JSON file")
+    details = error.details() if isinstance(error, grpc.Call) else str(error)
+    problem = f"policy pack {folder} did not respond: {details}; last log lines: {_last_lines(log)}"
+    return ConsoleError(problem, "report it to the pack owner")
+
+
+def _last_lines(log: IO[bytes]) -> str:
+    """The last lines of a pack's log."""
+    log.seek(0)
+    lines = log.read().decode(errors="replace").split("\n")
+    return "; ".join(line.strip() for line in lines[-4:] if line.strip()) or "no output"

@@ -1,0 +1,1 @@
+"""The review of a change: verdict, figures, comment and page."""

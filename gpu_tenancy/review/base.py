@@ -1,0 +1,152 @@
+"""The stack at another git ref, rendered with that ref's program."""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, cast
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.git import git
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.engine.project import read_stack, stack_file
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.spec import Stack
+
+# Runs the other ref's program, which may be old, so it uses only `preview`, wherever that version has it.
+_DUMP: Final = """
+import dataclasses, json, pathlib, sys
+import importlib
+for place in ("gpu_tenancy.engine", "gpu_tenancy.console", "console"):
+    try:
+        preview = importlib.import_module(f"{place}.project").preview
+        break
+    except ModuleNotFoundError:
+        continue
+rendered = preview(sys.argv[1], pathlib.Path.cwd()).rendered
+json.dump([dataclasses.asdict(registration) for registration in rendered.registrations], sys.stdout)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A stack at another ref.
+
+    Attributes:
+        ref: as the user wrote it.
+        commit: abbreviated hash of the ref.
+        stack: its specification; None where the ref does not have it, or where the current schema rejects it.
+        rendered: its resources; None where the ref does not have the stack.
+        notes: limits of the comparison.
+    """
+
+    ref: str
+    commit: str
+    stack: Stack | None
+    rendered: Rendered | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the project's folder at a ref, and the abbreviated hash of its commit."""
+
+    folder: Path
+    commit: str
+
+
+def base(ref: str, stack: str, project: Path, name: str) -> Base:
+    """Renders a stack at another git ref, with that ref's program.
+
+    Args:
+        ref: a branch, tag or commit, such as `origin/main`.
+        stack: name of the stack.
+        project: folder of `Pulumi.yaml`, in a git repository.
+        name: name of the project.
+
+    Raises:
+        ConsoleError: the folder is not in a git repository, the ref does not exist, or its program fails.
+    """
+    with checkout(project, ref) as copy:
+        return base_in(copy, ref, stack, name)
+
+
+def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
+    """As `base`, with the copy of the project at the ref.
+
+    Raises:
+        ConsoleError: the ref's program fails.
+    """
+    if not stack_file(copy.folder, stack).is_file():
+        missing = f"stack {stack} does not exist at {ref}; all resources are new"
+        return Base(ref, copy.commit, None, None, (missing,))
+    notes: list[str] = []
+    try:
+        spec = load(read_stack(stack, copy.folder))
+    except StackError as error:
+        spec = None
+        notes.append(
+            f"stack {stack} at {ref} is invalid under the current rules ({error.problems[0]});"
+            " guarantees are not compared"
+        )
+    rendered = Rendered(name, stack, _registrations(copy.folder, stack, ref), {})
+    return Base(ref, copy.commit, spec, rendered, tuple(notes))
+
+
+@contextmanager
+def checkout(project: Path, ref: str) -> Generator[Copy]:
+    """Temporary copy of the project's folder at a ref; the working tree stays unchanged.
+
+    Raises:
+        ConsoleError: the folder is not in a git repository, or the ref does not exist.
+    """
+    commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
+    within = git(project, ref, "rev-parse", "--show-prefix").strip().rstrip("/")
+    # In a subfolder, `git archive` would pack only files below it.
+    whole = git(project, ref, "rev-parse", "--show-toplevel").strip()
+    archive = subprocess.run(
+        ["git", "-C", whole, "archive", "--format=tar", f"{ref}:{within}" if within else ref],
+        check=False,
+        capture_output=True,
+    )
+    if archive.returncode:
+        raise ConsoleError(f"{ref}: folder {within} not found", "specify a ref that contains this project")
+    with tempfile.TemporaryDirectory(prefix="gpu-tenancy-base-") as folder:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+            # Python 3.11.0 to 3.11.3 have no filters; paths in an archive made by git stay inside the folder.
+            tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            tar.extractall(folder)  # noqa: S202 - filtered by the line above
+        yield Copy(Path(folder), commit)
+
+
+def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ...]:
+    # A `-c` program has its folder first on the path, before an installed version of this project.
+    done = subprocess.run([sys.executable, "-c", _DUMP, stack], check=False, capture_output=True, text=True, cwd=folder)
+    if done.returncode:
+        reason = (done.stderr.strip() or "no output").splitlines()[-1]
+        raise ConsoleError(
+            f"{ref}: cannot render stack {stack} with the program at this ref ({reason})",
+            "specify a ref whose program runs with the installed packages, or omit --base",
+        )
+    return tuple(_registration(data) for data in json.loads(done.stdout))
+
+
+def _registration(data: Mapping[str, Any]) -> Registration:
+    """A registration from JSON of an older or newer program; unknown keys are ignored."""
+    known = {field.name for field in fields(Registration)}
+    return Registration(**{key: _frozen(key, value) for key, value in data.items() if key in known})
+
+
+def _frozen(key: str, value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    items = cast("list[Any]", value)
+    return tuple(tuple(path) for path in items) if key in {"secret_paths", "unknown_paths"} else tuple(items)

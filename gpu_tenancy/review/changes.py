@@ -1,0 +1,245 @@
+"""Changes of each resource between two renderings of a stack."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import yaml
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.review.replacements import forces_new
+
+Action: TypeAlias = Literal["delete", "replace", "create", "update"]
+ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")
+"""In the order in which a review shows them."""
+_NODE_POOLS: Final = ("gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool")
+"""Types whose resource is a whole node pool; on AWS a pool is a component."""
+_TEAM: Final = "gpu-tenancy:tenancy:Team"
+_TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
+_OPERATOR: Final = "gpu-tenancy:operators:Operator"
+_LONGEST: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One changed value; an absent side is empty, secrets are `[secret]`, long values are cut."""
+
+    path: str
+    before: str
+    after: str
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of one resource.
+
+    Attributes:
+        group: owner of the resource: `team ml-research`, `pool a100`, `operator kueue`, `queues`, `cluster`.
+        kind: `Deployment`, `NodeGroup`.
+        name: `ml-research/nightly` for a Kubernetes object, else its name in the program.
+        fields: changed values; empty for created and deleted resources.
+    """
+
+    action: Action
+    group: str
+    kind: str
+    name: str
+    urn: str
+    fields: tuple[FieldChange, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Kind and name."""
+        return f"{self.kind} {self.name}"
+
+
+def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
+    """Changes between two renderings: deletions first, then by group, kind and name.
+
+    Resources are matched by URN. Components and providers are omitted, since their children show their effect. Only
+    a cloud's provider knows whether it replaces a resource; for Kubernetes objects the provider's table is used.
+
+    Args:
+        before: the stack at the base.
+        after: the stack now.
+        pools: names of its node pools, at the base or now.
+    """
+    old, new = resources(before), resources(after)
+    were, are = Groups(before, pools), Groups(after, pools)
+    differing = [
+        *(_made("delete", old[urn], were) for urn in old.keys() - new.keys()),
+        *(_made("create", new[urn], are) for urn in new.keys() - old.keys()),
+        *(change for urn in old.keys() & new.keys() if (change := _changed(old[urn], new[urn], are))),
+    ]
+    return in_order(differing)
+
+
+def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Deletions first, then by group, kind and name."""
+    return tuple(sorted(changes, key=_order))
+
+
+def _order(change: Change) -> tuple[int, str, str, str, str]:
+    return ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn
+
+
+def created(after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
+    """All resources as created, without a base."""
+    groups = Groups(after, pools)
+    return in_order(_made("create", registration, groups) for registration in resources(after).values())
+
+
+def resources(rendered: Rendered) -> dict[str, Registration]:
+    """Resources by URN, without components, providers and resources that are only read."""
+    return {
+        registration.urn: registration
+        for registration in rendered.registrations
+        if registration.custom and registration.will_exist
+    }
+
+
+def _made(action: Action, resource: Registration, groups: "Groups") -> Change:
+    return Change(action, groups.of(resource), kind_of(resource), name_of(resource), resource.urn)
+
+
+def _changed(old: Registration, new: Registration, groups: "Groups") -> Change | None:
+    provider = groups.provider(new)
+    fields = tuple(
+        FieldChange(path, _text(was), _text(now), replaces=forces_new(new.type, path, new.replace_on_changes, provider))
+        for path, was, now in _differences(dict(old.shown), dict(new.shown), "")
+        if not _ignored(path, new.ignore_changes)
+    )
+    if not fields:
+        return None
+    action: Action = "replace" if any(field.replaces for field in fields) else "update"
+    return Change(action, groups.of(new), kind_of(new), name_of(new), new.urn, fields)
+
+
+def _ignored(path: str, ignored: tuple[str, ...]) -> bool:
+    return any(path == field or path.startswith(f"{field}.") for field in ignored)
+
+
+class _Absent:
+    """A value that is absent, as opposed to null."""
+
+
+_ABSENT: Final = _Absent()
+_Side: TypeAlias = "Json | _Absent"
+
+
+def _differences(before: _Side, after: _Side, path: str) -> Iterator[tuple[str, _Side, _Side]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _differences(before.get(key, _ABSENT), after.get(key, _ABSENT), _join(path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, _join(path, str(index)))
+    elif before != after:
+        old, new = _parsed(before), _parsed(after)
+        if old is not None and new is not None:
+            yield from _differences(old, new, path)
+        else:
+            yield path, before, after
+
+
+def _parsed(value: _Side) -> "dict[str, Json] | None":
+    """The map in a string of JSON or YAML, such as an operator's configuration; None for other values."""
+    if not isinstance(value, str) or ("\n" not in value and not value.startswith("{")):
+        return None
+    with suppress(yaml.YAMLError):
+        parsed: Json = yaml.safe_load(value)
+        return parsed if isinstance(parsed, dict) else None
+    return None
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _text(value: _Side) -> str:
+    return "" if isinstance(value, _Absent) else short(value)
+
+
+def short(value: Json) -> str:
+    """A value in one line, cut to 120 characters."""
+    text = value if isinstance(value, str) else _json(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _json(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{" + ", ".join(f"{key}: {_json(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(_json(item) for item in value) + "]"
+        case _:
+            return str(value)
+
+
+def kind_of(resource: Registration) -> str:
+    """Last part of the type token: `NodeGroup`."""
+    return resource.type.rpartition(":")[2]
+
+
+def name_of(resource: Registration) -> str:
+    """Namespace and name of a Kubernetes object; for other resources the name in the program."""
+    name = text_at(resource.inputs, "metadata", "name")
+    if not resource.type.startswith("kubernetes:") or not name:
+        return resource.name
+    namespace = text_at(resource.inputs, "metadata", "namespace")
+    return f"{namespace}/{name}" if namespace else name
+
+
+class Groups:
+    """Assigns each resource of a rendering to a team, pool, operator or part of the platform."""
+
+    def __init__(self, rendered: Rendered, pools: Iterable[str] = ()) -> None:
+        self._pools = sorted(pools, key=lambda name: (-len(name), name))
+        self._known = {registration.urn: registration for registration in rendered.registrations}
+        self._teams = {registration.name for registration in rendered.registrations if registration.type == _TEAM}
+
+    def of(self, resource: Registration) -> str:
+        """`team X`, `pool X`, `operator X`, or a part of the platform such as `queues`."""
+        line = list(self._line(resource))
+        for ancestor in line:
+            if pool := self._pool(ancestor):
+                return f"pool {pool}"
+            if ancestor.type == _TEAM:
+                return f"team {ancestor.name}"
+            if ancestor.type == _OPERATOR:
+                return f"operator {ancestor.name.removeprefix('operators-')}"
+        name = text_at(resource.inputs, "metadata", "name")
+        if name in self._teams and kind_of(resource) == "ClusterQueue":
+            return f"team {name}"
+        return line[-2].name if len(line) > 1 and line[-1].type == _TENANCY else line[-1].name
+
+    def provider(self, resource: Registration) -> Mapping[str, Json]:
+        """Inputs of a resource's explicit provider; empty without one."""
+        # A reference to a provider is its URN, followed by its id.
+        provider = self._known.get(resource.provider.rpartition("::")[0])
+        return provider.inputs if provider else {}
+
+    def _pool(self, resource: Registration) -> str | None:
+        for pool in self._pools:
+            of_aws = f"cluster-pool-{pool}"
+            if resource.name == of_aws or resource.name.startswith(f"{of_aws}-"):
+                return pool
+            if resource.type in _NODE_POOLS and resource.name == f"cluster-{pool}":
+                return pool
+        return None
+
+    def _line(self, resource: Registration) -> Iterator[Registration]:
+        """A resource and its parents, from the nearest."""
+        current: Registration | None = resource
+        while current is not None:
+            yield current
+            current = self._known.get(current.parent)

@@ -1,0 +1,315 @@
+"""The review as a pull request comment, in Markdown for GitHub and GitLab."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.review.changes import FieldChange
+from gpu_tenancy.review.comment_markdown import code, figures, folded, table, text
+from gpu_tenancy.review.comment_tree import mermaid
+from gpu_tenancy.review.drawing_scale import text_bar
+from gpu_tenancy.review.figures import Table, differences, key_figures
+from gpu_tenancy.review.figures_changes import DONE, ChangeGroup, ChangeLine, change_groups, shown, tally
+from gpu_tenancy.review.figures_tables import tables
+from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Tone
+from gpu_tenancy.review.verdict import finding_counts
+
+LIMIT: Final = 65_536
+LEAST: Final = 4_000
+"""Characters below which the verdict and the key figures do not fit."""
+
+_MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "notice": "", "bad": "✗ "}
+_REASONS: Final = 12
+_NOTES: Final = 2
+_NOTE: Final = 200
+_FIELDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the comment, which is included whole or omitted.
+
+    Attributes:
+        rank: priority; the lowest is included first.
+    """
+
+    title: str
+    rank: int
+    lines: tuple[str, ...]
+
+    @property
+    def markdown(self) -> str:
+        """Its lines, followed by an empty one."""
+        return "\n".join((*self.lines, "", ""))
+
+
+def comment(review: Review, limit: int = LIMIT) -> str:
+    """The review as Markdown, short enough for a comment.
+
+    The most important sections are included first; a last line lists the omitted ones. The verdict and the key figures
+    are always included.
+
+    Args:
+        review: the review.
+        limit: maximum number of characters. GitHub allows 65,536:
+            https://github.com/orgs/community/discussions/27190.
+
+    Raises:
+        ValueError: the limit is below `LEAST`.
+    """
+    if limit < LEAST:
+        msg = f"limit: {limit} characters is too short for a comment; set at least {LEAST}"
+        raise ValueError(msg)
+    head = _head(review, limit // 2 - LEAST // 4)
+    sections = [section for section in _sections(review) if section.lines]
+    kept: list[Section] = []
+    for section in sorted(sections, key=lambda section: section.rank):
+        if len(_joined(head, [*kept, section], sections)) <= limit:
+            kept.append(section)
+    return _joined(head, kept, sections)
+
+
+def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
+    missing = [section.title for section in sections if section not in kept]
+    note = (
+        f"*Omitted to fit the comment size: {', '.join(missing)}."
+        " See the full report page in the artifacts of this run.*\n"
+    )
+    return head + "".join(section.markdown for section in sections if section in kept) + (note if missing else "")
+
+
+def _sections(review: Review) -> Iterator[Section]:
+    """Sections in reading order; `rank` decides which are omitted first."""
+    all_ = tables(review)
+    groups = change_groups(review)
+    yield Section("policies", 2, tuple(_rules(review)))
+    yield Section("deletions and replacements", 1, tuple(_losses(groups)))
+    yield Section("changes", 5, tuple(_changes(review, groups)))
+    yield Section("changed values", 3, tuple(_differences(review, all_.values())))
+    yield Section("guarantees and limits", 4, tuple(_promises(review)))
+    yield Section("guarantees and capacity", 6, tuple(_part("Guarantees and capacity", all_["supply"])))
+    yield Section(all_["teams"].title, 7, tuple(_part(all_["teams"].title, all_["teams"])))
+    yield Section(
+        "cost by cost center", 8, tuple(_costs(review, all_["cost-by-centre"], "Monthly cost by cost center"))
+    )
+    yield Section("cost by team", 9, tuple(_costs(review, all_["cost-by-team"], "Monthly cost by team")))
+    yield Section("serving", 10, tuple(_part("Serving", all_["serving"])))
+    yield Section("node pools", 11, tuple(_part("Node pools", all_["pools"])))
+    yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(review.now))))
+    yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
+    yield Section("access", 14, tuple(_part("Access", all_["access"])))
+    if review.now.data:
+        yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review), *_network(review)))
+    if review.now.caches:
+        yield Section("caches", 14, tuple(_part("Caches of datasets", all_["caches"])))
+    if review.now.people:
+        yield Section("people", 15, tuple(_part("People", all_["people"])))
+    yield Section("secrets", 16, tuple(_part("Secrets", all_["secrets"])))
+    yield Section("images", 17, tuple(_pulls(review)))
+
+
+def _data_rights(review: Review) -> Iterator[str]:
+    if review.now.data_rights:
+        rights = [f"- {code(right)}" for right in review.now.data_rights]
+        yield from folded("<b>Rights on data</b>: whoever administers the buckets grants", rights)
+
+
+def _network(review: Review) -> Iterator[str]:
+    if review.now.network_needs:
+        needs = [f"- {text(need)}" for need in review.now.network_needs]
+        yield from folded("<b>Network for shared storage</b>: not created by this stack", needs)
+
+
+def _head(review: Review, room: int) -> str:
+    verdict = review.verdict
+    lines = [
+        f"## {_MARKS[verdict.tone]}{text(review.stack)}: {text(verdict.title)}",
+        "",
+        *_reasons(verdict.sentences, room),
+        "",
+        _about(review),
+        "",
+        *(f"> {text(note[:_NOTE])}\n" for note in (review.comparison.notes[:_NOTES] if review.comparison else ())),
+        *_key_figures(review),
+        "",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
+    """A list of the first reasons, with at most so many characters, and how many are omitted."""
+    kept: list[str] = []
+    for reason in reasons[:_REASONS]:
+        line = f"- {text(reason)}"
+        if sum(map(len, kept)) + len(line) > room:
+            break
+        kept.append(line)
+    yield from kept
+    omitted = len(reasons) - len(kept)
+    if omitted:
+        yield f"- *{omitted} more {'reason' if omitted == 1 else 'reasons'} in the full report*"
+
+
+def _about(review: Review) -> str:
+    parts = [f"{review.resources:,} resources"]
+    if review.comparison:
+        parts.append(f"compared with {code(review.comparison.ref)} ({code(review.comparison.commit)})")
+    if review.comparison or review.real:
+        parts.append(tally(shown(review)))
+    if review.real:
+        parts.append(f"{review.real.same:,} unchanged (Pulumi preview)")
+    return " · ".join(parts)
+
+
+def _key_figures(review: Review) -> Iterator[str]:
+    all_ = key_figures(review)
+    changed = [("change", True)] if any(figure.change for figure in all_) else []
+    yield from table(
+        [("", False), ("", True), *changed, ("", False)],
+        (
+            (
+                figure.label,
+                f"**{figure.value}** {figure.beside}".strip(),
+                *([figure.change] if changed else []),
+                text(figure.note),
+            )
+            for figure in all_
+        ),
+    )
+
+
+def _rules(review: Review) -> Iterator[str]:
+    yield "### Policies"
+    yield ""
+    rules = review.rules
+    if rules is None:
+        command = code(f"tenancy preview {review.stack} --policy workloads --policy clouds")
+        yield f"Policies not evaluated. To evaluate both packs, run {command}."
+        return
+    yield from (f"- ✗ **mandatory** {_rule(line)}" for line in rules.mandatory)
+    if rules.changes:
+        yield from _policy_changes(rules.changes)
+    yield f"- {rules.held} {'rule' if rules.held == 1 else 'rules'} passed ({text(', '.join(rules.packs))})"
+    if rules.advice or rules.exempted:
+        yield ""
+        yield from folded(
+            ", ".join(finding_counts(rules)),
+            (
+                *(f"- **{text(line.level)}** {_rule(line)}{_OUTCOMES.get(line.outcome, '')}" for line in rules.advice),
+                *(f"- **exempted** {_rule(line)}" for line in rules.exempted),
+            ),
+        )
+
+
+def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
+    """What the change does to the policies themselves."""
+    for line in (*changes.unreported, *changes.standing):
+        yield f"- ✗ **mandatory at {text(changes.ref)}** {_rule(line)}"
+    yield from (f"- **weaker** {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if rule.lowered)
+    yield from (f"- {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if not rule.lowered)
+    for exemption in changes.exemptions:
+        yield f"- **new exemption** {code(exemption.rule)} {text(exemption.place)}: {text(exemption.text)}"
+
+
+_OUTCOMES: Final = {
+    "unknown": " *(unknown until deployment)*",
+    "mistake": " *(internal error; not evaluated)*",
+    "mended": " *(fixed by the rule's remediation)*",
+}
+
+
+def _rule(line: RuleLine) -> str:
+    return f"{code(line.rule)} {text(line.says)} *({text(line.place)}; {text(line.pack)})*"
+
+
+def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
+    lost = [(group, line) for group in groups for line in group.lines if line.action in {"delete", "replace"}]
+    if lost:
+        yield "### Deletions and replacements"
+        yield ""
+        yield from (f"- **{text(group.name)}**: {_change(line)}" for group, line in lost)
+
+
+def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
+    if not groups:
+        return
+    yield f"### Changes{' (from pulumi preview)' if review.real else ''}"
+    yield ""
+    for group in groups:
+        where = f" · {code(group.where)}" if group.where else ""
+        lines = [item for line in group.lines for item in (f"- {_change(line)}", *_fields(line.fields))]
+        yield from folded(f"<b>{_plain(group.name)}</b> {group.tally}{where}", lines)
+
+
+def _plain(words: str) -> str:
+    """Text escaped for HTML."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _change(line: ChangeLine) -> str:
+    remark = f" *({text(line.remark)})*" if line.remark else ""
+    return f"**{DONE[line.action]}** {text(line.kind)} {', '.join(code(name) for name in line.names)}{remark}"
+
+
+def _fields(fields: tuple[FieldChange, ...]) -> Iterator[str]:
+    for field in fields[:_FIELDS]:
+        sides = f"{code(field.before) or '*none*'} → {code(field.after) or '*none*'}"
+        yield f"  - {code(field.path)}: {sides}{' **forces replacement**' if field.replaces else ''}"
+    if len(fields) > _FIELDS:
+        yield f"  - and {len(fields) - _FIELDS} more fields"
+
+
+def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
+    changed = list(differences(all_)) if review.comparison and review.comparison.before else []
+    if changed:
+        rows = ((text(item.about), item.table, item.column, text(item.was), text(item.now)) for item in changed)
+        heads = [("item", False), ("table", False), ("column", False), ("before", True), ("after", True)]
+        yield from folded(f"<b>Changed values</b> ({len(changed)})", table(heads, rows))
+
+
+def _promises(review: Review) -> Iterator[str]:
+    capacity = {supply.flavor: supply.capacity.maximum for supply in review.now.supply}
+    rows = [
+        (
+            f"**{text(team.name)}**",
+            text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
+            f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, capacity.get(holding.flavor, 0)),
+            "yes" if holding.lends else "no",
+        )
+        for team in review.now.teams
+        for holding in team.holdings
+    ]
+    yield "### Guarantees and limits"
+    yield ""
+    yield from table(
+        [
+            ("team", False),
+            ("flavor", False),
+            ("█ guaranteed ▒ may borrow · other capacity", False),
+            ("guaranteed", True),
+            ("limit", True),
+            ("capacity", True),
+            ("lends", False),
+        ],
+        rows,
+    )
+
+
+def _part(title: str, shown_: Table) -> Iterator[str]:
+    if shown_.rows or shown_.gone:
+        gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
+        yield from folded(f"<b>{title}</b>", (*figures(shown_), *gone))
+
+
+def _pulls(review: Review) -> Iterator[str]:
+    if review.now.pulls:
+        yield from folded("<b>Images</b>", [f"- {text(line)}" for line in review.now.pulls])
+
+
+def _costs(review: Review, shown_: Table, title: str) -> Iterator[str]:
+    yield from folded(f"<b>{title}</b>", (*figures(shown_), "", text(review.price_note or "No prices available")))

@@ -1,0 +1,280 @@
+"""Tables and key figures of the page and the comment, with the values at the base."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.base.texts import unit
+from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
+from gpu_tenancy.model.outlook.costs import HOURS, Cost
+from gpu_tenancy.model.outlook.shares import Holding, Span
+from gpu_tenancy.review.review import Review, Tone
+from gpu_tenancy.review.verdict import total
+
+UNKNOWN: Final = "unknown"
+"""Text for a missing price, which is never shown as 0."""
+DASH: Final = "\N{EN DASH}"
+MINUS: Final = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Heading of a column; numbers are aligned to the right."""
+
+    title: str
+    number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value, its previous value where it changed, and its tone."""
+
+    text: str
+    was: str = ""
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        team: team of the row, for the search; empty for a total.
+        fresh: whether the base does not have the row.
+        sums: whether the row is a total.
+    """
+
+    cells: tuple[Cell, ...]
+    team: str = ""
+    fresh: bool = False
+    sums: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose rows are identified by their first cells.
+
+    Attributes:
+        name: id in links, such as `cost-by-team`.
+        keys: number of cells that identify a row.
+        gone: labels of rows that only the base has.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    keys: int = 1
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One changed value of a table; an absent side is empty."""
+
+    table: str
+    about: str
+    column: str
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A key figure at the top of a review.
+
+    Attributes:
+        change: signed difference to the base; empty without a base.
+    """
+
+    label: str
+    value: str
+    beside: str
+    note: str
+    change: str
+    tone: Tone | None = None
+
+
+def row(*texts: object, team: str = "", sums: bool = False) -> Row:
+    """A row of cells or plain values."""
+    cells = tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts)
+    return Row(cells, team=team, sums=sums)
+
+
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Columns by title; a title that ends in `#` marks a column of numbers."""
+    return tuple(Column(title.removesuffix("#"), title.endswith("#")) for title in titles)
+
+
+def about(table: Table, line: Row) -> tuple[str, ...]:
+    """The cells that identify a row."""
+    return tuple(cell.text for cell in line.cells[: table.keys])
+
+
+def compared(now: Table, before: Table | None) -> Table:
+    """A table with the base's values in its cells; unchanged without a base."""
+    if before is None:
+        return now
+    old = {about(before, line): line for line in before.rows}
+    rows = tuple(_beside(line, old.get(about(now, line))) for line in now.rows)
+    removed = old.keys() - {about(now, line) for line in now.rows}
+    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in removed))
+
+
+def _beside(now: Row, old: Row | None) -> Row:
+    if old is None:
+        return replace(now, fresh=True)
+    pairs = zip(now.cells, old.cells, strict=True)
+    return replace(now, cells=tuple(replace(new, was=was.text if was.text != new.text else "") for new, was in pairs))
+
+
+def differences(tables: Iterable[Table]) -> Iterator[Difference]:
+    """Removed rows, new rows and changed values of compared tables, in their order."""
+    for table in tables:
+        for gone in table.gone:
+            yield Difference(table.title, gone, "", "present", "removed")
+        for line in table.rows:
+            label = ", ".join(about(table, line))
+            if line.fresh:
+                values = ", ".join(
+                    f"{column.title} {cell.text}"
+                    for column, cell in list(zip(table.columns, line.cells, strict=True))[table.keys :]
+                )
+                yield Difference(table.title, label, "", "", values or "new")
+                continue
+            for column, cell in zip(table.columns, line.cells, strict=True):
+                if cell.was:
+                    yield Difference(table.title, label, column.title, cell.was, cell.text)
+
+
+def span(amount: Span, resource: str = "") -> str:
+    """A range, or one number where both ends are equal; in base units of a resource, or a count."""
+    minimum, maximum = amount_text(resource, amount.minimum), amount_text(resource, amount.maximum)
+    return minimum if amount.minimum == amount.maximum else f"{minimum}{DASH}{maximum}"
+
+
+def share(part: int, whole: int) -> str:
+    """A part in percent; a text where the whole is 0."""
+    if whole == 0:
+        return DASH if part == 0 else "no capacity"
+    return f"{round(100 * part / whole)}%"
+
+
+def hourly(amount: float | None) -> str:
+    """US dollars per hour, with cents."""
+    return UNKNOWN if amount is None else f"${amount:,.2f}"
+
+
+def monthly(amount: float | None) -> str:
+    """US dollars per month, in whole dollars."""
+    return UNKNOWN if amount is None else f"${round(amount):,}"
+
+
+def short(amount: float) -> str:
+    """A rounded amount: `$151k`."""
+    for size, suffix in ((1e6, "M"), (1e3, "k")):
+        if round(amount / size, 1) >= 1:
+            scaled = amount / size
+            return f"${scaled:,.0f}{suffix}" if scaled >= _THREE_DIGITS else f"${scaled:,.1f}{suffix}"
+    return f"${amount:,.0f}"
+
+
+_THREE_DIGITS = 100
+
+
+def own(team: TeamOutlook) -> Iterator[Holding]:
+    """A team's GPUs without those of another team's queue, which are counted there."""
+    return (holding for holding in team.holdings if holding.scheduler == "Volcano" or team.queue == team.name)
+
+
+def known(outlook: StackOutlook) -> Cost:
+    """Monthly cost of the GPUs that have a price, a lower bound."""
+    prices = {supply.flavor: supply.price for supply in outlook.supply}
+    held = [(prices.get(holding.flavor) or 0.0, holding) for team in outlook.teams for holding in own(team)]
+    return Cost(
+        sum(price * holding.guaranteed * HOURS for price, holding in held),
+        sum(price * holding.limit * HOURS for price, holding in held),
+    )
+
+
+def key_figures(review: Review) -> tuple[Figure, ...]:
+    """GPUs (CPUs where there are none) and monthly cost of guarantees and limits, with their changes."""
+    before = review.comparison.before if review.comparison else None
+    now = review.now
+    capacity = _counts(now, sum(supply.capacity.maximum for supply in now.totals))
+    return (
+        _guaranteed(now, before, capacity),
+        Figure(
+            "limits",
+            f"{_sum(now, 'limits'):,}",
+            f"of {capacity:,}",
+            f"{_unit(now)}, sum of all limits",
+            _moved(before and _sum(before, "limits"), _sum(now, "limits")),
+        ),
+        _cost("monthly cost, guarantees", "guaranteed", now, before),
+        _cost("monthly cost, limits", "limit", now, before),
+    )
+
+
+def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -> Figure:
+    amount = _sum(now, "guaranteed")
+    over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
+    autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
+    noun = _unit(now)
+    note = (
+        f"{noun}; capacity exceeded: {', '.join(over)}"
+        if over
+        else f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
+        if autoscaled
+        else f"{noun}, always available"
+    )
+    tone: Tone = "bad" if over else "good"
+    return Figure(
+        "guaranteed",
+        f"{amount:,}",
+        f"of {capacity:,}",
+        note,
+        _moved(before and _sum(before, "guaranteed"), amount),
+        tone,
+    )
+
+
+def _sum(outlook: StackOutlook, field: str) -> int:
+    return _counts(outlook, sum(getattr(supply, field) for supply in outlook.totals))
+
+
+def _unit(outlook: StackOutlook) -> str:
+    """What the sums count: GPUs, or CPUs where no flavor has GPUs."""
+    return next((unit(supply.resource) for supply in outlook.totals), "GPUs")
+
+
+def _counts(outlook: StackOutlook, amount: int) -> int:
+    """A sum in whole GPUs or CPUs."""
+    return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
+
+
+def _moved(was: int | None, now: int) -> str:
+    if was is None:
+        return ""
+    return "±0" if was == now else f"{now - was:+,}".replace("-", MINUS)
+
+
+def _cost(label: str, field: str, now: StackOutlook, before: StackOutlook | None) -> Figure:
+    amount = getattr(total(now), field)
+    note = "USD, all teams" if amount is not None else f"at least {short(getattr(known(now), field))}"
+    return Figure(
+        label,
+        UNKNOWN if amount is None else short(amount),
+        "",
+        note,
+        "" if before is None else _cost_moved(getattr(total(before), field), amount),
+    )
+
+
+def _cost_moved(was: float | None, now: float | None) -> str:
+    if was is None or now is None:
+        return "±0" if was is now else f"was {UNKNOWN if was is None else short(was)}"
+    difference = round(now - was)
+    return "±0" if difference == 0 else f"{'+' if difference > 0 else MINUS}{short(abs(difference))}"

@@ -1,0 +1,366 @@
+"""The tables of a review, made from the stack summary."""
+
+from collections.abc import Iterator
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
+from gpu_tenancy.base.texts import available
+from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
+from gpu_tenancy.model.outlook.costs import HOURS, Cost
+from gpu_tenancy.model.outlook.shares import Span
+from gpu_tenancy.review.figures import (
+    DASH,
+    MINUS,
+    Cell,
+    Row,
+    Table,
+    columns,
+    compared,
+    hourly,
+    monthly,
+    own,
+    row,
+    share,
+    span,
+)
+from gpu_tenancy.review.review import Review
+from gpu_tenancy.review.verdict import total
+
+NO_BOUND = "no limit"
+_CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
+
+
+def tables(review: Review) -> dict[str, Table]:
+    """All tables by name, with the values at the base."""
+    before = review.comparison.before if review.comparison else None
+    stored = any(has_storage(outlook) for outlook in (before, review.now) if outlook)
+    old = {table.name: table for table in _all(before, stored=stored)} if before else {}
+    return {table.name: compared(table, old.get(table.name)) for table in _all(review.now, stored=stored)}
+
+
+def has_storage(outlook: StackOutlook) -> bool:
+    """Whether a team has storage, without which tables have no column for its cost."""
+    return any(access.kind == "storage" for access in outlook.data)
+
+
+def _all(outlook: StackOutlook, *, stored: bool) -> Iterator[Table]:
+    yield _promises(outlook)
+    yield _groups(outlook)
+    yield _supply(outlook)
+    yield _pools(outlook)
+    yield _busy(outlook)
+    yield _team_costs(outlook, stored=stored)
+    yield _center_costs(outlook, stored=stored)
+    yield _serving(outlook)
+    yield _access(outlook)
+    yield _data(outlook, stored=stored)
+    yield _caches(outlook)
+    yield _people(outlook)
+    yield _secrets(outlook)
+
+
+def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
+    """The scheduler that admits a team's workloads, and the queue where it is another team's."""
+    if scheduler == "Volcano" or team.queue == team.name:
+        return scheduler
+    return f"{scheduler}, queue of {team.queue}"
+
+
+def _promises(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            team.name,
+            holding.flavor,
+            scheduled_by(team, holding.scheduler),
+            team.cohort if holding.scheduler == "Kueue" else DASH,
+            amount_text(holding.resource, holding.guaranteed),
+            amount_text(holding.resource, holding.limit),
+            amount_text(holding.resource, holding.limit - holding.guaranteed),
+            "yes" if holding.lends else "no",
+            team=team.name,
+        )
+        for team in outlook.teams
+        for holding in team.holdings
+    ]
+    heads = columns("team", "flavor", "scheduler", "cohort", "guaranteed#", "limit#", "may borrow#", "lends")
+    return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
+
+
+def _groups(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            group.name,
+            flavor,
+            group.parent or DASH,
+            amount_text(outlook.resources[flavor], own_),
+            amount_text(outlook.resources[flavor], guaranteed),
+            NO_BOUND if limit is None else amount_text(outlook.resources[flavor], limit),
+        )
+        for group in downwards(outlook)
+        for flavor, (own_, guaranteed, limit) in group.shares.items()
+        if own_ or guaranteed or limit
+    ]
+    heads = columns("cohort", "flavor", "parent", "own quota#", "guaranteed#", "limit#")
+    return Table("groups", "Cohorts", heads, tuple(rows), keys=2)
+
+
+def downwards(outlook: StackOutlook) -> Iterator[Group]:
+    """The cohorts, parents before children."""
+    known = {group.name: group for group in outlook.groups}
+    todo = [outlook.root]
+    while todo:
+        group = known[todo.pop(0)]
+        yield group
+        todo = [*group.groups, *todo]
+
+
+def _supply(outlook: StackOutlook) -> Table:
+    with_gpus = not outlook.supply or any(is_extended(supply.resource) for supply in outlook.supply)
+    heads = columns(
+        "flavor",
+        "model",
+        "resource",
+        "GPUs#" if with_gpus else "capacity#",
+        "guaranteed#",
+        "guaranteed, % of min#",
+        "guaranteed, % of max#",
+        "unassigned#",
+        "sum of limits#",
+        "limits, % of min#",
+        "limits, % of max#",
+        "price per GPU-hour#" if with_gpus else "price per CPU-hour#",
+    )
+    return Table("supply", "Guarantees and capacity", heads, tuple(_flavor(supply) for supply in outlook.supply))
+
+
+def _flavor(supply: Supply) -> Row:
+    minimum, maximum = supply.capacity.minimum, supply.capacity.maximum
+    over = supply.guaranteed > maximum
+    return row(
+        supply.flavor,
+        supply.product or DASH,
+        supply.resource,
+        span(supply.capacity, supply.resource),
+        Cell(amount_text(supply.resource, supply.guaranteed), tone="bad" if over else None),
+        share(supply.guaranteed, minimum),
+        Cell(share(supply.guaranteed, maximum), tone="bad" if over else None),
+        amount_text(supply.resource, max(0, maximum - supply.guaranteed)),
+        amount_text(supply.resource, supply.limits),
+        share(supply.limits, minimum),
+        share(supply.limits, maximum),
+        _unit_price(supply),
+    )
+
+
+def _unit_price(supply: Supply) -> Cell:
+    """Price of a GPU, or of a CPU of a node without GPUs; memory is included in the CPUs' price."""
+    if supply.resource == MEMORY:
+        return Cell(DASH)
+    return _hour(supply.price and supply.price * (1000 if supply.resource == CPU else 1))
+
+
+def _pool_capacity(pool: Pool, *, with_gpus: bool) -> str:
+    """GPUs of all nodes; CPUs in a stack without GPUs."""
+    if with_gpus and not pool.gpus:
+        return DASH
+    per_node, resource = (pool.gpus, pool.resource) if with_gpus else (pool.node[CPU], CPU)
+    return span(Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node), resource)
+
+
+def _pools(outlook: StackOutlook) -> Table:
+    with_gpus = any(pool.gpus for pool in outlook.pools) or not outlook.pools
+    rows = [
+        row(
+            pool.name,
+            pool.flavor,
+            pool.machine or "custom",
+            pool.capacity,
+            span(pool.nodes),
+            _pool_capacity(pool, with_gpus=with_gpus),
+            _hour(pool.node_price),
+            _month(pool.floor),
+            _month(pool.ceiling),
+        )
+        for pool in outlook.pools
+    ]
+    heads = columns(
+        "pool",
+        "flavor",
+        "machine",
+        "capacity type",
+        "nodes#",
+        "GPUs#" if with_gpus else "CPUs#",
+        "price per node-hour#",
+        "monthly, min nodes#",
+        "monthly, max nodes#",
+    )
+    return Table("pools", "Node pools", heads, tuple(rows))
+
+
+def _hour(amount: float | None) -> Cell:
+    return Cell(hourly(amount), tone="notice" if amount is None else None)
+
+
+def _month(hour: float | None) -> Cell:
+    return money(None if hour is None else hour * HOURS)
+
+
+def money(amount: float | None) -> Cell:
+    """US dollars per month; an unknown amount is highlighted."""
+    return Cell(monthly(amount), tone="notice" if amount is None else None)
+
+
+def _busy(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            team.name,
+            holding.flavor,
+            scheduled_by(team, holding.scheduler),
+            amount_text(holding.resource, holding.guaranteed),
+            span(holding.busy, holding.resource),
+            amount_text(holding.resource, holding.alone),
+            holding.back or DASH,
+            team=team.name,
+        )
+        for team in outlook.teams
+        for holding in team.holdings
+    ]
+    heads = columns("team", "flavor", "scheduler", "guaranteed#", "everyone busy#", "alone#", "reclaims")
+    return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
+
+
+def _team_costs(outlook: StackOutlook, *, stored: bool) -> Table:
+    rows = [
+        row(team.name, team.cost_center, *_cost_cells(team.cost, stored=stored), team=team.name)
+        if team.queue == team.name or any(own(team))
+        else row(
+            team.name,
+            team.cost_center,
+            *[f"paid by {team.queue}"] * 2,
+            *_cost_cells(team.cost, stored=stored)[2:],
+            team=team.name,
+        )
+        for team in outlook.teams
+    ]
+    rows.append(row("all teams", "", *_cost_cells(total(outlook), stored=stored), sums=True))
+    heads = columns("team", "cost center", *_cost_heads(stored=stored))
+    return Table("cost-by-team", "Monthly cost by team", heads, tuple(rows))
+
+
+def _cost_heads(*, stored: bool) -> tuple[str, ...]:
+    return ("guaranteed#", "at limit#", *(("storage#",) if stored else ()))
+
+
+def _cost_cells(cost: Cost, *, stored: bool) -> tuple[Cell, ...]:
+    return (money(cost.guaranteed), money(cost.limit), *((money(cost.storage),) if stored else ()))
+
+
+def _center_costs(outlook: StackOutlook, *, stored: bool) -> Table:
+    rows = [row(name, *_cost_cells(cost, stored=stored)) for name, cost in sorted(outlook.cost_centers.items())]
+    heads = columns("cost center", *_cost_heads(stored=stored))
+    return Table("cost-by-centre", "Monthly cost by cost center", heads, tuple(rows))
+
+
+def _serving(outlook: StackOutlook) -> Table:
+    heads = columns(
+        "team", "server", "flavor", "GPUs per replica#", "replicas#", "surge#", "peak#", "limit#", "headroom#"
+    )
+    return Table("serving", "Serving", heads, tuple(_server(server) for server in outlook.serving), keys=2)
+
+
+def _server(server: Serving) -> Row:
+    headroom = server.limit - server.peak
+    return row(
+        server.team,
+        server.name,
+        server.flavor,
+        server.gpus,
+        span(server.replicas),
+        server.surge,
+        server.peak,
+        server.limit,
+        Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
+        team=server.team,
+    )
+
+
+def _access(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            access.team,
+            access.owner,
+            access.pod_security,
+            _CLIENTS.get(access.clients, access.clients),
+            ", ".join(access.egress) or "none",
+            ", ".join(f"{name} ({bucket})" for name, bucket in sorted(access.datasets.items())) or "none",
+            team=access.team,
+        )
+        for access in outlook.access
+    ]
+    heads = columns("team", "owner", "pod security", "servers reachable from", "HTTPS egress", "datasets")
+    return Table("access", "Access", heads, tuple(rows))
+
+
+def _data(outlook: StackOutlook, *, stored: bool) -> Table:
+    rows = [
+        row(
+            access.team,
+            access.name,
+            f"{access.place}; snapshots {access.snapshots}, cost unknown" if access.snapshots else access.place,
+            access.right,
+            format_bytes(access.size) if access.size else DASH,
+            *([DASH if access.kind == "dataset" else money(access.cost)] if stored else []),
+            ", ".join(access.mounted_by) or DASH,
+            team=access.team,
+        )
+        for access in outlook.data
+    ]
+    costs = ("monthly cost#",) if stored else ()
+    heads = columns("team", "claim", "bucket or class", "right", "size#", *costs, "mounted by")
+    return Table("data", "Data", heads, tuple(rows), keys=2)
+
+
+def _caches(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            cache.dataset,
+            cache.runtime,
+            cache.flavor,
+            str(cache.nodes),
+            f"{format_bytes(cache.size)} {cache.medium}{', loaded once created' if cache.warm else ''}",
+            f"{format_cpu(cache.cpu)} ({cache.of_cpu:.0%})",
+            f"{format_bytes(cache.memory)} ({cache.of_memory:.0%})",
+            f"{format_cpu(cache.mount_cpu)} CPU, {format_bytes(cache.mount_memory)}",
+        )
+        for cache in outlook.caches
+    ]
+    heads = columns(
+        "dataset", "runtime", "flavor", "nodes#", "cache", "CPUs of the flavor#", "memory of the flavor#", "each mount"
+    )
+    return Table("caches", "Caches of datasets", heads, tuple(rows))
+
+
+def _people(outlook: StackOutlook) -> Table:
+    rows = [
+        row(members.team or "whole cluster", members.role, ", ".join(members.people), team=members.team)
+        for members in outlook.people
+    ]
+    return Table("people", "People", columns("team", "role", "people"), tuple(rows), keys=2)
+
+
+def _secrets(outlook: StackOutlook) -> Table:
+    """The Secrets of teams: never their values."""
+    rows = [
+        row(
+            secret.team,
+            secret.name,
+            secret.source,
+            ", ".join(secret.users) or "none",
+            secret.reach,
+            secret.right or "none needed",
+            team=secret.team,
+        )
+        for secret in outlook.secrets
+    ]
+    heads = columns("team", "Secret", "source", "users", "when a value changes", "right in the cloud")
+    return Table("secrets", "Secrets", heads, tuple(rows), keys=2)

@@ -1,0 +1,221 @@
+"""What a change does to the policies themselves, which are evaluated as they are at the base, too.
+
+Otherwise a change could disable the rules that it violates. The packs and configuration sets of the base run in a
+process of their own, from the copy of the base, and only if their files differ.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.git import git
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.engine.project import Preview, read_stack
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.packs.choosing import choose_in_copy
+from gpu_tenancy.packs.findings import Finding, Judged, RuleState
+from gpu_tenancy.packs.judging import PackChoice, judge
+from gpu_tenancy.review.base import Base, Copy
+from gpu_tenancy.review.changes import kind_of, name_of
+from gpu_tenancy.review.judged import rule_lines
+from gpu_tenancy.review.review import NewExemption, PolicyChanges, WeakerRule
+
+_RANKS: Final = ("disabled", "advisory", "remediate", "mandatory")
+"""Levels; a violation of a rule with a later one has more effect."""
+_EXEMPTIONS: Final = ("exempt.gpu-rules/", "exempt:", "exempt-")
+"""Prefixes of annotations, tags and labels that exempt a resource from a rule: policy/workloads and policy/clouds."""
+_BYTECODE: Final = ("*.pyc", "*/__pycache__/*")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A pack of the change.
+
+    Attributes:
+        text: as the option `--policy` has it.
+        chosen: its folder and configuration.
+        result: its findings about the change.
+    """
+
+    text: str
+    chosen: PackChoice
+    result: Judged
+
+
+def policy_changes(
+    current: Preview, packs: Sequence[Evaluated], base: Base, copy: Copy, project: Path
+) -> PolicyChanges:
+    """Compares the policies of a change with those of its base.
+
+    Args:
+        current: the stack and its rendered resources.
+        packs: the packs of the change.
+        base: the stack at the base.
+        copy: the project at the base.
+        project: folder of `Pulumi.yaml`.
+    """
+    rendered = current.rendered
+    before = _environment(current.name, copy.folder) or current.stack.environment
+    differing: list[tuple[Evaluated, PackChoice]] = []
+    not_compared: list[str] = []
+    for pack in packs:
+        chosen = choose_in_copy(pack.text, before, copy.folder, partial(_moved, project, copy.folder, base.ref))
+        if chosen is None:
+            not_compared.append(f"Policy pack {pack.text} does not exist at {base.ref}")
+        elif chosen == pack.chosen and _changed_outside(pack.chosen, project, base.ref):
+            not_compared.append(f"Policy pack {pack.text} changed since {base.ref}, outside the project")
+        elif not _same(pack.chosen, chosen, project, base.ref):
+            differing.append((pack, chosen))
+    with ThreadPoolExecutor(max(1, len(differing))) as threads:
+        results = list(threads.map(partial(_evaluated, rendered), (chosen for _, chosen in differing)))
+    weaker: list[WeakerRule] = []
+    unreported: list[Finding] = []
+    for (pack, _), result in zip(differing, results, strict=True):
+        if isinstance(result, Judged):
+            weaker += weaker_rules(result, pack.result)
+            unreported += _unreported(result, pack.result)
+        else:
+            not_compared.append(f"Policy pack {pack.text} cannot be evaluated as at {base.ref}: {result}")
+    standing = _unchanged(base.rendered, rendered)
+    return PolicyChanges(
+        base.ref,
+        weaker=tuple(weaker),
+        unreported=rule_lines(rendered, (finding for finding in unreported if finding.urn not in standing)),
+        standing=rule_lines(rendered, (finding for finding in unreported if finding.urn in standing)),
+        exemptions=tuple(new_exemptions(base.rendered, rendered)),
+        not_compared=tuple(not_compared),
+    )
+
+
+def _moved(project: Path, copy: Path, ref: str, path: Path) -> Path:
+    """The path in the copy of a path that git tracks in the project; not of a package that is installed in it."""
+    whole, inside = path.absolute(), project.absolute()
+    if not whole.is_relative_to(inside) or not git(project, ref, "ls-files", "--", str(whole.relative_to(inside))):
+        return path
+    return copy / whole.relative_to(inside)
+
+
+def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
+    """Whether files of a pack that is not in the project, but in its repository, changed."""
+    paths = [str(path.absolute()) for path in (chosen.folder, chosen.config) if path]
+    try:
+        return bool(git(project, ref, "diff", "--name-only", ref, "--", *paths))
+    except ConsoleError:  # Outside the repository.
+        return False
+
+
+def _environment(stack: str, folder: Path) -> str | None:
+    """The environment of the stack at the base, which selects the configuration set; None if it is not there."""
+    try:
+        environment = read_stack(stack, folder).sections.get("environment", "dev")
+    except (ConsoleError, StackError):
+        return None
+    return environment if isinstance(environment, str) else None
+
+
+def _evaluated(rendered: Rendered, chosen: PackChoice) -> Judged | str:
+    """The result of a pack of the base; the reason if it cannot run."""
+    try:
+        return judge(rendered, [chosen])[0]
+    except ConsoleError as error:
+        return error.what
+
+
+def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
+    """Whether two packs have the same files and configuration."""
+    if one == other:
+        return True
+    # Python may read committed bytecode in place of the source beside it.
+    if git(project, ref, "ls-files", "--", *_BYTECODE):
+        return False
+    return _files(one.folder) == _files(other.folder) and _content(one.config) == _content(other.config)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """The content of each file, by its path in the folder; packs share files by links."""
+    return {
+        os.path.relpath(Path(place, name), folder): Path(place, name).read_bytes()
+        for place, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if Path(place).name != "__pycache__" and Path(place, name).is_file()
+    }
+
+
+def _content(file: Path | None) -> bytes | None:
+    return file.read_bytes() if file else None
+
+
+def weaker_rules(before: Judged, now: Judged) -> Iterator[WeakerRule]:
+    """The rules of a pack that the change lowers, removes or sets otherwise."""
+    for rule, state in sorted(before.states.items()):
+        if change := _change(state, now.states.get(rule)):
+            yield WeakerRule(before.pack, rule, change, lowered=not change.startswith(_SETTINGS))
+
+
+_SETTINGS: Final = "settings changed: "
+
+
+def _change(before: RuleState, now: RuleState | None) -> str:
+    """How a rule is weaker, as text; empty if it is not. Which settings are stricter is not known here."""
+    if before.level == "disabled":
+        return ""
+    if now is None:
+        return f"{before.level} → removed"
+    if _RANKS.index(now.level) < _RANKS.index(before.level):
+        return f"{before.level} → {now.level}"
+    keys = sorted(before.settings.keys() | now.settings.keys())
+    changed = [key for key in keys if before.settings.get(key) != now.settings.get(key)]
+    return f"{_SETTINGS}{', '.join(changed)}" if changed else ""
+
+
+def _unreported(before: Judged, now: Judged) -> Iterator[Finding]:
+    reported = {(finding.rule, finding.urn) for finding in now.findings if finding.kind == "broken"}
+    for finding in before.findings:
+        if finding.kind == "broken" and (finding.rule, finding.urn) not in reported:
+            yield finding
+
+
+def _unchanged(before: Rendered | None, now: Rendered) -> set[str]:
+    """URNs of the resources that are as at the base."""
+    known = {registration.urn: registration for registration in before.registrations} if before else {}
+    return {registration.urn for registration in now.registrations if known.get(registration.urn) == registration}
+
+
+def new_exemptions(before: Rendered | None, now: Rendered) -> Iterator[NewExemption]:
+    """The exemptions of resources that the base does not have; all of them without a base."""
+    known = {entry for registration in (before.registrations if before else ()) for entry in _exemptions(registration)}
+    for registration in now.registrations:
+        place = f"{kind_of(registration)} {name_of(registration)}"
+        for urn, rule, text in sorted(_exemptions(registration)):
+            if (urn, rule, text) not in known:
+                yield NewExemption(rule, place, text)
+
+
+def _exemptions(registration: Registration) -> set[tuple[str, str, str]]:
+    """URN, rule and text of each exemption in the annotations, tags and labels of a resource."""
+    return {
+        (registration.urn, key.removeprefix(prefix), str(value))
+        for key, value in _pairs(dict(registration.shown))
+        for prefix in _EXEMPTIONS
+        if key.startswith(prefix)
+    }
+
+
+def _pairs(value: Json) -> Iterator[tuple[str, Json]]:
+    """All keys in the inputs of a resource with their values; tags can also be a list of `{key, value}`."""
+    if isinstance(value, dict):
+        yield from value.items()
+        if isinstance(key := value.get("key"), str):
+            yield key, value.get("value")
+        for inner in value.values():
+            yield from _pairs(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _pairs(inner)

@@ -1,0 +1,143 @@
+"""A review as terminal output; plain text where the output is not a terminal."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.texts import available
+from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules, Tone
+from gpu_tenancy.review.verdict import policy_counts
+
+_TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}
+_MARKS: Final = {
+    "delete": "[red]-[/red]",
+    "replace": "[red]±[/red]",
+    "create": "[green]+[/green]",
+    "update": "[yellow]~[/yellow]",
+}
+_FIELDS: Final = 6
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("team", "left"),
+    ("flavor", "left"),
+    ("scheduler", "left"),
+    ("guaranteed", "right"),
+    ("everyone busy", "right"),
+    ("alone", "right"),
+    ("limit", "right"),
+    ("reclaims", "left"),
+)
+
+
+def show_verdict(console: Console, review: Review) -> None:
+    """Prints the verdict with its reasons, and the base of the comparison."""
+    tone = _TONES[review.verdict.tone]
+    console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
+    for reason in review.verdict.sentences:
+        console.print(f"- {escape(reason)}", highlight=False)
+    if review.comparison:
+        compared = f"compared with {review.comparison.ref} ({review.comparison.commit})"
+        console.print(f"[dim]{escape(compared)}[/dim]", highlight=False)
+        for note in review.comparison.notes:
+            console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
+
+
+def show_changes(console: Console, changes: Iterable[Change]) -> None:
+    """Prints changes by group, deletions first."""
+    by_group = groupby(changes, key=lambda change: (change.action in {"delete", "replace"}, change.group))
+    for (_, group), changed in by_group:
+        console.print(f"[bold]{escape(group)}[/bold]", highlight=False)
+        for change in changed:
+            word = "" if change.action != "replace" else " [red](replaced)[/red]"
+            console.print(f"  {_MARKS[change.action]} {escape(change.place)}{word}", highlight=False)
+            for line in _fields(change):
+                console.print(f"      [dim]{escape(line)}[/dim]", highlight=False)
+
+
+def _fields(change: Change) -> Iterator[str]:
+    for field in change.fields[:_FIELDS]:
+        yield f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"
+    if len(change.fields) > _FIELDS:
+        yield f"and {len(change.fields) - _FIELDS} more fields"
+
+
+_MARKS_OF_RULES: Final = {
+    "broken": "[red]✗[/red]",
+    "mended": "[green]+[/green]",
+    "advised": "[yellow]![/yellow]",
+    "exempted": "[dim]○[/dim]",
+}
+
+
+def show_rules(console: Console, rules: Rules) -> None:
+    """Prints findings of policy packs, mandatory violations first, and how many rules passed."""
+    for line in rules.lines:
+        severity = "" if line.outcome == "mended" else f" {line.severity},"
+        console.print(
+            f"{_MARKS_OF_RULES[_mark(line)]} {escape(line.says)}\n"
+            f"  [dim]{escape(f'{line.rule},{severity} {line.pack}')}[/dim]",
+            highlight=False,
+        )
+    if rules.changes:
+        _show_policy_changes(console, rules.changes)
+    packs = escape(", ".join(rules.packs))
+    console.print(f"policies: {policy_counts(rules)} ({packs})", highlight=False)
+
+
+def _show_policy_changes(console: Console, changes: PolicyChanges) -> None:
+    """Prints what the change does to the policies themselves."""
+    for line in (*changes.unreported, *changes.standing):
+        console.print(f"{_MARKS_OF_RULES['broken']} {escape(line.says)}", highlight=False)
+        where = f"{line.rule}, {line.severity}, {line.pack}, reported by the policies at {changes.ref} only"
+        console.print(f"  [dim]{escape(where)}[/dim]", highlight=False)
+    for rule in changes.weaker:
+        line = f"{rule.rule}: {rule.change}"
+        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)} [dim]({escape(rule.pack)})[/dim]", highlight=False)
+    for exemption in changes.exemptions:
+        line = f"{exemption.place}: new exemption from {exemption.rule}: {exemption.text}"
+        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)}", highlight=False)
+
+
+def _mark(line: RuleLine) -> str:
+    if line.outcome == "broken":
+        return "broken" if line.level == "mandatory" else "advised"
+    return line.outcome if line.outcome in _MARKS_OF_RULES else "advised"
+
+
+def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
+    """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
+    listed = table(_COLUMNS, title=f"{available(now.resources.values())} per team")
+    old = {
+        (team.name, holding.flavor, holding.scheduler): holding
+        for team in (before.teams if before else ())
+        for holding in team.holdings
+    }
+    for team in now.teams:
+        for holding in team.holdings:
+            was = old.get((team.name, holding.flavor, holding.scheduler))
+            amount = partial(amount_text, holding.resource)
+            minimum, maximum = holding.busy.minimum, holding.busy.maximum
+            listed.add_row(
+                team.name,
+                holding.flavor,
+                holding.scheduler,
+                _with(amount(holding.guaranteed), amount(was.guaranteed) if was else None, compared=before is not None),
+                amount(minimum) if minimum == maximum else f"{amount(minimum)} to {amount(maximum)}",
+                amount(holding.alone),
+                _with(amount(holding.limit), amount(was.limit) if was else None, compared=before is not None),
+                holding.back,
+            )
+    return listed
+
+
+def _with(now: str, before: str | None, *, compared: bool) -> str:
+    if not compared or now == before:
+        return now
+    return f"{now} (new)" if before is None else f"{now} (was {before})"

@@ -1,0 +1,221 @@
+"""The verdict of a review: policies, guarantees, and what the change means in GPUs, dollars and deleted resources."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.texts import counted, first_names, plural
+from gpu_tenancy.model.outlook import StackOutlook, Supply
+from gpu_tenancy.model.outlook.costs import NOTHING, Cost
+from gpu_tenancy.review.access_changes import access_gained, access_lost
+from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.data_changes import data_gained, data_lost, data_moved, data_removed
+from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
+from gpu_tenancy.review.secret_changes import secret_reasons
+
+OK: Final = "OK"
+OK_WITH_FINDINGS: Final = "OK, with findings"
+REVIEW: Final = "Review needed"
+BLOCKED: Final = "Blocked"
+
+_Shares: TypeAlias = Mapping[str, tuple[int, int]]
+"""Guarantee and limit by flavor."""
+_LISTED: Final = 3
+"""Resources that a reason names before it counts the others."""
+_UNCHANGED: Final = "unchanged"
+
+
+def verdict(
+    now: StackOutlook,
+    comparison: Comparison | None,
+    changes: Iterable[Change],
+    rules: Rules | None,
+    real: Real | None = None,
+) -> Verdict:
+    """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
+
+    Args:
+        now: the stack's summary.
+        comparison: the base, with its summary.
+        changes: since the base, from the files.
+        rules: results of the policy packs; None where none was evaluated.
+        real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
+    """
+    lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
+    before = comparison.before if comparison else None
+    policies, guarantees = _policies(rules), _guarantees(now)
+    losses = [*data_moved(before, now), *_losses(lost), *_adoptions(before, now)]
+    gained = (*access_gained(before, now), *data_gained(before, now), *secret_reasons(before, now))
+    people = (*gained, *access_lost(before, now), *data_lost(before, now), *data_removed(before, now))
+    rest = [*_gpus(before, now), *_costs(before, now)]
+    if rules and rules.violated:
+        return Verdict("bad", BLOCKED, (*people, *policies, guarantees, *losses, *rest))
+    if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
+        return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *losses, *rest))
+    if gained or losses or len(policies) > 1 or (rules and _without_effect(rules)):
+        return Verdict("notice", REVIEW, (*people, *losses, *policies, guarantees, *rest))
+    if rules and (rules.advice or rules.exempted):
+        return Verdict("notice", OK_WITH_FINDINGS, (*people, *policies, guarantees, *rest))
+    return Verdict("good", OK, (*people, *policies, guarantees, *rest))
+
+
+def _policies(rules: Rules | None) -> tuple[str, ...]:
+    """The results of the policies, and what the change does to the policies themselves; what decides comes first."""
+    if rules is None:
+        return ("Policies not evaluated (use --policy)",)
+    results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
+    return (results, *weaker) if rules.mandatory else (*weaker, results)
+
+
+def _without_effect(rules: Rules) -> str:
+    """Why rules cannot block a change; empty if they can."""
+    levels = {level for level, count in rules.levels.items() if count}
+    if not levels - {"disabled"}:
+        return "no rule is enabled"
+    return "" if levels & {"mandatory", "remediate"} else "no rule is mandatory"
+
+
+def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
+    """What a change does to the policies, as reasons, the most important first."""
+    for findings, of in ((policy.unreported, "new or updated"), (policy.standing, "unchanged")):
+        if findings:
+            places = [f"{finding.rule} ({finding.place})" for finding in findings]
+            yield (
+                f"Policies at {policy.ref}: {plural(len(findings), 'mandatory violation')} of {of} resources that the"
+                f" changed policies do not report: {first_names(places, _LISTED)}"
+            )
+    lowered = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered]
+    if lowered:
+        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, _LISTED)})"
+    settings = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if not rule.lowered]
+    if settings:
+        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, _LISTED)})"
+    if policy.exemptions:
+        exemptions = [f"{exemption.rule} ({exemption.place})" for exemption in policy.exemptions]
+        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, _LISTED)}"
+    yield from policy.not_compared
+
+
+def policy_counts(rules: Rules) -> str:
+    """`61 passed, 1 mandatory violation, 2 advisory, 1 exempted`; `no rule is enabled`."""
+    if without_effect := _without_effect(rules):
+        return ", ".join((without_effect, *([f"{rules.held} passed"] if rules.held else ()), *finding_counts(rules)))
+    mandatory = len(rules.mandatory)
+    violations = f"{mandatory or 'no'} mandatory {'violation' if mandatory == 1 else 'violations'}"
+    return ", ".join((f"{rules.held} passed", violations, *finding_counts(rules)))
+
+
+def finding_counts(rules: Rules) -> Iterator[str]:
+    """Counts of the findings that do not block a deployment."""
+    remediated = sum(1 for line in rules.advice if line.outcome == "mended")
+    counts = (
+        (len(rules.advice) - remediated, "advisory"),
+        (len(rules.exempted), "exempted"),
+        (remediated, "fixed by remediation"),
+    )
+    yield from (f"{count} {label}" for count, label in counts if count)
+
+
+def _guarantees(now: StackOutlook) -> str:
+    over = [supply for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
+    if over:
+        flavors = (_against(supply, supply.capacity.maximum, "available") for supply in over)
+        return f"Guarantees exceed capacity: {', '.join(flavors)}"
+    autoscaled = [supply for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
+    if autoscaled:
+        flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
+        return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
+    if now.workers:
+        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, _LISTED)})"
+        return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
+    return "Guarantees fit"
+
+
+def _against(supply: Supply, capacity: int, what: str) -> str:
+    """`h100 (24 GPUs guaranteed, 16 available)`."""
+    guaranteed = _amount(supply.guaranteed, supply.resource)
+    return f"{supply.flavor} ({guaranteed} guaranteed, {amount_text(supply.resource, capacity)} {what})"
+
+
+def _gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+    if before is None:
+        return
+    old, new, resources = _shares(before), _shares(now), {**before.resources, **now.resources}
+    for team in sorted(old.keys() | new.keys()):
+        if team not in new:
+            yield f"Team {team} is removed (had {_listed(old[team], resources)})"
+        elif team not in old:
+            yield f"Team {team} is added ({_listed(new[team], resources)})"
+        else:
+            yield from _moved(team, old[team], new[team], resources)
+
+
+def _moved(team: str, old: _Shares, new: _Shares, resources: Mapping[str, str]) -> Iterator[str]:
+    for flavor in sorted(old.keys() | new.keys()):
+        were, are = old.get(flavor, (0, 0)), new.get(flavor, (0, 0))
+        for what, was, now in zip(("guarantee", "limit"), were, are, strict=True):
+            if was != now:
+                resource, direction = resources[flavor], "raised" if now > was else "lowered"
+                change = f"from {amount_text(resource, was)} to {_amount(now, resource)}"
+                yield f"Team {team}: {flavor} {what} {direction} {change}"
+
+
+def _listed(shares: _Shares, resources: Mapping[str, str]) -> str:
+    flavors = [
+        f"{counted(guaranteed, resources[flavor], flavor)} guaranteed, limit {amount_text(resources[flavor], limit)}"
+        for flavor, (guaranteed, limit) in sorted(shares.items())
+    ]
+    return "; ".join(flavors) or "no GPUs"
+
+
+def _amount(amount: int, resource: str) -> str:
+    """`8 GPUs`, `40`: the flavor of CPUs and memory names them already."""
+    return counted(amount, resource) if is_extended(resource) else amount_text(resource, amount)
+
+
+def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
+    """Each team's guarantee and limit of each flavor."""
+    shares: dict[str, dict[str, tuple[int, int]]] = {}
+    for team in outlook.teams:
+        flavors = shares.setdefault(team.name, {})
+        for holding in team.holdings:
+            guaranteed, limit = flavors.get(holding.flavor, (0, 0))
+            flavors[holding.flavor] = (guaranteed + holding.guaranteed, limit + holding.limit)
+    return shares
+
+
+def total(outlook: StackOutlook) -> Cost:
+    """Monthly cost of all teams' guarantees, and of all their limits."""
+    return sum((team.cost for team in outlook.teams), NOTHING)
+
+
+def _costs(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+    if before is not None:
+        old, new = total(before), total(now)
+        guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
+        stored = _difference(old.storage, new.storage)
+        storage = "" if stored == _UNCHANGED else f", storage {stored}"
+        yield f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
+
+
+def _difference(before: float | None, now: float | None) -> str:
+    if before is None or now is None:
+        return "unknown (no price)"
+    difference = round(now - before)
+    if difference == 0:
+        return _UNCHANGED
+    return f"{'+' if difference > 0 else '-'}${abs(difference):,}"
+
+
+def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
+    adopts = [name for name in now.adopts if before is None or name not in before.adopts]
+    if adopts:
+        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, _LISTED)}"
+
+
+def _losses(lost: list[Change]) -> Iterator[str]:
+    for action, word in (("delete", "deleted"), ("replace", "replaced")):
+        places = [change.place for change in lost if change.action == action]
+        if places:
+            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, _LISTED)}"

@@ -1,0 +1,154 @@
+"""Temporary copies of a stack's queues, on which jobs can be played without touching the stack's own.
+
+A copied cohort tree has the same quotas on the same flavors. Kueue counts each tree separately, so the copies neither
+use nor lend what the stack's teams have. Flavors with a topology are copied without it, because Kueue counts the pods
+on the nodes of a topology over all trees.
+"""
+
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.shares import Tree
+
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+_PREFIX: Final = "tenancy-copy-"
+COPY: Final = "gpu-tenancy.dev/copy"
+"""Label of the copies and of their namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where jobs of a ClusterQueue are submitted.
+
+    Attributes:
+        namespace: of the jobs.
+        local_queue: there.
+        runs: whether their pods run on nodes; those of copies stay unscheduled.
+    """
+
+    namespace: str
+    local_queue: str
+    runs: bool
+
+
+def own_places(tree: Tree) -> Mapping[str, Place]:
+    """The stack's own queues: the namespace of each queue's owner, where the LocalQueue has its name."""
+    return {name: Place(name, name, runs=True) for name in tree.queue_owners}
+
+
+@contextmanager
+def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> Generator[Mapping[str, Place]]:
+    """Copies the cohorts and ClusterQueues of a stack as they are in the cluster, each with a namespace.
+
+    AdmissionChecks are left out, because no autoscaler runs. The copies are deleted at the end.
+
+    Args:
+        cluster: with the stack.
+        tree: of the stack.
+        more: further ClusterQueues, whose cohorts are named as in the stack.
+
+    Yields:
+        The place of each queue, by its name in the stack.
+
+    Raises:
+        WaitTimeoutError: Kueue does not accept the copies, or those of an earlier run are not deleted.
+    """
+    remove(cluster)
+    spec = tenancy(tree)
+    cohorts = [cluster.get(KUEUE, "Cohort", cohort.name) for cohort in spec.cohorts]
+    queues = [*(cluster.get(KUEUE, "ClusterQueue", queue.name) for queue in spec.queues), *more]
+    names = [text_at(queue, "metadata", "name") for queue in queues if queue]
+    placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
+    flavors = [cluster.get(KUEUE, "ResourceFlavor", name) for name in placed]
+    try:
+        for manifest in (*filter(None, flavors), *filter(None, cohorts), *filter(None, queues)):
+            cluster.apply(_copy(manifest, placed))
+        for name in names:
+            labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
+            cluster.apply(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _PREFIX + name, "labels": labels}}
+            )
+            cluster.apply(_local_queue(name))
+        for name in names:
+            cluster.wait_for(lambda name=name: _ready(cluster, name), what=f"ClusterQueue {_PREFIX}{name} to be active")
+        yield {name: Place(_PREFIX + name, name, runs=False) for name in names}
+    finally:
+        remove(cluster, wait=0)
+
+
+def remove(cluster: Cluster, *, wait: float = 60) -> None:
+    """Deletes all copies with their jobs.
+
+    Args:
+        cluster: with the copies.
+        wait: seconds to wait for the deletion; 0 to return immediately.
+    """
+    namespaces = _listed(cluster, "v1", "Namespace")
+    kinds = ("ClusterQueue", "Cohort", "ResourceFlavor")
+    queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _names(cluster, kind)]
+    # Jobs first: a ClusterQueue is deleted when none of its workloads has quota.
+    for namespace in namespaces:
+        for job in cluster.list("batch/v1", "Job", namespace=namespace, metadata_only=True):
+            cluster.delete(Reference("batch/v1", "Job", text_at(job, "metadata", "name"), namespace), wait=0)
+        cluster.delete(Reference("v1", "Namespace", namespace), wait=0)
+    for reference in queues:
+        cluster.delete(reference, wait=0)
+    if wait:
+        for reference in (*(Reference("v1", "Namespace", name) for name in namespaces), *queues):
+            cluster.wait_gone(reference, timeout=wait)
+
+
+def _listed(cluster: Cluster, api_version: str, kind: str) -> list[str]:
+    found = cluster.list(api_version, kind, labels=COPY, metadata_only=True)
+    return [text_at(item, "metadata", "name") for item in found]
+
+
+def _names(cluster: Cluster, kind: str) -> list[str]:
+    return _listed(cluster, KUEUE, kind)
+
+
+def uncopied(text: str) -> str:
+    """A name or message with the names that the stack's own flavors, cohorts and queues have."""
+    return text.replace(_PREFIX, "")
+
+
+def _copy(manifest: Manifest, placed: Collection[str]) -> Manifest:
+    """A copy of a flavor, cohort or queue, with copies of the flavors that have a topology (`placed`)."""
+    spec = deepcopy(cast("dict[str, Any]", manifest["spec"]))
+    name = text_at(manifest, "metadata", "name")
+    spec.pop("topologyName", None)
+    for group in spec.get("resourceGroups", ()):
+        for flavor in group["flavors"]:
+            flavor["name"] = (_PREFIX if flavor["name"] in placed else "") + flavor["name"]
+    for key in ("cohortName", "parentName"):
+        if spec.get(key):
+            spec[key] = _PREFIX + spec[key]
+    if manifest["kind"] == "ClusterQueue":
+        spec["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": _PREFIX + name}}
+        for key in ("admissionChecksStrategy", "admissionChecks"):
+            spec.pop(key, None)
+    metadata: Json = {"name": _PREFIX + name, "labels": {COPY: "true"}}
+    return {"apiVersion": KUEUE, "kind": manifest["kind"], "metadata": metadata, "spec": spec}
+
+
+def _local_queue(name: str) -> Manifest:
+    metadata: Json = {"name": name, "namespace": _PREFIX + name}
+    spec: Json = {"clusterQueue": _PREFIX + name}
+    return {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": spec}
+
+
+def _ready(cluster: Cluster, name: str) -> bool:
+    return (
+        is_true(cluster.get(KUEUE, "ClusterQueue", _PREFIX + name) or {}, "Active")
+        and is_true(cluster.get(KUEUE, "LocalQueue", name, _PREFIX + name) or {}, "Active")
+        and cluster.exists("v1", "ServiceAccount", "default", _PREFIX + name)
+    )

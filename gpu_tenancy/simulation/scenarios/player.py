@@ -1,0 +1,108 @@
+"""Players of a story: the simulation of Kueue, or a cluster with a running Kueue.
+
+A player gets the steps one after another. It tells events as they happen, and returns the state after each step when
+nothing changes any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from gpu_tenancy.base.quantity import format_amount
+from gpu_tenancy.kueue import Settled, Simulation, Workload
+from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.simulation.scenarios.jobs import JobStep
+from gpu_tenancy.simulation.scenarios.reasons import words
+from gpu_tenancy.simulation.scenarios.stage import Moment, moment_of
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens to a job.
+
+    Attributes:
+        team: of its queue.
+        by: the preempting job, of `by_team`; empty for other events.
+        reason: of the condition in Kueue, such as `InCohortReclamation`; empty where it has none.
+        message: Kueue's own words, such as why the job is pending; empty for none.
+    """
+
+    kind: Literal["admitted", "pending", "preempted", "evicted", "finished"]
+    job: str
+    team: str
+    by: str = ""
+    by_team: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+Tell: TypeAlias = Callable[[Event], None]
+"""Takes each event as it happens."""
+
+
+class Player(Protocol):
+    """Plays the steps of a story one after another."""
+
+    def play(self, step: JobStep, tell: Tell) -> Moment:
+        """Ends and submits the jobs of a step, and waits until nothing changes.
+
+        Args:
+            step: the next step of the story.
+            tell: called with each event as it happens.
+
+        Returns:
+            The state after the step, with its label; `evicted` has all preemptions of the step.
+        """
+        ...
+
+
+class SimulatedPlayer:
+    """Plays a story in the simulation of Kueue, without a cluster.
+
+    Args:
+        tree: of the stack.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._simulation = Simulation(tenancy(tree), format_amount)
+        self._known: dict[str, Workload] = {}
+        self._admitted: set[str] = set()
+
+    def play(self, step: JobStep, tell: Tell) -> Moment:
+        """As for `Player`; jobs end and are submitted one by one, and each time the simulation comes to rest."""
+        states: list[Settled] = []
+        for name in step.finish:
+            self._simulation.finish(name)
+            tell(Event("finished", name, self._known[name].queue))
+            states.append(self._rest(tell))
+        for job in step.submit:
+            self._known[job.name] = job.workload
+            self._simulation.submit(job.workload)
+            states.append(self._rest(tell))
+            for pending in states[-1].pending:
+                if pending.name == job.name:
+                    tell(Event("pending", job.name, job.queue, message=pending.why))
+        return moment_of(self._tree, step.label, _joined(states or [self._rest(tell)]), self._known)
+
+    def _rest(self, tell: Tell) -> Settled:
+        settled = self._simulation.settled(self._simulation.rest())
+        for evicted in settled.evicted:
+            queue, by_queue = (self._known[name].queue for name in (evicted.name, evicted.by))
+            reason = str(evicted.reason)
+            tell(Event("preempted", evicted.name, queue, evicted.by, by_queue, reason, words(reason)))
+            self._admitted.discard(evicted.name)
+        for admitted in settled.admitted:
+            if admitted.name not in self._admitted:
+                tell(Event("admitted", admitted.name, admitted.queue))
+        self._admitted = {admitted.name for admitted in settled.admitted}
+        return settled
+
+
+def _joined(states: list[Settled]) -> Settled:
+    """The last state, with the preemptions and livelocks of all."""
+    last = states[-1]
+    evicted = tuple(each for state in states for each in state.evicted)
+    livelock = tuple(dict.fromkeys(queues for state in states for queues in state.livelock))
+    return Settled(last.admitted, last.pending, evicted, livelock)

@@ -1,0 +1,182 @@
+"""A stack's queues as input of the simulation of Kueue, and its results by team."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount, is_extended, times
+from gpu_tenancy.kueue import PodSet, Settled, Step, Workload, run
+from gpu_tenancy.model.plan.measures import Measure
+from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.simulation.scenarios.jobs import JobStep
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running workload, with its GPUs of one flavor (partitions or time slices, where they are shared).
+
+    Attributes:
+        amounts: CPU and memory of a workload without GPUs, in base units; else empty.
+    """
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pending workload, its request as of `Running`, and the reason as text."""
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    why: str
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class GaveWay:
+    """A preempted workload, its request as of `Running`.
+
+    Attributes:
+        flavor: of its `gpus` or `amounts`.
+        by: the preempting workload, of `by_team`.
+        reason: Kueue's reason, such as `InCohortReclamation`.
+    """
+
+    workload: str
+    team: str
+    flavor: str
+    gpus: int
+    by: str
+    by_team: str
+    reason: str
+    amounts: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state after a step, when no more workloads are admitted or preempted. The team is that of the queue.
+
+    Attributes:
+        label: what happened: `2. submit big`.
+        evicted: workloads preempted since the moment before, in order; some may be running again.
+        restless: queues whose workloads preempt one another endlessly, so that this is one of several states.
+    """
+
+    label: str
+    running: tuple[Running, ...]
+    waiting: tuple[Waiting, ...]
+    evicted: tuple[GaveWay, ...]
+    restless: tuple[str, ...]
+
+    def amount(self, team: str, measure: Measure) -> int:
+        """What a team uses of what is counted, in base units."""
+        return sum(amount_of(job, measure) for job in self.running if job.team == team)
+
+
+def amount_of(job: Running | Waiting | GaveWay, measure: Measure) -> int:
+    """What a job uses or requests of what is counted, in base units."""
+    if job.flavor != measure.flavor:
+        return 0
+    return job.gpus if is_extended(measure.resource) else job.amounts.get(measure.resource, 0)
+
+
+def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
+    """Simulates steps, each with a label.
+
+    Raises:
+        ValueError: the steps contradict themselves, or a queue does not exist.
+    """
+    labelled = list(steps)
+    states = run(tenancy(tree), (step for _, step in labelled), format_amount)
+    known: dict[str, Workload] = {}
+    found: list[Moment] = []
+    for (label, step), state in zip(labelled, states, strict=True):
+        known |= {each.name: each for each in step.submit}
+        found.append(moment_of(tree, label, state, known))
+    return tuple(found)
+
+
+def play_story(tree: Tree, story: Iterable[JobStep]) -> tuple[Moment, ...]:
+    """Simulates the steps of a story."""
+    return play(tree, [(step.label, step.step) for step in story])
+
+
+def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
+    """A state of the simulation, or of a live Kueue, by team.
+
+    Args:
+        tree: of the stack.
+        label: of the step.
+        settled: the state after it.
+        known: all workloads submitted so far, by name.
+    """
+    running = [
+        Running(each.name, each.queue, flavor, amount, {} if amount else _amounts(tree, known[each.name]))
+        for each in settled.admitted
+        for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
+    ]
+    waiting = [
+        Waiting(each.name, each.queue, *_asks(tree, known[each.name]), each.why, _amounts(tree, known[each.name]))
+        for each in settled.pending
+    ]
+    evicted = [
+        GaveWay(
+            each.name,
+            known[each.name].queue,
+            *_asks(tree, known[each.name]),
+            each.by,
+            known[each.by].queue,
+            str(each.reason),
+            _amounts(tree, known[each.name]),
+        )
+        for each in settled.evicted
+    ]
+    return Moment(
+        label,
+        tuple(running),
+        tuple(waiting),
+        tuple(evicted),
+        tuple(sorted({name for queues in settled.livelock for name in queues})),
+    )
+
+
+def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
+    """The flavor and the number of GPUs of a workload; no flavor where several suit it."""
+    flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
+    return (
+        flavors.pop() if len(flavors) == 1 else "",
+        sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
+    )
+
+
+def _amounts(tree: Tree, workload: Workload) -> dict[str, int]:
+    """CPU and memory of a workload without GPUs; empty for one with GPUs."""
+    if any(_gpus(tree, part) for part in workload.pod_sets):
+        return {}
+    total = add(*(times(part.requests, part.count) for part in workload.pod_sets))
+    return {resource: total[resource] for resource in (CPU, MEMORY) if total.get(resource)}
+
+
+def _by_flavor(tree: Tree, workload: Workload, flavors: tuple[Mapping[str, str], ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part, chosen in zip(workload.pod_sets, flavors, strict=True):
+        names = dict.fromkeys(chosen.values())
+        gpus = _gpus(tree, part) * part.count
+        flavor = next((chosen[name] for name in part.requests if name in gpu_names(tree)), next(iter(names), ""))
+        found[flavor] = found.get(flavor, 0) + gpus
+    return found
+
+
+def _gpus(tree: Tree, part: PodSet) -> int:
+    return sum(amount for name, amount in part.requests.items() if name in gpu_names(tree))
+
+
+def gpu_names(tree: Tree) -> set[str]:
+    """Resource names of the stack's GPUs."""
+    return {flavor.resource for flavor in tree.flavors.values() if flavor.resource}

@@ -1,0 +1,220 @@
+"""Jobs over time, read from a YAML file of the user."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any, Final, TypeVar, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gpu_tenancy.base.bounds import value_problems
+from gpu_tenancy.base.problems import Path, Problem, dotted, nearest
+from gpu_tenancy.model.plan.pods import choices, pod_size
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.base import Section
+from gpu_tenancy.model.spec.workloads import Training
+from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
+from gpu_tenancy.simulation.scenarios.current_jobs import CurrentJobs, names_of
+from gpu_tenancy.simulation.scenarios.jobs import Job, JobStep
+from gpu_tenancy.simulation.scenarios.story_form import Story, StoryStep, Submitted
+
+_NAMED: Final = 3
+"""Entries of `submit` or `finish` that the label of a step names; of more it has only the number of jobs."""
+
+
+class StoryError(ValueError):
+    """A file with problems, one line each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+def read_story(file: FilePath, tree: Tree) -> list[JobStep]:
+    """Reads jobs over time, with the defaults for size and flavor of the stack's own jobs.
+
+    Raises:
+        StoryError: all problems of the file: place, value, rule and fix, one line each.
+    """
+    try:
+        found = read_yaml(file, str(file), instead="set --workloads to a YAML file with steps")
+    except UnreadableError as error:
+        line = f":{error.line}" if error.line else ""
+        raise StoryError([f"{file}{line}: {error.rule}; {error.fix}"]) from error
+    if not isinstance(found.data, dict):
+        raise StoryError([f"{file}: must be a mapping; add steps, each with submit and finish"])
+    source = Source(cast("Data", found.data), str(file), found.lines)
+    unreadable = [
+        replace(problem, file=str(file), line=source.line(problem.path)) for problem in value_problems(source.sections)
+    ]
+    return _read(source, tree, [*found.problems, *unreadable], readable=not unreadable)
+
+
+def story_of(data: Data, tree: Tree) -> list[JobStep]:
+    """The same from plain data.
+
+    Raises:
+        StoryError: as for `read_story`.
+    """
+    return _read(Source(data), tree, [], readable=True)
+
+
+def _read(source: Source, tree: Tree, problems: list[Problem], *, readable: bool) -> list[JobStep]:
+    reader = _Reader(tree, source, problems)
+    steps = reader.steps() if readable else []
+    if reader.problems:
+        ordered = sorted(reader.problems, key=lambda each: (each.line or 0, dotted(each.path)))
+        raise StoryError(dict.fromkeys(str(each) for each in ordered))
+    return steps
+
+
+_Shape = TypeVar("_Shape", bound=Section)
+
+
+class _Reader:
+    """Reads each part separately, so that a problem in one does not hide another."""
+
+    def __init__(self, tree: Tree, source: Source, problems: list[Problem]) -> None:
+        self.problems = problems
+        self._tree = tree
+        self._source = source
+        self._current = CurrentJobs()
+
+    def steps(self) -> list[JobStep]:
+        self._shape(Story, self._source.sections, ())
+        raw_steps = self._source.sections.get("steps")
+        found: list[JobStep] = []
+        for number, raw in enumerate(cast("list[Any]", raw_steps) if isinstance(raw_steps, list) else ()):
+            at = ("steps", number)
+            step = self._shape(StoryStep, raw, at)
+            if step:
+                found.append(self._step(number, step, at))
+            else:
+                self._current.add(raw)
+        return found
+
+    def _step(self, number: int, step: StoryStep, at: Path) -> JobStep:
+        finished: list[str] = []
+        for index, name in enumerate(step.finish):
+            if name not in self._current:
+                self._wrong(
+                    (*at, "finish", index), name, "is not a running or pending job", nearest(name, self._current.names)
+                )
+            finished += self._current.end(name)
+        submitted: list[list[Job]] = []
+        for index, raw in enumerate(step.submit):
+            here = (*at, "submit", index)
+            entry = self._shape(Submitted, raw, here)
+            if entry and (jobs := self._jobs(entry, here)):
+                submitted.append(jobs)
+            self._current.add(raw)
+        label = f"{number + 1}. {step.label or _label(step.finish, finished, submitted)}"
+        return JobStep(label, tuple(finished), tuple(job for jobs in submitted for job in jobs))
+
+    def _jobs(self, entry: Submitted, at: Path) -> list[Job]:
+        """The jobs of an entry as their queue gets them; none where it has problems."""
+        before = len(self.problems)
+        stack = self._tree.stack
+        names = names_of(entry.name, entry.jobs)
+        for name in dict.fromkeys((entry.name, *names)):
+            if name in self._current:
+                rule = "is already the name of a job"
+                self._wrong((*at, "name"), name, rule, "finish that job first, or use another name")
+        if entry.team not in stack.teams:
+            self._wrong((*at, "team"), entry.team, "is not a known team", nearest(entry.team, stack.teams))
+        if entry.flavor is not None and entry.flavor not in self._tree.flavors:
+            known = nearest(entry.flavor, self._tree.flavors)
+            self._wrong((*at, "flavor"), entry.flavor, "is not a known flavor", known)
+        if entry.priority is not None and entry.priority not in stack.priorities:
+            known = nearest(entry.priority, stack.priorities)
+            self._wrong((*at, "priority"), entry.priority, "is not a known priority class", known)
+        job = self._sized(entry, at) if len(self.problems) == before else None
+        return [replace(job, name=name) for name in names] if job else []
+
+    def _sized(self, entry: Submitted, at: Path) -> Job | None:
+        tree, stack = self._tree, self._tree.stack
+        gpus = _default_gpus(tree, entry) if entry.gpus is None else entry.gpus
+        # Constructed, since its amounts are in base units already.
+        training = Training.model_construct(
+            flavor=entry.flavor, gpus=gpus, workers=entry.pods, cpu=entry.cpu, memory=entry.memory
+        )
+        size = pod_size(tree, entry.team, training)
+        if size is None:
+            shares = tree.team_shares.get(tree.queue_of(entry.team), {})
+            known = [name for name in shares if tree.flavors[name].resource]
+            rule = f"missing; team {entry.team} has {' and '.join(known) or 'no GPUs'}"
+            self._wrong((*at, "flavor"), None, rule, "set one of them" if known else "set gpus to 0")
+            return None
+        if gpus and size.flavor.resource is None:
+            self._wrong((*at, "flavor"), entry.flavor, f"has no GPUs, but the job requests {gpus}", "set gpus to 0")
+            return None
+        priority = entry.priority or stack.teams[entry.team].priority
+        default = next((each.value for each in stack.priorities.values() if each.default), 0)
+        value = stack.priorities[priority].value if priority in stack.priorities else default
+        queue = tree.queue_of(entry.team)
+        return Job(entry.name, entry.team, queue, size.flavor.name, size.amounts, entry.pods, priority, value)
+
+    def _shape(self, shape: type[_Shape], raw: Any, at: Path) -> _Shape | None:
+        try:
+            return shape.model_validate(raw)
+        except ValidationError as error:
+            for each in error.errors():
+                self._wrong((*at, *each["loc"]), *_problem(each, shape))
+            return None
+
+    def _wrong(self, path: Path, value: str | None, rule: str, fix: str) -> None:
+        self.problems.append(Problem(path, rule, fix, value, file=self._source.file, line=self._source.line(path)))
+
+
+def _default_gpus(tree: Tree, entry: Submitted) -> int:
+    """1, or 0 where neither the job's flavor nor, without one, its team has GPUs."""
+    if entry.flavor is not None:
+        return 1 if tree.flavors[entry.flavor].resource else 0
+    return 1 if choices(tree, entry.team, Training.model_construct(gpus=1)) else 0
+
+
+_TYPES: Final = {
+    "int_type": "must be an integer",
+    "string_type": "must be a string",
+    "list_type": "must be a list",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "string_too_short": "must not be empty",
+}
+
+
+def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, str]:
+    """Value, rule and fix of a validation error."""
+    context, value = detail.get("ctx", {}), detail["input"]
+    written = None if isinstance(value, dict | list) else str(value)
+    key = str(detail["loc"][0]) if detail["loc"] else ""
+    field = shape.model_fields.get(key)
+    means = (field.description or "").partition(". ")[0].rstrip(".") if field else "steps, each with submit and finish"
+    match detail["type"]:
+        case "stack":
+            return written, context["rule"], context["fix"]
+        case "extra_forbidden":
+            return None, "unknown key", nearest(key, shape.model_fields)
+        case "missing":
+            return None, "missing", f"set it: {means}"
+        case "greater_than_equal":
+            return written, f"must be at least {context['ge']}", f"{key}: {means}"
+        case "less_than_equal":
+            return written, f"must be at most {context['le']}", f"{key}: {means}"
+        case kind:
+            rule = _TYPES.get(kind) or f"is not valid: {detail['msg'].lower()}"
+            return written, rule, f"{key}: {means}" if key else means
+
+
+def _label(finish: list[str], finished: list[str], submitted: list[list[Job]]) -> str:
+    came = [job.name for jobs in submitted for job in jobs]
+    entries = [f"{jobs[0].name} to {jobs[-1].name}" if len(jobs) > 1 else jobs[0].name for jobs in submitted]
+    parts = [f"finish {_listed(finish, len(finished))}"] if finish else []
+    parts += [f"submit {_listed(entries, len(came))}"] if came else []
+    return "; ".join(parts) or "no change"
+
+
+def _listed(entries: list[str], jobs: int) -> str:
+    return f"{jobs} jobs" if len(entries) > _NAMED else ", ".join(entries)

@@ -1,0 +1,132 @@
+"""Kubeconfigs of people and robots, and who they are for a real API server."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import EKS
+from people_builders import OWN, PEOPLE, SIBLING, Desk
+
+from gpu_tenancy.access.connecting import helper_config
+from gpu_tenancy.doctor.programs import Done
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.people import Person
+
+RBAC = "rbac.authorization.k8s.io/v1"
+ROBOT = PEOPLE["robot"]
+
+
+@pytest.fixture(scope="module")
+def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """The roles and bindings of a stack, and its robot, on the shared platform."""
+    made = Desk.at(tmp_path_factory.mktemp("people") / "project", platform.kubeconfig)
+    robot: Manifest = {"name": "ci-vision", "namespace": "default"}
+    ours: list[Any] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": robot}]
+    ours += [one.manifest for one in preview("people", made.project.folder).objects if one.api_version == RBAC]
+    for team in (OWN, SIBLING, "test-people-web"):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
+    for manifest in ours:
+        cluster.apply(manifest)
+    yield made
+    for manifest in ours:
+        cluster.delete(Reference.of(manifest), wait=0)
+
+
+@pytest.fixture
+def with_files(platform: Platform, tmp_path: Path) -> Path:
+    """The administrator's kubeconfig with paths of keys, not keys."""
+    config = yaml.safe_load(platform.kubeconfig.read_text(encoding="utf-8"))
+    places = platform.places
+    config["users"][0]["user"] = {"client-certificate": places.certificate("admin"), "client-key": places.key("admin")}
+    file = tmp_path / "admin"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return file
+
+
+def test_a_robot_gets_a_bounded_token_and_is_who_it_is_meant_to_be(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "robot"
+    assert desk.lines("kubeconfig", OWN, "--as", ROBOT, "--for", "10m", "--out", file) == []
+    assert file.stat().st_mode & 0o777 == 0o600
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert config["contexts"][0]["context"]["namespace"] == OWN
+    payload = config["users"][0]["user"]["token"].split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    assert claims["exp"] - claims["iat"] == 600
+    assert claims["exp"] > time.time()
+    me = json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)
+    assert me["user"] == "system:serviceaccount:default:ci-vision"
+    assert me["roles"] == [{"namespace": None, "role": "member"}, {"namespace": OWN, "role": "researcher"}]
+    assert desk.lines("kubeconfig", OWN, "--as", ROBOT, "--out", file) == []  # a token can be renewed
+
+
+def test_a_user_is_impersonated_without_a_copy_of_keys(desk: Desk, with_files: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lead"
+    made = desk.run("kubeconfig", SIBLING, "--as", PEOPLE["lead of the cohort"], "--out", file, kubeconfig=with_files)
+    assert (made.exit_code, made.stderr) == (0, "")
+    assert not any(secret in file.read_text(encoding="utf-8") for secret in ("key-data", "token"))
+    me = json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)
+    assert me["groups"] == ["research-leads", "system:authenticated"]
+    assert me["roles"] == [
+        {"namespace": None, "role": "member"},
+        {"namespace": SIBLING, "role": "lead"},
+        {"namespace": OWN, "role": "lead"},
+    ]
+
+
+def test_an_administrator_and_a_stranger_are_told_apart(desk: Desk, with_files: Path, tmp_path: Path) -> None:
+    assert desk.lines("login-check")[-1] == "whole cluster admin"
+    file = tmp_path / "auditor"
+    desk.run("kubeconfig", OWN, "--as", PEOPLE["auditor"], "--out", file, kubeconfig=with_files)
+    assert json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)["roles"] == [
+        {"namespace": None, "role": "auditor"}
+    ]
+    file.write_text(file.read_text(encoding="utf-8").replace("auditor@", "eve@"), encoding="utf-8")
+    stranger = desk.run("login-check", kubeconfig=file).stdout
+    assert "user    eve@example.com" in stranger
+    assert "no role of stack people; ask for" in stranger
+
+
+def test_keys_in_the_file_are_left_there(desk: Desk) -> None:
+    result = desk.run("kubeconfig", OWN)
+    assert "credentials of user admin are not copied; list both files in KUBECONFIG" in result.stderr
+    assert yaml.safe_load(result.stdout)["users"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((OWN, "--as", "ann"), "user admin has credentials in the file (client-key-data), which are not copied; leave"),
+        ((OWN, "--as", "user:eve@example.com"), f"--as: user:eve@example.com has no role in team {OWN}; add it to"),
+        ((OWN, "--as", ROBOT, "--for", "5m"), "--for: 300 s is not between 10m and 24h; set a duration such as 1h"),
+        ((OWN, "--as", ROBOT, "--for", "1"), "--for: '1' is not a duration with a unit; set a duration such as 1h"),
+        ((OWN, "--context", "gone"), "context gone not found; specify --context gpu-tenancy-embedded"),
+        ((OWN, "--out", __file__), f"--out: {__file__} exists and was not written by this command; specify another"),
+    ],
+)
+def test_errors_of_kubeconfig(desk: Desk, arguments: tuple[str, ...], message: str) -> None:
+    assert message in desk.error("kubeconfig", *arguments)
+
+
+def test_on_eks_the_aws_cli_gets_the_token_and_assumes_the_role() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def run(arguments: tuple[str, ...]) -> Done:
+        asked.append(arguments)
+        answer = {"cluster": {"endpoint": "https://example.com", "certificateAuthority": {"data": "Q0E="}}}
+        return Done(json.dumps(answer), "", 0)
+
+    role = "arn:aws:iam::123456789012:role/ml"
+    config = helper_config(AwsCluster.model_validate(EKS), Person("role", role), run)
+    assert config
+    assert asked[0][:3] == ("aws", "eks", "describe-cluster")
+    assert config["clusters"][0]["cluster"]["server"] == "https://example.com"
+    assert config["users"][0]["user"]["exec"]["args"][-2:] == ["--role-arn", role]

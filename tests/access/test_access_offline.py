@@ -1,0 +1,111 @@
+"""Who may do what, by a stack alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+from people_builders import OTHER, OWN, SIBLING, Desk
+
+from gpu_tenancy.access.resources import Resource
+from gpu_tenancy.access.rules import Rule
+
+PODS, SCALE = Resource("", "pods", namespaced=True), Resource("apps", "deployments/scale", namespaced=True)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk.at(tmp_path / "project")
+
+
+def rule(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
+    groups_, resources_, verbs_ = (frozenset(words.split(",")) for words in (groups, resources, verbs))
+    return Rule(groups_, resources_, verbs_, frozenset(names.split()))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (rule("*", "*", "*"), "pods scale"),
+        (rule("apps", "*", "get"), "scale"),
+        (rule("apps", "deployments", "get"), ""),
+        (rule("*", "*/scale", "get"), "scale"),
+        (rule("*", "pods,deployments/scale", "get"), "pods scale"),
+        (rule("*", "*", "list"), ""),
+        (rule("", "pods", "get"), "pods"),
+        (rule("", "pods", "get", "one"), ""),
+    ],
+)
+def test_a_rule_allows_what_the_api_server_allows(given: Rule, expected: str) -> None:
+    asked = {"pods": PODS, "scale": SCALE}
+    assert {name for name, resource in asked.items() if given.allows("get", resource)} == {*expected.split()}
+
+
+def test_who_can_lists_people_with_their_role_and_the_teams(desk: Desk) -> None:
+    assert desk.lines("who-can", "create", "pods/exec") == [
+        "who where role",
+        "group:platform-admins whole cluster cluster-admin",
+        f"group:research-leads {SIBLING}, {OWN} gpu-tenancy-lead",
+        f"serviceaccount:default/ci-vision {OWN} gpu-tenancy-researcher",
+        f"user:ann@example.com {OWN} gpu-tenancy-researcher",
+    ]
+    assert desk.lines("who-can", "get", "secret", "-n", OTHER) == [
+        "who where role",
+        "group:platform-admins whole cluster cluster-admin",
+    ]
+
+
+def test_names_are_those_that_kubectl_accepts(desk: Desk) -> None:
+    first = desk.lines("who-can", "delete", "jobs.batch")
+    assert len(first) == 5
+    assert [desk.lines("who-can", "delete", name) for name in ("job", "jobs", "Job")] == [first] * 3
+    assert desk.lines("who-can", "get", "no") == desk.lines("who-can", "get", "nodes")
+    assert len(desk.lines("who-can", "get", "nodes")) == 7
+
+
+def test_what_one_may_do_has_a_row_for_each_place_and_set_of_verbs(desk: Desk) -> None:
+    rows = json.loads(desk.run("can", "ann", "--json").stdout)
+    assert {namespace for row in rows for namespace in row["namespaces"]} == {None, OWN}
+    (shells,) = (row for row in rows if "pods/exec" in row["resources"])
+    assert (shells["namespaces"], shells["verbs"]) == ([OWN], ["get", "create"])
+    assert not any("secrets" in row["resources"] for row in rows)
+    assert desk.lines("can", "group:platform-admins") == [
+        "where verbs resources",
+        "whole cluster all verbs all resources",
+    ]
+    assert desk.lines("can", "user:eve@example.com") == ["user:eve@example.com may do nothing that the stack knows"]
+
+
+def test_groups_of_a_user_are_taken_into_account(desk: Desk) -> None:
+    rows = json.loads(desk.run("can", "ann", "--group", "research-leads", "-n", SIBLING, "--json").stdout)
+    assert any("secrets" in row["resources"] and row["namespaces"] == [SIBLING] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("who-can", "gett", "pods"), "error: VERB: unknown verb 'gett'; did you mean 'get'?"),
+        (("who-can", "get", "podz"), "error: RESOURCE: unknown resource 'podz'; did you mean 'pods'?"),
+        (("who-can", "get", "pods", "-n", "nobody"), "error: no stack has a team 'nobody'; specify a stack"),
+        (("who-can", "get", "pods", "-n", "web", "--stack", "people"), "error: -n: stack people has no team 'web';"),
+        (("can", "an"), "error: NAME: 'an' is not a person; write user:NAME, group:NAME"),
+        (("can", "serviceaccount:ci"), "error: NAME: 'serviceaccount:ci' is not a person; write"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument_the_value_and_the_fix(desk: Desk, arguments: tuple[str, ...], message: str) -> None:
+    assert desk.error(*arguments).startswith(message)
+
+
+def test_a_resource_of_several_groups_needs_one(tmp_path: Path) -> None:
+    desk = Desk.at(tmp_path / "project", operators={"volcano": "installed"})
+    assert desk.error("who-can", "get", "jobs") == (
+        "error: RESOURCE: jobs is in 2 API groups; specify jobs.batch or jobs.batch.volcano.sh"
+    )
+
+
+def test_without_people_a_stack_must_be_named(desk: Desk) -> None:
+    desk.project.write("other", {"teams": {}})
+    assert len(desk.lines("who-can", "get", "nodes")) == 7
+    desk.project.write("other", {"people": {}})
+    assert (
+        desk.error("who-can", "get", "nodes") == "error: 2 stacks have people; specify --stack other or --stack people"
+    )

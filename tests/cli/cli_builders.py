@@ -1,0 +1,132 @@
+"""A project of a test's own, with stacks that a test writes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import psutil
+import yaml
+from builders import EXISTING, Data, job, pool, server, team
+from repository import ROOT
+
+TENANCY = Path(sys.executable).with_name("tenancy")
+FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
+
+
+def small(**sections: Any) -> Data:
+    """Two teams on a node of H100s and one of L4s: the least that has every promise."""
+    return {
+        "cluster": dict(EXISTING),
+        "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 1)},
+        "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
+        "teams": {
+            "vision": team(
+                priority="high",
+                gpus={"h100": {"guaranteed": 4}},
+                serving={"api": server()},
+                training={"nightly": job(gpus=2)},
+            ),
+            "speech": team(priority="low", gpus={"l4": {"guaranteed": 2}}),
+        },
+        **sections,
+    }
+
+
+@dataclass(frozen=True)
+class Project:
+    """This program with other stacks."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> "Project":
+        (folder / "stacks").mkdir(parents=True)
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(ROOT / name, folder / name)
+        return cls(folder)
+
+    def write(self, stack: str, sections: Data) -> Path:
+        """Writes a stack's file, as its author would."""
+        config = {f"gpu-tenancy:{key}": value for key, value in sections.items()}
+        file = self.folder / "stacks" / f"Pulumi.{stack}.yaml"
+        file.write_text(FIRST_LINE + yaml.safe_dump({"config": config}, sort_keys=False), encoding="utf-8")
+        return file
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home in which `tenancy` finds nothing but what was built and downloaded."""
+
+    project: Project
+    folder: Path
+    path: str
+
+    @classmethod
+    def at(cls, folder: Path) -> "Home":
+        """A home with a project of one stack, `good`, and no Pulumi CLI: its way is in test_cli_pulumi.py."""
+        project = Project.at(folder / "project")
+        project.write("good", small())
+        path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "pulumi").exists()]
+        return cls(project, folder, os.pathsep.join(path))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands; the garbage collectors of programs that they start have memory to spend."""
+        own = {"GOGC": "400", "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
+        cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
+        return {**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")}
+
+    def command(self, *arguments: object) -> list[str]:
+        """A command of `tenancy`."""
+        return [str(TENANCY), *(str(each) for each in arguments)]
+
+    def upping(self, stack: str = "good", *options: str, controllers: str = "none") -> list[str]:
+        """The command that brings up a stack."""
+        place = ("--project", self.project.folder, "--out", self.folder / "out")
+        return self.command("up", stack, *place, "--controllers", controllers, *options)
+
+    def begin(self, command: list[str]) -> subprocess.Popen[str]:
+        """Starts a command in a session of its own; its progress can be read while it runs."""
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return self.finish(self.command(*arguments))
+
+    def finish(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end."""
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    def up(self, stack: str = "good", *options: str, controllers: str = "none") -> subprocess.CompletedProcess[str]:
+        return self.finish(self.upping(stack, *options, controllers=controllers))
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"
+
+    def processes(self) -> list[int]:
+        """What runs with files of this home."""
+        found = psutil.process_iter(["cmdline"])
+        return [
+            one.pid for one in found if any(str(self.folder / "state") in each for each in one.info["cmdline"] or ())
+        ]

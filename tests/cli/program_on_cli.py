@@ -1,0 +1,132 @@
+"""The program, deployed whole by the Pulumi CLI, with charts that a test serves in place of the operators' own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from builders import EXISTING, Data
+from chart_repository import StandIn
+from repository import ROOT
+
+from gpu_tenancy.engine.project import project_name
+
+_PROGRAM = """
+import runpy
+from gpu_tenancy.model.catalogue.releases import charts
+rows = charts()
+for name in {names!r}:
+    rows[name] = rows[name].model_copy(update={{"chart": name, "repository": {address!r}}})
+runpy.run_path({program!r}, run_name="__main__")
+"""
+"""Other addresses of the same charts; all else is the program."""
+
+_GUARD = 300
+"""Seconds after which a command counts as one that hangs; half a minute is usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the engine says of one resource, in the order in which it says it.
+
+    Attributes:
+        ended: False where it only begins.
+        operation: such as `create`.
+        name: of the resource in the program.
+    """
+
+    ended: bool
+    operation: str
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnCli:
+    """The program as a project of a test's own, with its state beside it.
+
+    Attributes:
+        folder: of the project.
+        kubeconfig: of the cluster that it is deployed to.
+    """
+
+    folder: Path
+    kubeconfig: Path
+
+    def write(self, sections: Data, address: str, charts: Sequence[StandIn]) -> None:
+        """Writes project, program and stack."""
+        (self.folder / "state").mkdir(parents=True, exist_ok=True)
+        runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+        self._write("Pulumi.yaml", {"name": project_name(ROOT), "runtime": runtime})
+        names = [chart.name for chart in charts]
+        program = _PROGRAM.format(names=names, address=address, program=str(ROOT / "__main__.py"))
+        (self.folder / "__main__.py").write_text(program)
+        cluster = {**EXISTING, "kubeconfig": str(self.kubeconfig)}
+        config = {f"gpu-tenancy:{key}": value for key, value in {**sections, "cluster": cluster}.items()}
+        self._write("Pulumi.operators-here.yaml", {"config": config})
+
+    def up(self) -> list[Step]:
+        """Deploys it, and returns what was done."""
+        self._run("stack", "select", "--create", "--stack", "operators-here")
+        return self._steps("up", "--skip-preview")
+
+    def destroy(self) -> list[Step]:
+        """Takes down all that it made, and returns what was done."""
+        return self._steps("destroy", "--skip-preview")
+
+    def _steps(self, *command: str) -> list[Step]:
+        output = self._run(*command, "--yes", "--json", "--stack", "operators-here")
+        return [step for line in output.splitlines() for step in _read(line)]
+
+    def _run(self, *arguments: str) -> str:
+        own = {
+            "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # Helm's own folders: what it keeps of a repository is no business of the user's.
+            **{f"HELM_{place}_HOME": str(self.folder / "helm" / place) for place in ("CACHE", "CONFIG", "DATA")},
+        }
+        done = subprocess.run(
+            ["pulumi", *arguments, "--non-interactive", "--color", "never"],
+            cwd=self.folder,
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_GUARD,
+        )
+        assert done.returncode == 0, f"pulumi {arguments[0]}: {_diagnostics(done.stdout)}\n{done.stderr}"
+        return done.stdout
+
+    def _write(self, name: str, content: Data) -> None:
+        (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def _events(output: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in output.splitlines():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
+
+
+def _diagnostics(output: str) -> str:
+    said = [each["diagnosticEvent"] for each in _events(output) if "diagnosticEvent" in each]
+    return "".join(each["message"] for each in said if each["severity"] in {"error", "info#err"})
+
+
+def _read(line: str) -> list[Step]:
+    found: list[Step] = []
+    for event in _events(line):
+        for key, ended in (("resourcePreEvent", False), ("resOutputsEvent", True)):
+            if key in event:
+                said = event[key]["metadata"]
+                found.append(Step(ended, said["op"], said["type"], said["urn"].rpartition("::")[2]))
+    return found

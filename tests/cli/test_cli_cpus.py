@@ -1,0 +1,93 @@
+"""Trees without GPUs, and mixed ones: `preview` with its report, and `whatif`, show CPU and memory with their units."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from builders import Data
+from cli_builders import Project
+from cpu_stacks import CPUS, MIXED
+from typer.testing import CliRunner
+
+from gpu_tenancy.cli.main import app
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project.at(tmp_path / "project")
+    found.write("cpus", CPUS)
+    found.write("mixed", MIXED)
+    return found
+
+
+def run(project: Project, *arguments: object) -> str:
+    words = [*map(str, arguments), "--project", str(project.folder)]
+    done = CliRunner(env={"COLUMNS": "240"}).invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def rows(text: str, start: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if line.startswith(start)]
+
+
+def test_a_preview_shows_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
+    text = run(project, "preview", "cpus", "--out", tmp_path / "out")
+    assert "CPUs and memory per team" in text
+    shown = " ".join(rows(text, "etl ")[0])
+    assert shown == "etl general CPUs Kueue 40 64 to 80 80 80 immediately"
+    assert rows(text, "web ")[1] == ["web", "general", "memory", "Kueue", "64Gi", "64Gi", "64Gi", "64Gi", "immediately"]
+    assert "31 CPUs, 116Gi memory" in text
+    assert "GPU" not in text.partition("CPUs and memory per team")[2]
+
+
+def test_the_report_counts_cpus_and_memory(project: Project, tmp_path: Path) -> None:
+    run(project, "preview", "cpus", "--out", tmp_path / "out")
+    comment = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| guaranteed | **60** of 124 | CPUs, always available |" in comment
+    assert "| **etl** | general memory | " in comment
+    assert "CPUs and memory available to each team" in comment
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "CPUs and memory always available" in page
+    assert "price per CPU-hour" in page
+    assert "etl, general CPUs: 40 guaranteed; limit 80 of 124" in page
+    assert "None" not in page.partition("<main>")[2]
+
+
+def test_a_mixed_tree_shows_gpus_and_cpus(project: Project, tmp_path: Path) -> None:
+    text = run(project, "preview", "mixed", "--out", tmp_path / "out")
+    assert "GPUs, CPUs and memory per team" in text
+    assert rows(text, "vision ") == [["vision", "h100", "Kueue", "8", "16", "16", "16", "immediately"]]
+    assert len(rows(text, "etl ")) == 2
+    comment = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| guaranteed | **8** of 16 | GPUs, always available |" in comment
+
+
+def test_whatif_shows_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
+    text = run(project, "whatif", "cpus", "--last", "etl", "--out", tmp_path)
+    assert rows(text, "etl ")[0][:7] == ["etl", "general", "CPUs", "40", "80", "64", "16"]
+    assert rows(text, "web ")[1][:7] == ["web", "general", "memory", "64Gi", "64Gi", "64Gi", "0"]
+    page = (tmp_path / "whatif.html").read_text(encoding="utf-8")
+    assert "124 of 124 CPUs and 268.8Gi of 464Gi memory in use, 1 team with pending jobs" in page
+    assert "etl uses 64 of at most 80 general CPUs" in page
+    assert "in jobs of one CPU or more with their share of memory" in page
+    mixed = run(project, "whatif", "mixed")
+    assert rows(mixed, "vision ")[0][:6] == ["vision", "h100", "8", "16", "16", "0"]
+    assert len(rows(mixed, "etl ")) == 2
+
+
+def test_a_job_on_cpus_runs_with_its_cpus_and_memory(project: Project, tmp_path: Path) -> None:
+    job: Data = {"gpus": 0, "flavor": "general", "cpu": 10, "memory": "16Gi"}
+    file = tmp_path / "jobs.yaml"
+    submitted = [{"name": "big", "team": "etl", "pods": 4, **job}, {"name": "late", "team": "web", "pods": 8, **job}]
+    file.write_text(yaml.safe_dump({"steps": [{"submit": submitted}]}), encoding="utf-8")
+    text = run(project, "whatif", "cpus", "--workloads", file, "--out", tmp_path)
+    assert "big (etl) running with 40 general CPUs, 64Gi general memory" in text
+    assert "late (web) pending for 80 general CPUs, 128Gi general memory: " in text
+    assert rows(text, "web ")[0][:7] == ["web", "general", "CPUs", "20", "60", "0", "80"]
+    page = (tmp_path / "whatif.html").read_text(encoding="utf-8")
+    assert "big (etl, 40 CPUs, 64Gi memory of general)" in page
+    seen = json.loads(run(project, "whatif", "cpus", "--workloads", file, "--json"))
+    (moment,) = seen["moments"]
+    assert moment["running"][0]["amounts"] == {"cpu": 40_000, "memory": 64 * 2**30}

@@ -1,0 +1,200 @@
+"""The order of operators and of what they judge, with the official Pulumi CLI on a real API server.
+
+Kueue, KEDA and Prometheus are stand-ins: charts of the tests with the operators' real definitions. Everything
+else is the program's: releases, gates, namespaces, and the tenancy that waits for them.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from builders import EXISTING, Data, pool, server, team
+from chart_repository import StandIn, repository
+from players import Kubelet, Operator, played
+from program_on_cli import OnCli, Step
+from stand_in_webhook import Asked, Webhook, webhook
+from stand_ins import stand_in, webhook_template
+from test_console_pulumi import WITH_PULUMI
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
+
+pytestmark = [
+    WITH_PULUMI,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH, which a gate runs"),
+]
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+KUEUE_KINDS = ["ResourceFlavor", "ClusterQueue", "Cohort", "LocalQueue", "WorkloadPriorityClass"]
+SCALED = ("keda.sh/v1alpha1", "ScaledObject")
+MONITORING = "monitoring.coreos.com/v1"
+DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+REFUSALS = 2
+
+
+def installed_here(**operators: str) -> Data:
+    """A team with a server that KEDA scales, and the three operators that this takes."""
+    scaled = server(replicas={"min": 1, "max": 2}, scaleOn={"cpu": 70, "latencyP99": "100ms"})
+    return {
+        "cluster": EXISTING,
+        "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1)},
+        "operators": {"prometheus": "here", "kueue": "here", "keda": "here", "gpuOperator": "off", **operators},
+        "metrics": {"histogram": "inference_latency_seconds"},
+        "teams": {"vision": team(gpus={"h100": {"guaranteed": 8}}, serving={"api": scaled})},
+    }
+
+
+def charts(cache: Path, judge: str) -> list[StandIn]:
+    """Each brings its definitions as the operator's own chart does: in `crds`, and as templates, kept and not kept."""
+    monitors = [
+        f"prometheus-operator/monitoring.coreos.com_{each}.yaml" for each in ("prometheusrules", "servicemonitors")
+    ]
+    plurals = ["resourceflavors", "clusterqueues", "cohorts", "localqueues", "workloadpriorityclasses"]
+    queues = [f"kueue/kueue.x-k8s.io_{each}.yaml" for each in plurals]
+    judged = webhook_template("kueue", "kueue.x-k8s.io", judge)
+    return [
+        stand_in("kube-prometheus-stack", monitors, cache, helm_keeps=True),
+        stand_in("kueue", queues, cache, webhook=judged),
+        stand_in("keda", ["keda/keda.sh_scaledobjects.yaml"], cache),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The program, deployed once, and who plays what on the platform does not run."""
+
+    program: OnCli
+    steps: list[Step]
+    cluster: Cluster
+    webhook: Webhook
+    kubelet: Kubelet
+    operators: dict[str, Operator]
+    address: str
+    charts: list[StandIn]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Scene]:
+    """A platform of its own, since here the definitions come with the charts."""
+    folder = tmp_path_factory.mktemp("operators")
+    platform = Platform(folder / "platform")
+    platform.up(report)
+    try:
+        with platform.cluster() as cluster:
+            yield from deployed(folder, platform, cluster)
+    finally:
+        platform.down()
+
+
+def deployed(folder: Path, platform: Platform, cluster: Cluster) -> Iterator[Scene]:
+    bring_nodes(cluster, node_shapes(load(Source(installed_here()))))
+    certificate, key = (Path(find("serving")) for find in (platform.places.certificate, platform.places.key))
+    kubelet = Kubelet(cluster, platform.kubeconfig, folder / "pods")
+    kinds = {
+        "kueue": ("kueue-system", [(KUEUE, kind) for kind in KUEUE_KINDS]),
+        "keda": ("keda", [SCALED]),
+        "kube-prometheus-stack": ("monitoring", [(MONITORING, "PrometheusRule"), (MONITORING, "ServiceMonitor")]),
+    }
+    operators = {name: Operator(cluster, name, *at) for name, at in kinds.items()}
+    authority = Path(platform.places.certificate("authority"))
+
+    def trusted() -> None:
+        """Only after a refusal is the certificate known, so the gate meets both reasons to ask again."""
+        if kubelet.exits:
+            operators["kueue"].trust(authority)
+
+    with webhook(certificate, key, REFUSALS) as judge:
+        made = charts(platform.cache, judge.address)
+        steps = [kubelet.step, trusted, *(each.step for each in operators.values())]
+        with repository(made) as address, played(*steps):
+            program = OnCli(folder / "project", platform.kubeconfig)
+            program.write(installed_here(), address, made)
+            done = program.up()
+            yield Scene(program, done, cluster, judge, kubelet, operators, address, made)
+
+
+def of(steps: list[Step], kind: str, name: str = "") -> list[int]:
+    """Where in the order something was said of resources of a kind, by the end of its type and a part of its name."""
+    return [place for place, step in enumerate(steps) if step.type.endswith(kind) and name in step.name]
+
+
+def ended(steps: list[Step], kind: str, name: str = "") -> int:
+    return max(place for place in of(steps, kind, name) if steps[place].ended)
+
+
+def begun(steps: list[Step], kind: str, name: str = "") -> int:
+    return min(of(steps, kind, name))
+
+
+def test_nothing_is_made_of_an_operator_before_its_webhook_let_a_dry_run_pass(scene: Scene) -> None:
+    probe = Asked("ResourceFlavor", "gpu-tenancy-gate", dry_run=True, allowed=False)
+    asked = scene.webhook.asked
+    assert asked[: REFUSALS + 1] == [probe] * REFUSALS + [Asked(probe.kind, probe.name, dry_run=True, allowed=True)]
+    assert {(each.dry_run, each.allowed) for each in asked[REFUSALS + 1 :]} == {(False, True)}
+    assert {each.kind for each in asked[REFUSALS + 1 :]} >= {"ResourceFlavor", "ClusterQueue", "Cohort", "LocalQueue"}
+
+
+def test_a_webhook_that_is_not_ready_is_asked_again_and_fails_nothing(scene: Scene) -> None:
+    *refused, last = scene.kubelet.exits
+    assert last == 0
+    assert all(refused)
+    assert "x509" in scene.kubelet.words[0]
+    # Once for the certificate that nobody trusted yet, then for each time that it did not answer.
+    assert len(refused) >= 1 + REFUSALS
+
+
+def test_the_next_operator_begins_when_the_gate_of_the_one_before_has_ended(scene: Scene) -> None:
+    assert ended(scene.steps, ":Job", "kueue-gate") < begun(scene.steps, ":Release", "keda")
+    assert ended(scene.steps, ":Release", "keda") < begun(scene.steps, ":ScaledObject")
+    assert ended(scene.steps, ":Release", "kube-prometheus-stack") < begun(scene.steps, ":PrometheusRule")
+
+
+def names(cluster: Cluster, api_version: str, kind: str) -> set[str]:
+    return {text_at(one, "metadata", "name") for one in cluster.list(api_version, kind, metadata_only=True)}
+
+
+def releases(cluster: Cluster) -> set[str]:
+    """What Helm says that it installed: https://helm.sh/docs/topics/advanced/#storage-backends"""
+    found = cluster.list("v1", "Secret", labels="owner=helm", metadata_only=True)
+    return {text_at(one, "metadata", "labels", "name") for one in found}
+
+
+def test_a_release_that_leaves_the_stack_stays_with_its_definitions_and_their_objects(scene: Scene) -> None:
+    cluster = scene.cluster
+    definitions = names(cluster, *DEFINITION)
+    before = {kind: names(cluster, KUEUE, kind) for kind in KUEUE_KINDS}
+    assert before["ClusterQueue"] == {"vision"}
+    scene.program.write(installed_here(kueue="installed"), scene.address, scene.charts)
+    steps = scene.program.up()
+    # To Pulumi a resource that it lets be is deleted too.
+    assert {"delete"} == {steps[place].operation for place in of(steps, ":Release", "kueue")}
+    assert "kueue" in releases(cluster)
+    assert scene.operators["kueue"].there
+    assert names(cluster, *DEFINITION) == definitions
+    assert {kind: names(cluster, KUEUE, kind) for kind in KUEUE_KINDS} == before
+
+
+def test_what_is_torn_down_goes_before_who_clears_its_finalizers_and_definitions_stay(scene: Scene) -> None:
+    cluster = scene.cluster
+    definitions = names(cluster, *DEFINITION)
+    steps = scene.program.destroy()
+    for judged, release in (
+        (":ScaledObject", "keda"),
+        (":ServiceMonitor", "prometheus"),
+        (":PrometheusRule", "prometheus"),
+    ):
+        assert ended(steps, judged) < begun(steps, ":Release", release)
+    cleared = {name: {one.kind for one in each.cleared} for name, each in scene.operators.items()}
+    assert cleared["keda"] == {"ScaledObject"}
+    assert cleared["kube-prometheus-stack"] == {"PrometheusRule", "ServiceMonitor"}
+    assert cleared["kueue"] >= {"ResourceFlavor", "ClusterQueue", "Cohort", "LocalQueue"}
+    assert releases(cluster) == {"kueue"}
+    assert {name for name, each in scene.operators.items() if each.there} == {"kueue"}
+    assert names(cluster, *DEFINITION) == definitions

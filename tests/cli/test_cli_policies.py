@@ -1,0 +1,361 @@
+"""`tenancy preview --policy`, with packs of ours and a pack that somebody else wrote with Pulumi's own SDK."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import job, team
+from cli_builders import Project, small
+from google.protobuf.json_format import MessageToDict
+from pulumi.runtime.proto import analyzer_pb2 as wire
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.packs.asking import questions, struct
+from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
+from gpu_tenancy.packs.findings import Finding
+from gpu_tenancy.packs.judging import PackChoice, judge
+from gpu_tenancy.packs.schemas import violations
+
+FOREIGN = """
+from pulumi_policy import *
+
+def named(args, report):
+    account = args.resource_type == "kubernetes:core/v1:ServiceAccount"
+    if account and args.props["metadata"]["name"] in args.get_config()["names"]:
+        report(f"is called {args.props['metadata']['name']}")
+
+def counted(args, report):
+    pods = [each for each in args.resources if each.resource_type == "kubernetes:batch/v1:Job"]
+    if len(pods) > args.get_config()["most"]:
+        report(f"{len(pods)} jobs, the first under {pods[0].parent.resource_type}", pods[0].urn)
+
+def labelled(args):
+    if args.resource_type == "kubernetes:core/v1:ServiceAccount":
+        args.props["metadata"]["labels"] = {"mended": "yes"}
+        return args.props
+
+PolicyPack("theirs", [
+    ResourceValidationPolicy("account-name", "Accounts have other names.", [named], severity=Severity.LOW,
+        config_schema=PolicyConfigSchema({"names": {"type": "array", "items": {"type": "string"}, "default": []}})),
+    StackValidationPolicy("few-jobs", "There are few jobs.", counted, EnforcementLevel.MANDATORY,
+        config_schema=PolicyConfigSchema({"most": {"type": "integer", "minimum": 0, "default": 99}})),
+    ResourceValidationPolicy("account-labels", "Accounts have labels.", remediate=labelled),
+])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project.at(tmp_path / "project")
+    project.write("good", small())
+    return project
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A pack of somebody else."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(FOREIGN, encoding="utf-8")
+    (folder / "PulumiPolicy.yaml").write_text("{runtime: python, version: 2.0.0}", encoding="utf-8")
+    return folder
+
+
+def config(folder: Path, **rules: object) -> Path:
+    file = folder.parent / "config.json"
+    file.write_text(json.dumps({name.replace("_", "-"): rule for name, rule in rules.items()}), encoding="utf-8")
+    return file
+
+
+def tenancy(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["preview", *(str(argument) for argument in arguments)])
+
+
+# The command.
+
+
+def test_a_stack_that_keeps_all_mandatory_rules_is_fine(project: Project, theirs: Path) -> None:
+    seen = tenancy("good", "--project", project.folder, "--policy", theirs)
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    assert seen.stdout.endswith("policies: 3 passed, no mandatory violations (theirs 0.0.1)\n")
+
+
+def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice(
+    project: Project, theirs: Path
+) -> None:
+    file = config(theirs, few_jobs={"most": 0}, account_name={"names": ["workload"]})
+    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
+    assert (seen.exit_code, seen.stderr) == (2, "")
+    lines = seen.stdout[seen.stdout.index("✗ 1 jobs") :].splitlines()
+    assert lines[:2] == [
+        "✗ 1 jobs, the first under gpu-tenancy:tenancy:TrainingJob",
+        "  few-jobs, unspecified, theirs",
+    ]
+    assert lines[2:4] == ["! is called workload", "  account-name, low, theirs"]
+    assert lines[-1] == "policies: 1 passed, 1 mandatory violation, 2 advisory (theirs 0.0.1)"
+
+
+def test_our_packs_are_asked_by_their_names_with_the_set_of_the_environment(project: Project) -> None:
+    project.write("named", small(environment="prod"))
+    seen = tenancy("named", "--project", project.folder, "--policy", "workloads", "--policy", "clouds")
+    assert seen.exit_code in {0, 2}
+    assert "gpu-workloads 0.1.0, " in seen.stdout
+    assert "(gpu-workloads 0.1.0, gpu-clouds 0.1.0)" in seen.stdout
+
+
+def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, theirs: Path) -> None:
+    file = config(theirs, image_registries={"enforcementLevel": "mandatory", "registries": ["ghcr.io/ours"]})
+    seen = tenancy("good", "--project", project.folder, "--policy", f"workloads={file}")
+    assert seen.exit_code == 2
+    assert "✗ Deployment vision/api, container server: " in seen.stdout
+    assert "  image-registries, high, gpu-workloads" in seen.stdout
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        pytest.param({"few_job": "mandatory"}, "unknown rule 'few-job'; did you mean 'few-jobs'?", id="rule"),
+        pytest.param({"few_jobs": {"most": -1}}, "few-jobs.most: -1 must be at least 0", id="bound"),
+        pytest.param({"account_name": {"names": [1]}}, "account-name.names.0: 1 must be of type string", id="type"),
+        pytest.param(
+            {"few_jobs": "strict"},
+            "few-jobs: 'strict' is not an enforcement level; set one of advisory, mandatory",
+            id="level",
+        ),
+        pytest.param(
+            {"few_jobs": 3},
+            "few-jobs: 3 is not a level or an object; set a level, or an object with settings",
+            id="form",
+        ),
+    ],
+)
+def test_a_configuration_that_is_wrong_is_exit_code_1_and_says_all_of_it(
+    project: Project, theirs: Path, rules: dict[str, object], words: str
+) -> None:
+    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={config(theirs, **rules)}")
+    assert seen.exit_code == 1
+    assert words in " ".join(seen.stderr.split())
+
+
+def test_a_setting_that_only_the_pack_itself_knows_to_be_wrong_is_said_as_it_says_it(
+    project: Project, theirs: Path
+) -> None:
+    file = config(theirs, image_pinned={"digest": True})
+    seen = tenancy("good", "--project", project.folder, "--policy", f"workloads={file}")
+    assert seen.exit_code == 1
+    assert "rejected its configuration: image-pinned.digest: unknown setting; settings of this rule: " in " ".join(
+        seen.stderr.split()
+    )
+
+
+def test_a_pack_that_is_not_there_is_said_before_anything_else(project: Project) -> None:
+    seen = tenancy("good", "--project", project.folder, "--policy", "workload")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert "policy pack 'workload' does not exist; specify its folder, or one of: clouds, workloads" in seen.stderr
+
+
+def test_a_remedy_is_said_and_what_it_mended_is_judged(project: Project, theirs: Path) -> None:
+    file = config(theirs, account_labels="remediate", all="advisory")
+    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
+    assert seen.exit_code == 0
+    assert seen.stdout.count(": remedy applied") == 2
+    assert seen.stdout.endswith("policies: 2 passed, no mandatory violations, 2 fixed by remediation (theirs 0.0.1)\n")
+
+
+# What is asked.
+
+URN = "urn:pulumi:s::p::"
+
+
+def registration(name: str, type_: str = "kubernetes:core/v1:ConfigMap", **more: Any) -> Registration:
+    given: dict[str, Any] = {"custom": True, "inputs": {}, **more}
+    return Registration(f"{URN}{type_}::{name}", type_, name, **given)
+
+
+def test_resources_are_asked_as_the_engine_asks() -> None:
+    provider = registration("k8s", "pulumi:providers:kubernetes", inputs={"namespace": "ml"})
+    first = registration("z-first")
+    second = registration(
+        "a-second",
+        inputs={"data": {"key": "hunter2", "list": ["a", "b"]}, "__defaults": []},
+        secret_paths=(("data", "key"), ("data", "list", 1), ("data",)),
+        dependencies=(first.urn,),
+        property_dependencies={"data": (first.urn,)},
+        provider=f"{provider.urn}::id-1",
+        protect=True,
+        ignore_changes=("data.list",),
+    )
+    only_read = registration("read", external_id="ml/read")
+    asked = questions(Rendered("p", "s", (second, first, provider, only_read), {}))
+    root = f"{URN}pulumi:pulumi:Stack::p-s"
+    assert [request.name for request in asked.resources] == ["p-s", "z-first", "k8s", "a-second"]
+    last = asked.resources[-1]
+    secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
+    inner = {"key": {**secret, "value": "hunter2"}, "list": ["a", {**secret, "value": "b"}]}
+    assert MessageToDict(last.properties) == {"data": {**secret, "value": inner}}
+    assert (last.options.protect, list(last.options.ignoreChanges), last.options.parent) == (True, ["data.list"], root)
+    assert (last.provider.name, MessageToDict(last.provider.properties)) == ("k8s", {"namespace": "ml"})
+    (held,) = [resource for resource in asked.stack.resources if resource.name == "a-second"]
+    assert (held.parent, list(held.dependencies)) == (root, [first.urn])
+    assert list(held.propertyDependencies["data"].urns) == [first.urn]
+    assert held.properties == last.properties == struct(second)
+
+
+def test_a_foreign_pack_hears_of_parents_and_of_the_whole_stack(theirs: Path) -> None:
+    owner = registration("owner", "my:index:Owner", custom=False)
+    work = registration("work", "kubernetes:batch/v1:Job", parent=owner.urn)
+    rendered = Rendered("p", "s", (owner, work), {})
+    (judged,) = judge(rendered, [PackChoice(theirs, config(theirs, few_jobs={"most": 0}))])
+    assert judged.findings == (
+        Finding(
+            "theirs",
+            "few-jobs",
+            "broken",
+            "There are few jobs.",
+            "unspecified",
+            "mandatory",
+            work.urn,
+            "1 jobs, the first under my:index:Owner",
+        ),
+    )
+
+
+# How a pack is configured.
+
+
+def info() -> wire.AnalyzerInfo:
+    info = wire.AnalyzerInfo(name="test", supportsConfig=True)
+    one = info.policies.add(name="one", enforcementLevel=wire.ADVISORY)
+    one.configSchema.properties.update({"most": {"type": "integer", "default": 3}, "names": {"type": "array"}})
+    info.policies.add(name="two", enforcementLevel=wire.MANDATORY)
+    return info
+
+
+def told(given: dict[str, RuleConfig]) -> dict[str, tuple[int, object]]:
+    request = reconciled(info(), given, "config.json")
+    return {
+        name: (rule.enforcementLevel, MessageToDict(rule.properties)) for name, rule in request.policyConfig.items()
+    }
+
+
+def test_every_rule_is_told_with_defaults_where_nobody_set_anything() -> None:
+    assert told({}) == {"one": (wire.ADVISORY, {"most": 3.0}), "two": (wire.MANDATORY, {})}
+
+
+def test_all_sets_the_level_of_rules_that_are_not_named() -> None:
+    given = {"all": RuleConfig(wire.DISABLED), "one": RuleConfig(wire.MANDATORY, {"most": 5})}
+    assert told(given) == {"one": (wire.MANDATORY, {"most": 5.0}), "two": (wire.DISABLED, {})}
+    assert told({"all": RuleConfig(wire.DISABLED), "one": RuleConfig(None, {"names": ["a"]})})["one"] == (
+        wire.DISABLED,
+        {"most": 3.0, "names": ["a"]},
+    )
+
+
+def test_a_file_has_levels_objects_and_what_only_the_cli_opens(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"one": "remediate", "two": {"enforcementLevel": "disabled", "x": 1}, "environments": ["a/b"]}')
+    assert read_config(file) == {
+        "one": RuleConfig(LEVELS["remediate"]),
+        "two": RuleConfig(LEVELS["disabled"], {"x": 1}),
+    }
+    file.write_text("  \n")
+    assert read_config(file) == {}
+    file.write_text("[1]")
+    with pytest.raises(ConsoleError, match="not a JSON object; use rule names as keys"):
+        read_config(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(b'{"one": {"most": NaN}}', "not valid JSON: NaN is not a JSON number", id="number"),
+        pytest.param(b'{"one": "\xff"}', "not valid JSON: .*; fix the JSON syntax", id="encoding"),
+        pytest.param(
+            b'{"environments": "a/b"}', "environments: not a list of strings; list names of", id="environments"
+        ),
+        pytest.param(
+            b'{"one": {"enforcementLevel": null}}', "one: None is not an enforcement level; set one of", id="level"
+        ),
+    ],
+)
+def test_a_file_that_the_cli_refuses_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    with pytest.raises(ConsoleError, match=words):
+        read_config(file)
+
+
+SCHEMA = yaml.safe_load("""
+type: object
+required: [a]
+additionalProperties: false
+properties:
+  a: {type: integer, minimum: 1, maximum: 9}
+  b: {type: string, enum: [x, yy], minLength: 1, pattern: "^[xy]+$"}
+  c: {type: array, items: {type: [string, "null"]}, maxItems: 2}
+  d: {type: object, additionalProperties: {anyOf: [{type: number, exclusiveMinimum: 0}, {type: boolean}]}}
+  f: {type: string, minLength: 2, maxLength: 15, format: ipv4}
+  g: {oneOf: [{type: number}, {type: integer}, {const: x}], multipleOf: 2, not: {enum: [6]}}
+""")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": 1, "b": "yy", "c": ["x", None], "d": {"k": 0.5, "l": True}}, []),
+        ({"a": 2.0}, []),
+        ({}, ["a: required setting is missing"]),
+        ({"a": 0}, ["a: 0 must be at least 1"]),
+        ({"a": 10}, ["a: 10 must be at most 9"]),
+        ({"a": True}, ["a: True must be of type integer"]),
+        ({"a": 1.5}, ["a: 1.5 must be of type integer"]),
+        ({"a": 1, "b": "y"}, ["b: 'y' must be one of x, yy"]),
+        (
+            {"a": 1, "c": ["x", 2, "z"]},
+            ["c: ['x', 2, 'z'] must have at most 2 items", "c.1: 2 must be of type string or null"],
+        ),
+        ({"a": 1, "d": {"k": 0}}, ["d.k: 0 matches none of the allowed types"]),
+        ({"a": 1, "e": 1}, ["e: unknown setting"]),
+        ({"a": 1, "e": 1, "h": 1}, ["e: unknown setting", "h: unknown setting"]),
+        ({"a": 1, "f": "x"}, ["f: 'x' must have at least 2 characters", "f: 'x' must match ipv4"]),
+        ({"a": 1, "f": "1.2.3.4"}, []),
+        ({"a": 1, "g": 4}, ["g: 4 matches more than one of the allowed types"]),
+        ({"a": 1, "g": 2.5}, ["g: 2.5 is not a multiple of 2"]),
+        ({"a": 1, "b": 1, "c": 1}, ["b: 1 must be of type string", "c: 1 must be of type array"]),
+        ([], ["value: [] must be of type object"]),
+    ],
+)  # fmt: skip
+def test_a_value_is_held_against_its_schema(value: object, words: list[str]) -> None:
+    assert violations(SCHEMA, value) == words
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        pytest.param({"type": "text"}, "'text' is not valid under any of the given schemas", id="type"),
+        pytest.param({"pattern": "("}, "'(' is not a 'regex'", id="pattern"),
+        pytest.param(
+            {"$ref": "https://example.org/schema.json"}, "Unresolvable: https://example.org/schema.json", id="ref"
+        ),
+    ],
+)
+def test_an_invalid_schema_is_a_violation_and_nothing_is_fetched(schema: dict[str, object], words: str) -> None:
+    assert violations(schema, "x", "rule.key") == [
+        f"rule.key: the policy's schema is invalid: {words}; report it to the pack owner"
+    ]
+
+
+def test_teams_and_jobs_are_what_a_breach_is_about(project: Project, theirs: Path) -> None:
+    sections = small()
+    sections["teams"]["vision"] = team(gpus={"h100": {"guaranteed": 4}}, training={"a": job(gpus=1), "b": job(gpus=1)})
+    project.write("two", {**sections, "priorities": {"low": 10}})
+    file = config(theirs, few_jobs={"most": 1})
+    seen = tenancy("two", "--project", project.folder, "--policy", f"{theirs}={file}")
+    assert seen.exit_code == 2, seen.stderr
+    assert "✗ 2 jobs, the first under gpu-tenancy:tenancy:TrainingJob" in seen.stdout

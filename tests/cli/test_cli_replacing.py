@@ -1,0 +1,75 @@
+"""Another stack on the embedded platform: named before it is deleted, and kept where the new one is wrong.
+
+The way on a running platform is in test_cli_commands.py.
+"""
+
+from pathlib import Path
+
+import pytest
+from cli_builders import Project, small
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.embedded.certificates import make_certificates
+from gpu_tenancy.embedded.credentials import write_client_configs
+from gpu_tenancy.embedded.parts import Ports
+from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.embedded.processes import free_ports
+from gpu_tenancy.local.replacing import other_stack
+from gpu_tenancy.local.up import Options, up
+
+
+@pytest.fixture
+def laden(tmp_path: Path) -> Platform:
+    """A platform that carries a stack of Pulumi's and does not run, as after a restart of the machine."""
+    found = Platform(tmp_path / "home", tmp_path / "cache")
+    make_certificates(found.places)
+    write_client_configs(found.places, Ports(*free_ports(4)))
+    found.carry(Carried("good", "pulumi", 59))
+    return found
+
+
+def files(platform: Platform) -> set[Path]:
+    return set(platform.places.home.rglob("*"))
+
+
+def test_the_same_stack_or_none_is_no_other(laden: Platform, tmp_path: Path) -> None:
+    assert other_stack(laden, "good") is None
+    assert other_stack(Platform(tmp_path / "new", tmp_path / "cache"), "good") is None
+
+
+@pytest.mark.parametrize(
+    ("carried", "content"),
+    [
+        (Carried("good", "pulumi", 59), "good (59 objects, deployed with pulumi; the platform is not running)"),
+        (Carried("good", "pulumi"), "good (deployed with pulumi; the platform is not running)"),
+    ],
+)
+def test_another_stack_is_named_where_the_platform_does_not_run(
+    laden: Platform, carried: Carried, content: str
+) -> None:
+    laden.carry(carried)
+    assert other_stack(laden, "other") == content
+
+
+def test_another_stack_stays_unless_the_user_says_so(laden: Platform, tmp_path: Path) -> None:
+    project, before = Project.at(tmp_path / "project"), files(laden)
+    project.write("other", small())
+    with pytest.raises(ConsoleError, match=r"carries stack good \(59 objects.* --replace`") as refused:
+        up("other", laden, lambda _: None, project.folder)
+    assert "STACK=other REPLACE=1" in refused.value.fix
+    assert files(laden) == before
+
+
+def test_another_stack_stays_where_the_new_one_is_wrong_or_its_programs_cannot_be_had(
+    laden: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, before = Project.at(tmp_path / "project"), files(laden)
+    project.write("other", small(priorities={}))
+    with pytest.raises(StackError):
+        up("other", laden, lambda _: None, project.folder, Options(replace=True))
+    project.write("other", small())
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "nowhere"))
+    with pytest.raises(ConsoleError, match="nowhere is not a folder"):
+        up("other", laden, lambda _: None, project.folder, Options(replace=True))
+    assert files(laden) == before

@@ -1,0 +1,132 @@
+"""The report of `tenancy up`: one self-contained page."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from builders import GPU
+from rendered_stacks import stack_of_repository
+
+from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.review.report import write_report
+
+SUMMARY = Summary(
+    holdings=(
+        Holding("ml-production", "h100", "Kueue", guaranteed=161, limit=162, used=43, lends=False, resource=GPU),
+        Holding("ml-research", "a100", "Kueue", guaranteed=84, limit=325, used=286, lends=True, resource=GPU),
+    ),
+    budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
+    supply=(
+        Supply("a100", "NVIDIA-A100-SXM4-80GB", 47, 379, 287, GPU),
+        Supply("h100", "NVIDIA-H100-80GB-HBM3", 28, 224, 44, GPU),
+    ),
+    waiting=1,
+    astray=(),
+)
+PROOFS = (Proof("ml-research cannot use more than its 36", "refused: limits[nvidia.com/gpu] <b>&", holds=True),)
+VOID = {"meta", "rect", "br", "link", "img", "input"}
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    found = stack_of_repository("local")
+    return Outcome(
+        preview=found,
+        plan=plan(found.stack),
+        engine="server-side apply",
+        changes={"created": 71},
+        nodes={"created": 25},
+        objects=71,
+        kubeconfig=Path("kubeconfig"),
+        server="https://127.0.0.1:1",
+        summary=SUMMARY,
+        proofs=PROOFS,
+    )
+
+
+class Page(HTMLParser):
+    """The parsed page; its elements must be nested correctly."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.asked: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.asked += [
+            f"{key}={value}"
+            for key, value in attrs
+            if key in {"src", "href", "srcset", "data", "xlink:href"} and not (value or "").startswith("#")
+        ]
+        if tag in {"script", "link", "iframe", "img", "object"}:
+            self.asked.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Opens nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(data.strip())
+
+
+def page(outcome: Outcome, folder: Path) -> str:
+    return write_report(outcome, folder).read_text(encoding="utf-8")
+
+
+def test_the_page_nests_as_it_should_and_loads_nothing_from_anywhere(outcome: Outcome, tmp_path: Path) -> None:
+    text = page(outcome, tmp_path)
+    assert text.startswith("<!doctype html>") or text.lstrip().startswith("<!doctype html>")
+    assert Page(text).asked == []
+    assert "@import" not in text
+    assert {part.partition(")")[0] for part in text.split("url(")[1:]} <= {"#hatch"}
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_same_outcome_gives_the_same_bytes(outcome: Outcome, tmp_path: Path) -> None:
+    first = write_report(outcome, tmp_path / "first").read_bytes()
+    assert write_report(replace(outcome), tmp_path / "second").read_bytes() == first
+    assert write_report(outcome, tmp_path / "first").read_bytes() == first
+
+
+def test_every_number_of_the_summary_is_on_the_page(outcome: Outcome, tmp_path: Path) -> None:
+    texts = Page(page(outcome, tmp_path)).texts
+    for holding in SUMMARY.holdings:
+        assert {str(holding.guaranteed), str(holding.limit), str(holding.used)} <= set(texts)
+    for supply in SUMMARY.supply:
+        assert {str(supply.nodes), str(supply.capacity), str(supply.used), supply.product} <= set(texts)
+        promised = next(holding.guaranteed for holding in SUMMARY.holdings if holding.flavor == supply.flavor)
+        assert str(supply.capacity - promised) in texts
+    assert {"requests.memory", "237Gi", "258Gi", "prod-001", "rd-001"} <= set(texts)
+    assert any("71 created" in text for text in texts)
+
+
+def test_what_the_cluster_said_is_shown_as_it_was_said(outcome: Outcome, tmp_path: Path) -> None:
+    text = page(outcome, tmp_path)
+    assert PROOFS[0].seen not in text  # as markup it would be another page
+    assert "refused: limits[nvidia.com/gpu] " in text
+    assert PROOFS[0].seen in "".join(Page(text).texts)
+
+
+def test_a_broken_promise_is_what_the_page_says_first(outcome: Outcome, tmp_path: Path) -> None:
+    assert "All checks passed" in Page(page(outcome, tmp_path)).texts
+    broken = replace(outcome, proofs=(replace(PROOFS[0], holds=False),))
+    texts = Page(page(broken, tmp_path)).texts
+    assert "Checks failed" in texts
+    assert "All checks passed" not in texts
+    astray = replace(outcome, summary=replace(SUMMARY, astray=("ml-serving/p",)))
+    assert any(
+        "ml-serving/p runs on a node with a different GPU model" in text for text in Page(page(astray, tmp_path)).texts
+    )

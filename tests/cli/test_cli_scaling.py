@@ -1,0 +1,245 @@
+"""Autoscalers act on the embedded platform: a server, kwok's usage of it, the real metrics-server and autoscaler."""
+
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import pool, server, stack, team
+from cli_builders import EXISTING, Project
+
+from gpu_tenancy.base.amounts import amount
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers.table import read_rows
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.ordering import waves
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.local.checks import scaling
+from gpu_tenancy.local.checks.autoscaler import simplified
+from gpu_tenancy.local.checks.scaling import USAGE, prove_scaling
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.source import Source
+
+METRICS = "metrics.k8s.io/v1beta1"
+API_SERVICE = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io")
+SCALER = Reference("autoscaling/v2", "HorizontalPodAutoscaler", "api", "vision")
+KINDS = {"Namespace", "ServiceAccount", "Deployment", "HorizontalPodAutoscaler"}
+"""What it takes for a server to scale; its team has neither quota nor queue here."""
+
+
+def scaled(**fields: Any) -> Any:
+    """Two nodes, and a server that scales on CPU and on a latency that nothing serves."""
+    serving = {"api": server(replicas={"min": 1, "max": 3}, scaleOn={"cpu": 60, "latencyP99": "100ms"}, **fields)}
+    return {
+        "cluster": dict(EXISTING),
+        "metrics": {"latencyP99": "latency_p99_seconds"},
+        "pools": {"cpu": pool("m7i.8xlarge", 1), "l4": pool("g6.12xlarge", 1)},
+        "teams": {"vision": team(gpus={"l4": {"guaranteed": 4}}, serving=serving)},
+    }
+
+
+@dataclass(frozen=True)
+class Metered:
+    """A platform with metrics-server and the server.
+
+    Attributes:
+        applied: how many objects the last deployment changed.
+    """
+
+    platform: Platform
+    cluster: Cluster
+    plan: Plan
+    manifests: list[list[Manifest]]
+    inventory: Path
+
+    def deploy(self) -> set[str]:
+        """Applies the server, as `tenancy up` does; returns what happened to its objects."""
+        return {change.action for change in apply(self.cluster, self.manifests, self.inventory)}
+
+    def pods(self) -> tuple[Manifest, ...]:
+        return self.cluster.list("v1", "Pod", namespace="vision")
+
+    def usage(self, kind: str, namespace: str = "") -> dict[str, int]:
+        """CPU in thousandths that metrics-server reports, by names."""
+        found: dict[str, int] = {}
+        for item in self.cluster.list(METRICS, kind, namespace=namespace):
+            parts = maps_at(item, "containers") or [item]
+            found[text_at(item, "metadata", "name")] = sum(amount("cpu", at(part, "usage", "cpu")) for part in parts)
+        return found
+
+
+@pytest.fixture(scope="module")
+def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Metered]:
+    folder = tmp_path_factory.mktemp("scaling")
+    project = Project.at(folder / "project")
+    project.write("good", scaled())
+    shown = preview("good", project.folder)
+    platform = Platform(folder / "home")
+    try:
+        platform.up(report)
+        found, unavailable = programs.find({"metrics-server": read_rows()["metrics-server"]}, platform.cache, report)
+        assert unavailable == {}
+        with platform.cluster() as cluster:
+            platform.controllers.bring(cluster, choosing.wanted(shown.stack, found), platform.cache, report)
+            bring_nodes(cluster, node_shapes(shown.stack))
+            kinds = [item for item in shown.objects if item.kind in KINDS]
+            manifests = [[dict(item.manifest) for item in wave] for wave in waves(kinds)]
+            made = Metered(platform, cluster, plan(shown.stack), manifests, folder / "inventory.json")
+            made.deploy()
+            yield made
+    finally:
+        platform.down()
+
+
+def test_metrics_server_runs_where_a_server_scales_on_cpu() -> None:
+    assert "metrics-server" in choosing.rows_of(load(Source(scaled())))
+    assert "metrics-server" not in choosing.rows_of(load(Source(stack())))
+
+
+def test_pods_use_a_tenth_of_their_requests_and_nodes_their_pods_and_a_little(metered: Metered) -> None:
+    request = metered.plan.teams[0].servers[0].pod.amounts["cpu"]
+
+    def measured() -> dict[str, int] | None:
+        pods = metered.usage("PodMetrics", "vision")
+        return pods if len(pods) == 1 and len(metered.usage("NodeMetrics")) == 2 else None
+
+    pods = metered.cluster.wait_for(measured, what="usage of the pod and the nodes")
+    assert list(pods.values()) == pytest.approx([request / 10], rel=0.05)
+    nodes = metered.usage("NodeMetrics")
+    assert nodes == pytest.approx({"cpu-0": 100, "l4-0": 100 + request / 10}, rel=0.05)
+
+
+def test_the_api_server_checks_the_certificate_of_metrics_server(metered: Metered) -> None:
+    service = metered.cluster.get(*API_SERVICE)
+    assert service
+    assert is_true(service, "Available")
+    assert text_at(service, "spec", "caBundle")
+    assert at(service, "spec", "insecureSkipTLSVerify") is None
+    metered.cluster.patch(API_SERVICE, {"spec": {"caBundle": _other_authority(metered)}})
+    try:
+        metered.cluster.wait_for(lambda: not _available(metered.cluster), what="metrics-server to be refused")
+        refused = metered.cluster.get(*API_SERVICE) or {}
+        assert "certificate signed by unknown authority" in str(at(refused, "status", "conditions"))
+    finally:
+        metered.cluster.patch(API_SERVICE, {"spec": {"caBundle": at(service, "spec", "caBundle")}})
+    metered.cluster.wait_for(lambda: _available(metered.cluster), what="metrics-server to be served")
+
+
+def _available(cluster: Cluster) -> bool:
+    return is_true(cluster.get(*API_SERVICE) or {}, "Available")
+
+
+def _other_authority(metered: Metered) -> Json:
+    config = metered.cluster.get("v1", "ConfigMap", "kube-root-ca.crt", "kube-system") or {}
+    return b64encode(text_at(config, "data", "ca.crt").encode()).decode()
+
+
+def test_metrics_server_has_the_rights_of_its_chart_only(metered: Metered) -> None:
+    with Cluster(metered.platform.places.client_config("metrics-server")) as own:
+        assert own.list("v1", "Node")
+        with pytest.raises(ApiError, match=r"cannot list resource .secrets."):
+            own.list("v1", "Secret")
+
+
+def test_a_server_grows_to_its_limit_and_shrinks_and_everything_is_as_before(metered: Metered) -> None:
+    (pod,) = metered.pods()
+    metered.cluster.patch(Reference.of(pod), {"metadata": {"annotations": {USAGE: "1500m"}}})
+    before = metered.cluster.get(*SCALER)
+    assert before
+    reported = list[str]()
+    (proof,) = prove_scaling(metered.cluster, metered.plan, reported.append, metered=True)
+    assert (proof.holds, len(reported)) == (True, 1), proof.seen
+    assert proof.promise == "vision/api grows under load to its limit of 3 pods and shrinks again"
+    assert "pods, “the desired replica count is more than the maximum replica count”; without load: 3 → " in proof.seen
+    assert proof.seen.endswith("without latency_p99_seconds, which nothing serves here")
+
+    after = metered.cluster.get(*SCALER)
+    assert after
+    assert (after["spec"], _settled(after)) == (before["spec"], _settled(before))
+    usages = {str(at(left, "metadata", "annotations", USAGE)) for left in metered.pods()}
+    assert usages <= {"1500m", "None"}  # the autoscaler chooses which pod stays
+    assert metered.deploy() == {"unchanged"}
+
+
+def _settled(scaler: Manifest) -> tuple[Json, list[Json]]:
+    """Annotations, and who owns which fields of the specification."""
+    owners: list[Json] = [
+        {key: value for key, value in entry.items() if key != "time"}
+        for entry in maps_at(scaler, "metadata", "managedFields")
+        if "subresource" not in entry
+    ]
+    return at(scaler, "metadata", "annotations"), owners
+
+
+def test_a_server_that_does_not_grow_in_time_breaks_the_promise_and_is_restored(
+    metered: Metered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "PATIENCE", 1.0)  # less than between two measurements
+    monkeypatch.setattr(scaling, "_OVERLOAD", 0.01)  # which one pod carries
+    before = metered.cluster.get(*SCALER)
+    (proof,) = prove_scaling(metered.cluster, metered.plan, lambda _: None, metered=True)
+    assert proof.holds is False
+    assert "without load" not in proof.seen
+    after = metered.cluster.get(*SCALER)
+    assert before
+    assert after
+    assert after["spec"] == before["spec"]
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks.autoscaler import simplified
+
+with simplified(Cluster(Path(sys.argv[1])), Reference(*sys.argv[2:]), 2):
+    os._exit(9)
+"""
+
+
+def killed(metered: Metered) -> None:
+    """Ends a process between the change of the autoscaler and its restoration."""
+    command = [sys.executable, "-c", _KILLED, str(metered.platform.kubeconfig), *SCALER]
+    assert subprocess.run(command, check=False).returncode == 9
+
+
+def test_a_run_that_was_killed_is_undone_by_the_next_one(metered: Metered) -> None:
+    own = (metered.cluster.get(*SCALER) or {})["spec"]
+    killed(metered)
+    assert (metered.cluster.get(*SCALER) or {})["spec"] != own
+    with simplified(metered.cluster, SCALER, 2) as others:
+        assert others == ("latency_p99_seconds",)
+    assert (metered.cluster.get(*SCALER) or {})["spec"] == own
+    assert metered.deploy() == {"unchanged"}
+
+
+def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_conflict(metered: Metered) -> None:
+    own = (metered.cluster.get(*SCALER) or {})["spec"]
+    killed(metered)
+    assert metered.deploy() == {"changed", "unchanged"}
+    assert (metered.cluster.get(*SCALER) or {})["spec"] == own
+    with simplified(metered.cluster, SCALER, 2):  # keeps what was deployed meanwhile
+        pass
+    assert (metered.cluster.get(*SCALER) or {})["spec"] == own
+
+
+def test_without_its_controllers_the_platform_serves_no_usage_and_proves_nothing(metered: Metered) -> None:
+    metered.platform.controllers.remove(metered.cluster)
+    assert not metered.cluster.exists(*API_SERVICE)
+    (proof,) = prove_scaling(metered.cluster, metered.plan, lambda _: None, metered=False)
+    assert (proof.holds, proof.seen) == (None, "not checked: metrics-server does not run")
+    metered.cluster.delete(Reference("v1", "Namespace", "vision"))  # would wait for an API server that does not answer

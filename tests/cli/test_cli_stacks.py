@@ -1,0 +1,147 @@
+"""Commands about stack files, as people and pipelines run them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import Data
+from cli_builders import Project, small
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.cli.main import app
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project in a repository, with one stack committed."""
+    found = Project.at(tmp_path / "project")
+    found.write("good", small())
+    git(found, "init", "-q")
+    git(found, "add", ".")
+    git(found, "commit", "-qm", "first")
+    return found
+
+
+def git(project: Project, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *words], check=True, cwd=project.folder, capture_output=True)
+
+
+def tenancy(project: Project, *arguments: object) -> Result:
+    words = [str(each) for each in arguments]
+    return CliRunner(env={"COLUMNS": "240"}).invoke(app, [*words, "--project", str(project.folder)])
+
+
+def raised() -> Data:
+    sections = small()
+    sections["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 2, "limit": 4}}
+    return sections
+
+
+# Validate.
+
+
+def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(project: Project) -> None:
+    assert (tenancy(project, "validate").stdout, tenancy(project, "validate").exit_code) == ("✓ good\n", 0)
+    wrong = small()
+    wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 9}}
+    project.write("bad", wrong)
+    seen = tenancy(project, "validate")
+    assert (seen.exit_code, seen.stdout) == (1, "✓ good\n")
+    assert "teams.speech.gpus.l4.guaranteed: 9 " in seen.stderr
+    assert tenancy(project, "validate", "good").exit_code == 0
+
+
+# Explain.
+
+
+def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_it(project: Project) -> None:
+    seen = tenancy(project, "explain", "speech")
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    text = Path(project.folder, "stacks/Pulumi.good.yaml").read_text(encoding="utf-8")
+    line = text.splitlines().index("        l4:") + 1
+    found = [each for each in seen.stdout.splitlines() if "l4 nvidia.com/gpu nominalQuota" in each]
+    assert len(found) == 1
+    for part in ("2", "set in the stack", f"stacks/Pulumi.good.yaml:{line} teams.speech.gpus.l4"):
+        assert part in found[0]
+
+
+def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
+    seen = json.loads(tenancy(project, "explain", "speech", "--json").stdout)
+    (nominal,) = [each for each in seen if each["field"] == "l4 nvidia.com/gpu nominalQuota"]
+    assert (nominal["object"], nominal["value"], nominal["reason"]) == (
+        "ClusterQueue speech",
+        "2",
+        "set in the stack",
+    )
+
+
+def test_a_team_of_two_stacks_or_of_none_is_asked_for_by_name(project: Project) -> None:
+    project.write("other", small())
+    seen = tenancy(project, "explain", "speech")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert "2 stacks have a team 'speech'; specify --stack good or --stack other" in seen.stderr
+    assert tenancy(project, "explain", "speech", "--stack", "good").exit_code == 0
+    assert "no stack has a team 'nobody'; specify a stack" in tenancy(project, "explain", "nobody").stderr
+    misspelt = tenancy(project, "explain", "speach", "--stack", "good")
+    assert "stack good: unknown team 'speach'; did you mean 'speech'?" in misspelt.stderr
+
+
+# Diff, and the preview against a base.
+
+
+def test_a_diff_says_the_verdict_and_each_changed_value(project: Project) -> None:
+    project.write("good", raised())
+    seen = tenancy(project, "diff", "good", "HEAD")
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    verdict = seen.stdout.partition("compared with HEAD")[0]
+    assert "- Team speech: l4 limit raised from 2 to 4 GPUs\n" in verdict
+    assert "  ~ ResourceQuota speech/budget" in seen.stdout
+    assert "spec.hard.requests.nvidia.com/gpu: 2 → 4" in seen.stdout
+    assert "4 (was 2)" in seen.stdout
+
+
+def test_the_preview_against_a_base_shows_what_changes_and_not_the_whole_tree(project: Project, tmp_path: Path) -> None:
+    project.write("good", raised())
+    out = tmp_path / "out"
+    seen = tenancy(project, "preview", "good", "--base", "HEAD", "--out", out)
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    assert "team speech" in seen.stdout
+    assert "Deployment api" not in seen.stdout
+    data = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert {each["name"] for each in data["changes"]} == {"speech", "speech/budget"}
+    for name in ("report.html", "report.md"):
+        text = (out / name).read_text(encoding="utf-8")
+        assert "Team speech: l4 limit raised from 2 to 4 GPUs" in text
+        assert "speech/budget" in text
+
+
+def test_nothing_that_changed_is_said_in_words(project: Project) -> None:
+    seen = tenancy(project, "preview", "good", "--base", "HEAD")
+    assert (seen.exit_code, "no changes" in seen.stdout) == (0, True)
+
+
+def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> None:
+    seen = tenancy(project, "preview", "good", "--base", "HEAD", "--json", "--policy", "workloads")
+    data = json.loads(seen.stdout)
+    assert seen.exit_code in {0, 2}
+    assert data["comparison"]["ref"] == "HEAD"
+    assert data["rules"]["packs"] == ["gpu-workloads 0.1.0"]
+    assert (seen.exit_code == 2) == any(
+        line["outcome"] == "broken" and line["level"] == "mandatory" for line in data["rules"]["lines"]
+    )
+
+
+def test_a_base_that_is_not_there_is_an_error_and_nothing_is_printed(project: Project) -> None:
+    seen = tenancy(project, "preview", "good", "--base", "nowhere")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert "error: nowhere: git rev-parse failed: " in seen.stderr
+
+
+def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    file.write_text("mine", encoding="utf-8")
+    seen = tenancy(project, "preview", "good", "--out", file)
+    assert (seen.exit_code, file.read_text(encoding="utf-8")) == (1, "mine")
+    assert seen.stderr.startswith("error: ")

@@ -1,0 +1,139 @@
+"""`tenancy whatif`, as a person asks it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders import GPU
+from cli_builders import Project, small
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.cli.main import app
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project.at(tmp_path / "project")
+    sections = small()
+    sections["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 2, "limit": 4}}
+    sections["teams"]["third"] = {"owner": "x", "costCenter": "y", "gpus": {"l4": {"guaranteed": 0, "limit": 4}}}
+    found.write("s", sections)
+    return found
+
+
+def whatif(project: Project, *arguments: object) -> Result:
+    words = [str(each) for each in arguments]
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["whatif", "s", *words, "--project", str(project.folder)])
+
+
+def row(seen: Result, team: str) -> list[str]:
+    (found,) = [line.split() for line in seen.stdout.splitlines() if line.startswith(f"{team} ") and " l4 " in line]
+    return found
+
+
+def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> None:
+    seen = whatif(project, "--first", "third")
+    assert (seen.exit_code, seen.stderr) == (0, "")
+    assert seen.stdout.startswith("everyone busy, third first\n")
+    assert row(seen, "speech")[:6] == ["speech", "l4", "2", "4", "2", "2"]
+    assert row(seen, "third")[:6] == ["third", "l4", "0", "4", "2", "2"]
+    assert set(row(seen, "speech")[6]) == {"█", "·"}
+    assert set(row(seen, "third")[6]) == {"▒", "·"}
+    assert "↩ third-l4-4 preempted by speech-l4-1 (speech): InCohortReclamation" in seen.stdout
+    assert "InCohortReclamation: its quota was borrowed, and the team or group" in seen.stdout
+
+
+def test_a_team_alone_has_all_that_it_may(project: Project) -> None:
+    assert row(whatif(project, "--team", "speech"), "speech")[:6] == ["speech", "l4", "2", "4", "4", "0"]
+
+
+def test_jobs_over_time_are_named_with_the_reason_why_they_wait(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "steps: [{submit: [{name: big, team: speech, gpus: 4}]}, {submit: [{name: late, team: third, gpus: 2}]}]",
+        encoding="utf-8",
+    )
+    seen = whatif(project, "--workloads", file)
+    assert seen.exit_code == 0
+    assert "1. submit big" in seen.stdout
+    assert "● big (speech) running with 4 l4 GPUs" in seen.stdout
+    assert "○ late (third) pending for 2 l4 GPUs: " in seen.stdout
+
+
+def test_each_step_tells_only_what_is_other_and_the_table_comes_at_the_end(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    many = ", ".join(f"{{name: j{number}, team: third, cpu: 1, memory: 1Gi}}" for number in range(12))
+    file.write_text(
+        f"steps: [{{label: all at once, submit: [{many}]}},"
+        " {submit: [{name: own, team: speech, cpu: 1, memory: 1Gi}]}]",
+        encoding="utf-8",
+    )
+    seen = whatif(project, "--workloads", file).stdout.splitlines()
+    assert seen[0] == "1. all at once 4 running, 8 pending"
+    assert seen[1:5] == [f"● j{number} (third) running with 1 l4 GPU" for number in range(4)]
+    assert seen[5].startswith(
+        "○ j4 (third) pending for 1 l4 GPU: insufficient unused quota for nvidia.com/gpu in flavor l4, 1 more needed"
+    )
+    second = seen.index("2. submit own 4 running, 9 pending")
+    assert second == 13
+    assert [line.split()[:2] for line in seen[second + 1 :][:3]] == [["●", "own"], ["○", "j3"], ["↩", "j3"]]
+    assert seen[second + 4] == "state at the end"
+    assert sum(line.startswith("team ") for line in seen) == 1
+
+
+def test_other_programs_read_the_same(project: Project) -> None:
+    seen = json.loads(whatif(project, "--first", "third", "--json").stdout)
+    (moment,) = seen["moments"]
+    assert sum(each["gpus"] for each in moment["running"] if each["flavor"] == "l4") == 4
+    assert seen["notModelled"] == []
+    assert {(each["by_team"], each["team"], each["reason"]) for each in moment["evicted"]} == {
+        ("speech", "third", "InCohortReclamation")
+    }
+    assert moment["evicted"][0]["means"].startswith("its quota was borrowed")
+    assert [each for each in moment["teams"] if each["flavor"] == "l4"] == [
+        {"team": "speech", "flavor": "l4", "guaranteed": 2, "limit": 4, "runs": 2, "waits": 2, "resource": GPU},
+        {"team": "third", "flavor": "l4", "guaranteed": 0, "limit": 4, "runs": 2, "waits": 2, "resource": GPU},
+    ]
+
+
+def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    seen = whatif(project, "--out", out)
+    assert (seen.exit_code, seen.stdout.splitlines()[-1]) == (0, f"page {out / 'whatif.html'}")
+    text = (out / "whatif.html").read_text(encoding="utf-8")
+    assert "<h1>s: everyone busy</h1>" in text
+    quiet = whatif(project, "--out", tmp_path / "other", "--json")
+    assert json.loads(quiet.stdout)["notModelled"] == []
+    assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
+
+
+def test_all_that_is_wrong_in_a_story_is_said_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
+    seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert seen.stderr.splitlines() == [
+        f"{file}:2: steps[0].finish[0]: x is not a running or pending job; none exist",
+        (
+            f"{file}:3: steps[1].submit[0].team: spech is not a known team; did you mean 'speech'?"
+            " Known: speech, third, vision"
+        ),
+        f"2 problems in {file}; nothing was changed",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--team", "speach"), "team speach not found; did you mean 'speech'?"),
+        (("--team", "speech", "--first", "third"), "--team and --first or --last cannot be combined; use one of them"),
+        (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot read the file: No such file or directory"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_an_error(
+    project: Project, arguments: tuple[str, str], words: str
+) -> None:
+    seen = whatif(project, *arguments)
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert words in seen.stderr

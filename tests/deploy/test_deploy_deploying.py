@@ -1,0 +1,177 @@
+"""The stacks of an environment are deployed in order, and what others may still need is deleted last."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+
+import pytest
+from cli_builders import Project
+from pulumi.automation import CommandError, CommandResult
+from test_splitting_moving import PROJECT, States, after, sections, whole
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.deploying import Environment
+from gpu_tenancy.deploy.moving import State
+from gpu_tenancy.deploy.stacks import Stacks
+from gpu_tenancy.engine.project import declared
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.parts import Part
+
+
+@dataclass
+class Backend:
+    """A backend with states, which records what is done with each stack in order."""
+
+    environment: str
+    parts: Mapping[str, Part]
+    states: States
+    fails: str = ""
+    project: str = PROJECT
+    done: list[str] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.parts) or (self.environment,)
+
+    def part(self, name: str) -> Part | None:
+        return self.parts.get(name)
+
+    def stage(self, name: str) -> int:
+        part = self.parts.get(name)
+        return part.stage if part else (0 if name == self.environment else 9)
+
+    def existing(self) -> tuple[str, ...]:
+        return tuple(sorted(self.states, key=self.stage))
+
+    def export(self, name: str) -> State:
+        return self.states[name]
+
+    def create(self, existing: tuple[str, ...]) -> None:
+        self.record(*(f"create {name}" for name in self.names if name not in existing))
+
+    def replace(self, name: str, state: State) -> None:
+        self.record(f"import {name}")
+        self.states[name] = state
+
+    def remove(self, name: str) -> None:
+        self.record(f"remove {name}")
+
+    def stack(self, name: str) -> "Operations":
+        return Operations(name, self)
+
+    def record(self, *what: str) -> None:
+        with self._lock:
+            self.done.extend(what)
+
+
+@dataclass
+class Operations:
+    """A stack of the Automation API."""
+
+    name: str
+    backend: Backend
+
+    def up(self, exclude: list[str] | None = None, **_: Any) -> None:
+        kept = f" without {[urn.rpartition('::')[2] for urn in exclude]}" if exclude else ""
+        self.backend.record(f"up {self.name}{kept}")
+        if self.name == self.backend.fails:
+            raise CommandError(CommandResult("", "error: no quota left", 255))
+
+    def preview(self, **_: Any) -> None:
+        self.backend.record(f"preview {self.name}")
+
+    def destroy(self, **_: Any) -> None:
+        self.backend.record(f"destroy {self.name}")
+
+
+Opened = Callable[..., tuple[Environment, Backend]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """Opens an environment of a content on a backend with states."""
+
+    def open_(content: Mapping[str, Any], states: States, fails: str = "") -> tuple[Environment, Backend]:
+        folder = tmp_path / "project"
+        shutil.rmtree(folder, ignore_errors=True)
+        project = Project.at(folder)
+        project.write("ml", dict(content))
+        read = declared("ml", folder)
+        parts = {f"ml.{part.name}": part for part in plan(read.stack).parts}
+        backend = Backend("ml", parts, dict(states), fails)
+        return Environment(read, cast("Stacks", backend), lambda _: None), backend
+
+    return open_
+
+
+def divided(split: list[str]) -> States:
+    return after({"ml": whole(sections(split))}, sections(split))
+
+
+def test_what_all_teams_share_is_deployed_before_the_teams(opened: Opened) -> None:
+    environment, backend = opened(sections(["a", "b"]), {})
+    assert [result.stack for result in environment.up(2)] == ["ml.tenancy", "ml.cohort.a", "ml.cohort.b"]
+    assert backend.done[:3] == ["create ml.tenancy", "create ml.cohort.a", "create ml.cohort.b"]
+    assert backend.done[3] == "up ml.tenancy"
+    assert sorted(backend.done[4:]) == ["up ml.cohort.a", "up ml.cohort.b"]
+
+
+def test_states_are_moved_before_the_first_deployment_targets_before_sources(opened: Opened) -> None:
+    environment, backend = opened(sections(["a"]), {"ml": whole(sections(None))})
+    assert {(move.source, move.target) for move in environment.moves} == {("ml", "ml.tenancy"), ("ml", "ml.cohort.a")}
+    environment.up(1)
+    assert backend.done == [
+        "create ml.tenancy",
+        "create ml.cohort.a",
+        "import ml.tenancy",
+        "import ml.cohort.a",
+        "import ml",
+        "up ml.tenancy",
+        "up ml.cohort.a",
+    ]
+
+
+def test_the_stack_of_a_cohort_that_gets_none_any_more_is_removed(opened: Opened) -> None:
+    environment, backend = opened(sections(["b"]), divided(["a", "b"]))
+    environment.up(1)
+    assert "remove ml.cohort.a" in backend.done
+    assert not backend.states["ml.cohort.a"]["resources"]
+
+
+def test_what_a_later_stack_may_still_need_is_deleted_after_that_stack_is_deployed(opened: Opened) -> None:
+    environment, backend = opened(sections(["a"]), divided(["a"]))
+    environment.up(1)
+    assert backend.done == ["up ml.tenancy", "up ml.cohort.a"]
+    environment, backend = opened(sections(["a"], three=""), divided(["a"]))
+    environment.up(1)
+    first, second, third = backend.done
+    assert first.startswith("up ml.tenancy without ")
+    assert "'three'" in first
+    assert "queues-three" in first
+    assert (second, third) == ("up ml.cohort.a", "up ml.tenancy")
+
+
+def test_a_failure_ends_its_stage_and_starts_no_later_one(opened: Opened) -> None:
+    environment, backend = opened(sections(["a", "b"]), {}, fails="ml.tenancy")
+    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.tenancy failed:\nerror: no quota left; fix the"):
+        environment.up(2)
+    assert backend.done[-1] == "up ml.tenancy"
+
+
+def test_a_preview_leaves_out_what_moves_first(opened: Opened) -> None:
+    environment, backend = opened(sections(["a"]), {"ml": whole(sections(None))})
+    assert environment.preview(1) == []
+    environment, backend = opened(sections(["a"]), divided(["a"]))
+    environment.preview(1)
+    assert backend.done == ["preview ml.tenancy", "preview ml.cohort.a"]
+
+
+def test_teams_are_deleted_before_what_they_share(opened: Opened) -> None:
+    environment, backend = opened(sections(["a", "b"]), divided(["a", "b"]))
+    environment.down(2)
+    assert sorted(backend.done[:2]) == ["destroy ml.cohort.a", "destroy ml.cohort.b"]
+    assert backend.done[2:] == ["destroy ml.tenancy"]

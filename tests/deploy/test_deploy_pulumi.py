@@ -1,0 +1,125 @@
+"""`tenancy up STACK --all` with the official Pulumi CLI, where there is one."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_builders import Project
+from test_console_pulumi import WITH_PULUMI, references, remove
+from test_splitting_moving import sections
+
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+
+
+def tenancy(project: Project, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    backend = project.folder / "backend"
+    backend.mkdir(exist_ok=True)
+    own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
+    return subprocess.run(
+        [sys.executable, "-m", "gpu_tenancy", *arguments],
+        cwd=project.folder,
+        env={**os.environ, **own, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.at(tmp_path / "project")
+
+
+@pytest.fixture
+def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
+    """A project whose stack `good` is gone from the cluster afterwards."""
+    yield project
+    project.write("good", sections(None))
+    remove(cluster, references(project))
+
+
+def test_without_the_cli_it_says_what_to_install(project: Project, tmp_path: Path) -> None:
+    project.write("good", sections(["a"]))
+    done = tenancy(project, "up", "good", "--all", PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: pulumi is not on the PATH; install the Pulumi CLI, then run `pulumi login`\n",
+    )
+
+
+def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Project) -> None:
+    project.write("good", sections(["a"]))
+    done = tenancy(project, "preview", "good", "--all", "--json")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: --all cannot be combined with --base, --policy, --pulumi-preview, --out and")
+
+
+def write(project: Project, platform: Platform, split: list[str] | None, **cohorts: str) -> None:
+    """Writes the stack, with the salt that is in the file already."""
+    file = project.folder / "stacks" / "Pulumi.good.yaml"
+    before: dict[str, Any] = yaml.safe_load(file.read_text()) if file.exists() else {}
+    content = sections(split, **cohorts)
+    project.write("good", {**content, "cluster": {**content["cluster"], "kubeconfig": str(platform.kubeconfig)}})
+    if salt := before.get("encryptionsalt"):
+        with file.open("a") as text:
+            text.write(f"encryptionsalt: {salt}\n")
+
+
+def counts(output: str) -> dict[str, set[str]]:
+    """The operations on each stack, from the lines of progress."""
+    found: dict[str, set[str]] = {}
+    for stack, said in re.findall(r"^· (good[^:]*): (\d.*) \(\d+ s\)$", output, re.MULTILINE):
+        found.setdefault(stack, set()).update(re.findall(r"[a-z]+", said))
+    return found
+
+
+def uid(cluster: Cluster, one: Reference) -> str:
+    live: Any = cluster.get(*one)
+    return live["metadata"]["uid"]
+
+
+@WITH_PULUMI
+def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
+    deployed: Project, platform: Platform, cluster: Cluster
+) -> None:
+    write(deployed, platform, None)
+    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    assert counts(done.stderr) == {"good": {"create"}}, done.stderr
+    assert "encryptionsalt: " in (deployed.folder / "stacks" / "Pulumi.good.yaml").read_text()
+    uids = {one: uid(cluster, one) for one in references(deployed)}
+
+    write(deployed, platform, ["a", "b"])
+    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.a": {"same"}, "good.cohort.b": {"same"}}
+
+    write(deployed, platform, ["b"], one="b")
+    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.b": {"same", "update"}}, done.stderr
+    assert "removing stack good.cohort.a" in done.stderr
+
+    write(deployed, platform, None)
+    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    assert counts(done.stderr) == {"good": {"same", "update"}}, done.stderr  # the cohort of team one
+    assert {one: uid(cluster, one) for one in uids} == uids
+
+    done = tenancy(deployed, "down", "--all", "good", "--yes")
+    assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
+    assert not [one for one in references(deployed) if cluster.get(*one)]
+
+
+@WITH_PULUMI
+def test_nothing_happens_without_a_confirmation(project: Project, platform: Platform) -> None:
+    write(project, platform, ["a"])
+    done = tenancy(project, "up", "good", "--all")
+    assert done.returncode == 1
+    assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
+    assert not list((project.folder / "backend").rglob("good*.json"))

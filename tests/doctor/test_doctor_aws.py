@@ -1,0 +1,255 @@
+"""The preflight on AWS, with recorded answers that have the shapes of botocore's models."""
+
+from typing import Any
+
+import pytest
+from builders import pool, team
+from doctor_builders import READS, AwsAccount, Data, row, rows_of
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.model.catalogue.preflight import preflight
+
+ROLE = "arn:aws:iam::111122223333:role/platform/deploy"
+
+
+def stack(**cluster: Any) -> Data:
+    """Four H100 nodes on demand, two spot L4 nodes, and a capacity block."""
+    return {
+        "cluster": {
+            "cloud": "aws",
+            "name": "ml",
+            "region": "us-west-2",
+            "subnets": {"us-west-2a": "subnet-0f1e2d3c4b5a60001", "us-west-2b": "subnet-0f1e2d3c4b5a60002"},
+            "provides": ["networkPolicies"],
+            **cluster,
+        },
+        "pools": {
+            "h100": pool("p5.48xlarge", {"min": 0, "max": 4}, zones=["us-west-2a"]),
+            "l4": pool("g6.12xlarge", {"min": 0, "max": 2}, capacity="spot"),
+        },
+        "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
+    }
+
+
+CREATE: Data = {
+    "version": "1.35",
+    "admins": [ROLE],
+    "system": {"machine": "m7i.4xlarge", "nodes": {"min": 3, "max": 6}},
+}
+
+
+def account(**changes: Data | str) -> AwsAccount:
+    """An account that has all that the stack needs."""
+    rights = preflight().aws.needed({"create"})
+    return AwsAccount(
+        {
+            "GetCallerIdentity": {
+                "UserId": "AROA:me",
+                "Account": "111122223333",
+                "Arn": "arn:aws:sts::111122223333:assumed-role/deploy/me",
+            },
+            "GetRole": {"Role": {"Path": "/platform/", "RoleName": "deploy", "RoleId": "AROA1", "Arn": ROLE}},
+            "GetServiceQuota": {"Quota": {"ServiceCode": "ec2", "Value": 768.0, "Unit": "None"}},
+            "DescribeInstanceTypeOfferings": {
+                "InstanceTypeOfferings": [
+                    {"InstanceType": kind, "LocationType": "availability-zone", "Location": zone}
+                    for kind in ("p5.48xlarge", "g6.12xlarge", "m7i.4xlarge")
+                    for zone in ("us-west-2a", "us-west-2c")
+                ]
+            },
+            "DescribeSubnets": {
+                "Subnets": [
+                    {
+                        "SubnetId": f"subnet-0f1e2d3c4b5a6000{n}",
+                        "AvailabilityZone": zone,
+                        "AvailableIpAddressCount": 250,
+                    }
+                    for n, zone in ((1, "us-west-2a"), (2, "us-west-2b"))
+                ]
+            },
+            "SimulatePrincipalPolicy": {
+                "EvaluationResults": [{"EvalActionName": right, "EvalDecision": "allowed"} for right in rights]
+            },
+            "DescribeClusterVersions": {"clusterVersions": [{"clusterVersion": "1.35"}, {"clusterVersion": "1.34"}]},
+            "DescribeCluster": {"cluster": {"name": "ml", "status": "ACTIVE"}},
+            **changes,
+        }
+    )
+
+
+def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
+    for cluster in ({}, {"create": CREATE}):
+        ready = account()
+        rows = rows_of(stack(**cluster), ready)
+        assert {row.verdict for row in rows} == {"OK"}, [row for row in rows if row.verdict != "OK"]
+        assert {row.check for row in rows} >= {"quota", "zones", "subnets", "rights"}
+        assert len(ready.asked) > 5
+        assert [name for name, _ in ready.asked if not READS.fullmatch(name)] == []
+
+
+def test_quotas_are_asked_by_family_for_the_most_cpus_of_all_nodes() -> None:
+    ready = account()
+    rows = rows_of(stack(create=CREATE), ready)
+    codes = [given["QuotaCode"] for name, given in ready.asked if name == "GetServiceQuota"]
+    assert sorted(codes) == ["L-1216C47A", "L-3819A6DF", "L-417A185B"]
+    assert row(rows, "quota", "On-Demand P").needed == "768 vCPUs"
+    assert row(rows, "quota", "G and VT Spot").needed == "96 vCPUs"
+    assert row(rows, "quota", "On-Demand Standard").needed == "96 vCPUs"
+
+
+def test_too_small_a_quota_is_missing_with_its_code() -> None:
+    rows = rows_of(stack(), account(GetServiceQuota={"Quota": {"Value": 192.0}}))
+    found = row(rows, "quota", "On-Demand P")
+    assert (found.verdict, found.needed, found.available) == ("missing", "768 vCPUs", "192 vCPUs")
+    assert found.fix == "request an increase of L-417A185B in Service Quotas, region us-west-2"
+
+
+def test_a_quota_that_was_never_changed_is_its_default() -> None:
+    error = "An error occurred (NoSuchResourceException) when calling the GetServiceQuota operation: none"
+    rows = rows_of(stack(), account(GetServiceQuota=error, GetAWSDefaultServiceQuota={"Quota": {"Value": 0.0}}))
+    assert row(rows, "quota", "On-Demand P").available == "0 vCPUs"
+
+
+def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
+    denied = (
+        "An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: User: x is not"
+        " authorized to perform: servicequotas:GetServiceQuota on resource: y"
+    )
+    found = row(rows_of(stack(), account(GetServiceQuota=denied)), "quota", "On-Demand P")
+    assert (found.verdict, found.available, found.fix) == (
+        "unknown",
+        "no permission to ask",
+        "grant servicequotas:GetServiceQuota",
+    )
+
+
+def test_a_pool_in_a_zone_without_its_machines_hears_which_zones_have_them() -> None:
+    sections = stack()
+    sections["pools"]["h100"]["zones"] = ["us-west-2b"]
+    found = row(rows_of(sections, account()), "zones", "h100")
+    assert (found.verdict, found.available) == ("missing", "us-west-2a, us-west-2c")
+    assert found.fix == "set pools.h100.zones: [us-west-2a]"
+
+
+@pytest.mark.parametrize(
+    ("subnet", "available"),
+    [
+        ({"AvailableIpAddressCount": 3, "AvailabilityZone": "us-west-2a"}, "3 free"),
+        ({"AvailableIpAddressCount": 99, "AvailabilityZone": "us-west-2c"}, "us-west-2c"),
+    ],
+)
+def test_a_full_subnet_and_one_of_another_zone_are_missing(subnet: Data, available: str) -> None:
+    answer = {"Subnets": [{"SubnetId": "subnet-0f1e2d3c4b5a60001", **subnet}]}
+    rows = rows_of(stack(), account(DescribeSubnets=answer))
+    assert (row(rows, "subnets", "us-west-2a").verdict, row(rows, "subnets", "us-west-2a").available) == (
+        "missing",
+        available,
+    )
+    assert row(rows, "subnets", "us-west-2b").available == "no such subnet"
+
+
+def test_rights_are_those_of_the_role_behind_the_session() -> None:
+    lacking = account(
+        SimulatePrincipalPolicy={
+            "EvaluationResults": [{"EvalActionName": "iam:PassRole", "EvalDecision": "implicitDeny"}]
+        }
+    )
+    found = row(rows_of(stack(), lacking), "rights", "iam:PassRole")
+    assert (found.verdict, found.available) == ("missing", "implicitDeny")
+    (given,) = [given for name, given in lacking.asked if name == "SimulatePrincipalPolicy"]
+    assert given["PolicySourceArn"] == ROLE
+    assert "eks:CreateCluster" not in given["ActionNames"]
+
+
+def test_people_and_robots_of_an_existing_cluster_need_rights_of_their_own() -> None:
+    sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
+    people, robots = account(), account()
+    rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
+    sections["teams"]["a"]["robots"] = {"ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}}
+    rows_of(sections, robots)
+    assert more_rights(people) == {"eks:CreateAccessEntry"}
+    assert more_rights(robots) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
+
+
+DATA: Data = {
+    "own": {"bucket": "s3://ml-own/v1", "create": True},
+    "corpus": {"bucket": "s3://ml-corpus/v3"},
+}
+
+
+def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() -> None:
+    sections = {**stack(create=CREATE), "datasets": DATA}
+    created = account()
+    rows_of(sections, created)
+    buckets = {right for right in more_rights(created) if right.startswith("s3:")}
+    assert {"s3:CreateBucket", "s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock"} <= buckets
+    assert {"eks:CreatePodIdentityAssociation", "iam:PutRolePolicy"} <= more_rights(created)
+    given = account()
+    existing = stack(provides=["networkPolicies", "s3Volumes"])
+    rows_of({**existing, "datasets": {"corpus": DATA["corpus"]}}, given)
+    assert more_rights(given) == set()  # the report lists who grants what
+
+
+def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens() -> None:
+    secrets = {"wandb": {"from": "aws://us-west-2/a/wandb"}}
+    rights: list[set[str]] = []
+    for sections in (stack(), stack(create=CREATE)):
+        sections["teams"]["a"]["secrets"] = secrets
+        asked = account()
+        rows_of(sections, asked)
+        rights.append(more_rights(asked))
+    assert rights[0] == {"iam:GetOpenIDConnectProvider", "iam:ListOpenIDConnectProviders", "iam:PutRolePolicy"}
+    assert "iam:CreateOpenIDConnectProvider" in rights[1]
+
+
+@pytest.mark.parametrize(
+    ("storage", "right", "other"),
+    [
+        ({"mode": "shared"}, "elasticfilesystem:CreateFileSystem", "ec2:AuthorizeSecurityGroupEgress"),
+        (
+            {"mode": "shared", "class": "fsx-lustre"},
+            "ec2:AuthorizeSecurityGroupEgress",
+            "elasticfilesystem:CreateFileSystem",
+        ),
+    ],
+)
+def test_shared_storage_needs_the_rights_of_its_class(storage: Data, right: str, other: str) -> None:
+    sections, shared = stack(create=CREATE), account()
+    sections["teams"]["a"]["storage"] = {"files": {"size": "1200Gi", **storage}}
+    rows_of(sections, shared)
+    assert right in more_rights(shared)
+    assert other not in more_rights(shared)
+
+
+def more_rights(asked: AwsAccount) -> set[str]:
+    """What is asked for beyond the rights for node pools."""
+    (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
+    return {*given["ActionNames"]} - {*preflight().aws.needed()}
+
+
+def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_missing() -> None:
+    created = rows_of(stack(create={**CREATE, "version": "1.30"}), account())
+    assert row(created, "Kubernetes", "1.30").fix == "set cluster.create.version to one of 1.34, 1.35"
+    gone = "An error occurred (ResourceNotFoundException) when calling the DescribeCluster operation: No cluster"
+    assert row(rows_of(stack(), account(DescribeCluster=gone)), "cluster", "ml").verdict == "missing"
+
+
+def test_without_a_login_nothing_is_asked() -> None:
+    with pytest.raises(ConsoleError, match="aws is not logged in: Unable to locate credentials"):
+        rows_of(stack(), account(GetCallerIdentity="Unable to locate credentials. Run aws configure"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spot", "code"),
+    [
+        ("p5en.48xlarge", True, "L-C4BD4855"),
+        ("p4de.24xlarge", True, "L-7212CCBC"),
+        ("p5.48xlarge", False, "L-417A185B"),
+        ("gr6.4xlarge", False, "L-DB2E81BA"),
+        ("m7i.large", False, "L-1216C47A"),
+        ("p6-b200.48xlarge", True, None),
+    ],
+)
+def test_an_instance_type_counts_against_the_quota_of_its_family(kind: str, spot: bool, code: str | None) -> None:  # noqa: FBT001
+    quota = preflight().aws.quota_of(kind, spot=spot)
+    assert (quota.code if quota else None) == code

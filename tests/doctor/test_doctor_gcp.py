@@ -1,0 +1,204 @@
+"""The preflight on Google Cloud, with recorded answers that have the shapes of its discovery documents."""
+
+import json
+from typing import Any
+
+import pytest
+from builders import pool, team
+from doctor_builders import Data, GoogleProject, row, rows_of
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.doctor.programs import Done
+from gpu_tenancy.model.catalogue.preflight import preflight
+
+CREATE: Data = {
+    "version": "1.34",
+    "network": "ml",
+    "subnetwork": "ml-us-central1",
+    "podRange": "pods",
+    "serviceRange": "services",
+    "nodeLocations": ["us-central1-a"],
+    "system": {"machine": "n2-standard-16", "nodes": {"min": 2, "max": 2}},
+}
+
+
+def stack(**cluster: Any) -> Data:
+    """Four nodes with eight L4s each on demand, and two of spot A100s."""
+    return {
+        "cluster": {
+            "cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1",
+            "provides": ["networkPolicies"], **cluster,
+        },
+        "pools": {
+            "l4": pool("g2-standard-96", {"min": 0, "max": 4}, zones=["us-central1-a"]),
+            "a100": pool("a2-highgpu-8g", {"min": 0, "max": 2}, zones=["us-central1-a"], capacity="spot"),
+        },
+        "teams": {"a": team(gpus={"l4": {"guaranteed": 8}})},
+    }  # fmt: skip
+
+
+def project(**changes: Any) -> GoogleProject:
+    """A project that has all that the stack needs."""
+    methods = {
+        "regions": "compute.regions.get",
+        "machines": "compute.machineTypes.aggregatedList",
+        "subnetwork": "compute.subnetworks.get",
+        "versions": "container.projects.locations.getServerConfig",
+        "cluster": "container.projects.locations.clusters.get",
+        "rights": "cloudresourcemanager.projects.testIamPermissions",
+        "service": "serviceusage.services.get",
+        "bucket": "storage.buckets.testIamPermissions",
+        "folder": "storage.managedFolders.testIamPermissions",
+        "secret": "secretmanager.projects.secrets.testIamPermissions",
+    }
+    quotas = {"NVIDIA_L4_GPUS": (64, 8), "PREEMPTIBLE_NVIDIA_A100_GPUS": (16, 0)}
+    answers: Data = {
+        "regions": {
+            "name": "us-central1",
+            "quotas": [
+                {"metric": metric, "limit": float(limit), "usage": float(used)}
+                for metric, (limit, used) in quotas.items()
+            ],
+        },
+        "machines": {
+            "items": {
+                "zones/us-central1-a": {"machineTypes": [{"name": "any", "zone": "us-central1-a"}]},
+                "zones/us-east1-b": {"machineTypes": [{"name": "any", "zone": "us-east1-b"}]},
+                "zones/us-central1-b": {"warning": {"code": "NO_RESULTS_ON_PAGE"}},
+            }
+        },
+        "subnetwork": {
+            "name": "ml-us-central1",
+            "secondaryIpRanges": [{"rangeName": "pods", "ipCidrRange": "10.8.0.0/14"}],
+            "utilizationDetails": {
+                "ipv4Utilizations": [
+                    {"totalAllocatedIp": "6", "totalFreeIp": "246"},
+                    {"rangeName": "pods", "totalAllocatedIp": "0", "totalFreeIp": "262144"},
+                ]
+            },
+        },
+        "versions": {"validMasterVersions": ["1.34.1-gke.1", "1.33.5-gke.2"]},
+        "cluster": {"name": "ml", "status": "RUNNING"},
+        "rights": {"permissions": preflight().gcp.needed({"create"})},
+        "service": {"name": "projects/1/services/x", "state": "ENABLED"},
+        "bucket": {"permissions": preflight().gcp.on_bucket},
+        "folder": {"permissions": preflight().gcp.on_folder},
+        "secret": {"permissions": preflight().gcp.on_secret},
+    }
+    return GoogleProject({methods[name]: answer for name, answer in (answers | changes).items()})
+
+
+def asked(sections: Data, google: GoogleProject) -> list[Any]:
+    return rows_of(sections, google.gcloud, google)
+
+
+def test_a_ready_project_has_all_and_each_question_only_reads() -> None:
+    ready = project()
+    rows = asked(stack(create=CREATE), ready)
+    wrong = [row for row in rows if row.verdict != "OK"]
+    assert [(row.check, row.subject, row.verdict) for row in wrong] == [], wrong
+    assert {row.check for row in rows} == {"rights", "API", "quota", "zones", "subnets", "Kubernetes"}
+    assert "cluster" in {row.check for row in asked(stack(), project())}
+    # The fake fails for any request that is neither GET nor testIamPermissions.
+    assert set(ready.asked) >= {"compute.regions.get", "cloudresourcemanager.projects.testIamPermissions"}
+
+
+def test_apis_of_shared_storage_are_asked_for_the_claims_that_use_it() -> None:
+    sections = stack(create=CREATE)
+    storage = {"fast": {"size": "9000Gi", "mode": "shared", "class": "managed-lustre"}}
+    sections["teams"] = {name: {**team, "storage": storage} for name, team in sections["teams"].items()}
+    apis = {row.subject for row in asked(sections, project()) if row.check == "API"}
+    without = {row.subject for row in asked(stack(create=CREATE), project()) if row.check == "API"}
+    assert apis - without == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
+
+
+def test_gpus_that_others_use_are_missing_for_a_cluster_to_create_and_unknown_for_one_that_exists() -> None:
+    quotas = [{"metric": "NVIDIA_L4_GPUS", "limit": 32.0, "usage": 8.0}]
+    few = {"name": "us-central1", "quotas": quotas}
+    assert row(asked(stack(), project(regions=few)), "quota", "NVIDIA_L4_GPUS").needed == "32 GPUs"
+    for sections, verdict in ((stack(create=CREATE), "missing"), (stack(), "unknown")):
+        found = row(asked(sections, project(regions=few)), "quota", "NVIDIA_L4_GPUS")
+        assert (found.verdict, found.available) == (verdict, "32 GPUs, 8 in use")
+    spot = row(asked(stack(), project(regions=few)), "quota", "PREEMPTIBLE_NVIDIA_A100_GPUS")
+    assert (spot.verdict, spot.available) == ("unknown", "not listed by the region")
+
+
+def test_a_missing_right_api_zone_range_and_version_have_their_fixes() -> None:
+    lacking = project(
+        rights={"permissions": ["container.clusters.create"]},
+        service={"state": "DISABLED"},
+        machines={"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}},
+        subnetwork={"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}},
+        versions={"validMasterVersions": ["1.36.0-gke.1"]},
+    )
+    rows = asked(stack(create=CREATE), lacking)
+    assert row(rows, "rights", "container.clusters.create").verdict == "OK"
+    assert row(rows, "rights", "iam.serviceAccounts.actAs").verdict == "missing"
+    assert row(rows, "API", "container.").fix == (
+        "run gcloud services enable container.googleapis.com --project example-ml"
+    )
+    assert row(rows, "zones", "l4").fix == "set pools.l4.zones: [us-central1-f]"
+    assert row(rows, "subnets", "pods").fix == "set cluster.create.podRange to one of gke-pods"
+    assert row(rows, "subnets", "nodes").verdict == "unknown"
+    assert row(rows, "Kubernetes", "1.34").fix == "set cluster.create.version to one of 1.36"
+
+
+def with_data() -> Data:
+    """A team with a bucket to create, an existing bucket and an existing folder, and a secret of another project."""
+    sections = stack(create=CREATE)
+    sections["datasets"] = {
+        "own": {"bucket": "gs://ml-own/v1", "create": True},
+        "corpus": {"bucket": "gs://ml-corpus"},
+        "evals": {"bucket": "gs://ml-evals/set/v2"},
+    }
+    sections["teams"]["a"]["secrets"] = {"hub": {"from": "gcp://other-project/hub"}}
+    return sections
+
+
+def test_rights_of_data_are_asked_on_each_bucket_folder_and_secret_that_exists() -> None:
+    urls: list[str] = []
+
+    def folder(url: str) -> Data:
+        urls.append(url)
+        return {"permissions": preflight().gcp.on_folder}
+
+    ready = project(folder=folder, rights={"permissions": preflight().gcp.needed({"create", "identities", "buckets"})})
+    rows = asked(with_data(), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    (url,) = urls  # not of the bucket that the stack creates
+    assert "/b/ml-evals/managedFolders/set%2Fv2%2F/iam/testPermissions?permissions=" in url
+    subjects = {row.subject for row in rows}
+    assert {"storage.buckets.create", "storage.buckets.setIamPolicy on gs://ml-corpus"} <= subjects
+    assert "secretmanager.secrets.setIamPolicy on secret hub of project other-project" in subjects
+
+
+def test_a_folder_that_does_not_exist_is_missing_and_a_secret_unknown() -> None:
+    rows = asked(with_data(), project(folder=404, bucket={"permissions": []}, secret=403))
+    assert row(rows, "rights", "gs://ml-evals/set/v2").fix == (
+        "gcloud storage managed-folders create gs://ml-evals/set/v2/"
+    )
+    assert row(rows, "rights", "storage.buckets.setIamPolicy on").fix == "grant a role with it on gs://ml-corpus"
+    assert row(rows, "rights", "hub").verdict == "unknown"
+
+
+def test_pods_need_a_part_of_the_range_for_each_node() -> None:
+    found = row(asked(stack(create=CREATE), project()), "subnets", "pods")
+    assert (found.needed, found.available) == ("2,048 addresses", "262,144 free")
+
+
+def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
+    found = row(asked(stack(), project(regions=403)), "quota", "us-central1")
+    assert (found.verdict, found.fix) == ("unknown", "grant compute.regions.get")
+    assert row(asked(stack(), project(cluster=404)), "cluster", "ml").available == "no such cluster"
+
+
+def test_without_a_login_nothing_is_asked() -> None:
+    def program(_: tuple[str, ...]) -> Done:
+        return Done("", "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account", 1)
+
+    with pytest.raises(ConsoleError, match=r"gcloud is not logged in.*; run gcloud auth login"):
+        rows_of(stack(), program, project())
+
+
+def test_the_token_is_in_no_row() -> None:
+    assert "token-of-gcloud" not in json.dumps([str(row) for row in asked(stack(), project())])

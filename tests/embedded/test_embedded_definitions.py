@@ -1,0 +1,313 @@
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import pool, stack, team
+from documented_definitions import DOCUMENTED
+from embedded_builders import a_program, quiet
+from rendered_stacks import stack_of_repository
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.embedded.controllers.table import read_rows
+from gpu_tenancy.embedded.definitions import fetching
+from gpu_tenancy.embedded.definitions.fetching import cached, fetch
+from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions.pins import PINS, Module, Pin, needed, read_pins
+from gpu_tenancy.engine.project import stack_names
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.up import api_groups, groups_of
+from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.source import Source
+
+CONTENT = b"kind: CustomResourceDefinition\n"
+OTHER = b"something else"
+SUM = hashlib.sha256(CONTENT).hexdigest()
+MODULE = Module("example.com/operator", "v1.0.0", "config/crd")
+PIN = Pin("operator", "v1.0.0", "example.com_things.yaml", SUM, MODULE)
+
+
+class _Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class gives the name
+        """Logs nothing."""
+
+
+@pytest.fixture(autouse=True)
+def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder of copies, whatever the environment of the tests names."""
+    monkeypatch.delenv("GPU_TENANCY_UPSTREAM", raising=False)
+
+
+@pytest.fixture
+def downloads(tmp_path: Path) -> Iterator[tuple[Path, Pin]]:
+    """A folder that is served, and a pin of a file in it."""
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield folder, replace(PIN, source=f"http://127.0.0.1:{server.server_port}/{PIN.file}")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a module, with a Go that says it downloaded it there, and writes each call to a file."""
+    module = tmp_path / "module"
+    (module / MODULE.folder).mkdir(parents=True)
+    (module / MODULE.folder / PIN.file).write_bytes(CONTENT)
+    answer = f'{{"Path": "{MODULE.name}", "Version": "{MODULE.version}", "Dir": "{module}"}}'
+    environment = 'if [ "$1" = env ]; then echo go1.26.0; exit; fi'
+    program = a_program(tmp_path / "bin", "go", environment, f'echo "$@" >> {tmp_path}/calls', f"echo '{answer}'")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return module
+
+
+def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path: Path, go: Path) -> None:
+    assert go.is_dir()
+    cache, told = tmp_path / "cache", list[str]()
+    for _ in range(2):
+        assert {pin: file.read_bytes() for pin, file in fetch([PIN], cache, told.append).items()} == {PIN: CONTENT}
+    assert told == ["downloading custom resource definitions: operator v1.0.0"]
+    assert (tmp_path / "calls").read_text() == "mod download -json example.com/operator@v1.0.0\n"
+
+
+def test_a_module_whose_file_is_not_what_is_pinned_is_refused_with_both_checksums(tmp_path: Path, go: Path) -> None:
+    (go / MODULE.folder / PIN.file).write_bytes(OTHER)
+    with pytest.raises(
+        ConsoleError, match=f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"
+    ):
+        fetch([PIN], tmp_path / "cache", quiet)
+    assert not list((tmp_path / "cache").rglob("*"))
+
+
+def test_a_module_without_the_file_is_named_with_it(tmp_path: Path, go: Path) -> None:
+    (go / MODULE.folder / PIN.file).unlink()
+    with pytest.raises(ConsoleError, match=r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"):
+        fetch([PIN], tmp_path / "cache", quiet)
+
+
+def test_a_module_that_cannot_be_downloaded_is_told_in_gos_words_with_two_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOPROXY", "off")
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
+    with pytest.raises(ConsoleError, match=r"Go module sigs\.k8s\.io/kueue@v\S+ cannot be downloaded: .*GOPROXY=off"):
+        fetch([kueue], tmp_path / "cache", quiet)
+
+
+def test_a_module_that_is_not_the_one_of_go_sum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the module proxy gives out another one under the same name and version."""
+    proxy = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
+    proxy.mkdir(parents=True)
+    (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
+    (proxy / f"{kueue.version}.info").write_text(f'{{"Version": "{kueue.version}"}}')
+    (proxy / f"{kueue.version}.mod").write_text("module sigs.k8s.io/kueue\n")
+    monkeypatch.setenv("GOPROXY", (tmp_path / "proxy").as_uri())
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    with pytest.raises(ConsoleError, match="checksum mismatch"):
+        fetch([kueue], tmp_path / "cache", quiet)
+
+
+def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "copies" / PIN.path
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(CONTENT)
+    monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
+    assert fetch([PIN], tmp_path / "cache", quiet) == {PIN: copy}
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.usefixtures("go")
+def test_a_copy_that_is_not_what_is_pinned_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "copies" / PIN.path
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"an older one")
+    monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
+    assert fetch([PIN], tmp_path / "cache", quiet)[PIN].read_bytes() == CONTENT
+
+
+def test_copies_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "nowhere"))
+    with pytest.raises(ConsoleError, match=f"GPU_TENANCY_UPSTREAM: {tmp_path / 'nowhere'} is not a folder"):
+        fetch([PIN], tmp_path / "cache", quiet)
+
+
+@pytest.mark.usefixtures("go")
+def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    fetch([PIN], cache, quiet)
+    cached(PIN, cache).write_bytes(b"half of")
+    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
+
+
+def test_what_no_module_carries_is_downloaded_once(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
+    folder, pin = downloads
+    (folder / pin.file).write_bytes(CONTENT)
+    cache = tmp_path / "cache"
+    assert fetch([pin], cache, quiet)[pin].read_bytes() == CONTENT
+    (folder / pin.file).unlink()
+    assert fetch([pin], cache, quiet)[pin].read_bytes() == CONTENT
+
+
+def test_a_download_that_is_not_what_is_pinned_is_refused_and_not_kept(
+    tmp_path: Path, downloads: tuple[Path, Pin]
+) -> None:
+    folder, pin = downloads
+    (folder / pin.file).write_bytes(OTHER)
+    with pytest.raises(ConsoleError, match=f"but {SUM} is pinned; do not use the file") as refused:
+        fetch([pin], tmp_path / "cache", quiet)
+    assert hashlib.sha256(OTHER).hexdigest() in str(refused.value)
+    assert not list((tmp_path / "cache").rglob("*"))
+
+
+def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
+    tmp_path: Path, downloads: tuple[Path, Pin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_PAUSES", (0.0, 0.0))
+    _, pin = downloads
+    cache = tmp_path / "cache"
+    with pytest.raises(ConsoleError, match=rf"{pin.file} of operator v1\.0\.0 cannot be downloaded .* 404") as refused:
+        fetch([pin], cache, quiet)
+    place = cached(pin, cache)
+    assert f"put the file at {place}" in str(refused.value)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(CONTENT)
+    assert fetch([pin], cache, quiet) == {pin: place}
+
+
+def test_an_address_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConsoleError, match="is not an https URL"):
+        fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
+
+
+# The pins themselves.
+
+
+def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
+    assert len(read_pins()) > 30
+    assert len({pin.path for pin in read_pins()}) == len(read_pins())
+    for pin in read_pins():
+        assert isinstance(pin.source, Module) or pin.source.startswith("https://")
+
+
+def test_go_sum_has_each_module_and_no_other() -> None:
+    lines = (PINS.parent / "go.sum").read_text(encoding="utf-8").splitlines()
+    summed = {tuple(line.split()[:2]) for line in lines}
+    modules = {(pin.source.name, pin.source.version) for pin in read_pins() if isinstance(pin.source, Module)}
+    modules |= {(row.module, row.version) for row in read_rows().values() if row.version}  # for their charts
+    assert summed == {*modules, *((name, f"{version}/go.mod") for name, version in modules)}
+
+
+def test_definitions_are_of_the_version_that_is_installed_on_real_clusters() -> None:
+    """Prometheus Operator's chart has its own version, JobSet comes within Trainer's, and clouds have the snapshotter.
+
+    No module of External Secrets is newer than 1.3.2: theirs lack the suffix that Go requires of later ones.
+    """
+    pinned = {pin.operator: pin.version for pin in read_pins()}
+    assert (pinned.pop("external-secrets"), charts()["external-secrets"].version) == ("v1.3.2", "2.10.0")
+    assert {"external-snapshotter", "jobset", "prometheus-operator"} == {
+        name for name in pinned if name not in charts()
+    }
+    assert {name: charts()[name].version.removeprefix("v") for name in pinned if name in charts()} == {
+        name: version.removeprefix("v") for name, version in pinned.items() if name in charts()
+    }
+
+
+@pytest.mark.parametrize(
+    "broken", ["[{operator: a, version: v1, files: {}}]", "[{operator: a, version: v1, module: m, files: {}}]"]
+)
+def test_an_entry_has_one_source(broken: str, tmp_path: Path) -> None:
+    (tmp_path / "pins.yaml").write_text(broken)
+    with pytest.raises(ValueError, match="a: set 'module' and 'folder', or 'url'"):
+        read_pins(tmp_path / "pins.yaml")
+
+
+def test_a_stack_needs_all_definitions_of_the_operators_whose_kinds_it_has() -> None:
+    assert {pin.operator for pin in needed(read_pins(), {"kueue.x-k8s.io", "apps", ""})} == {"kueue"}
+    assert len(needed(read_pins(), {"batch.volcano.sh"})) == sum(pin.operator == "volcano" for pin in read_pins())
+    assert needed(read_pins(), {"apps", ""}) == ()
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_no_stack_needs_a_definition_that_no_module_carries(stack: str) -> None:
+    pins = needed(read_pins(), api_groups(stack_of_repository(stack).objects))
+    assert {pin.operator for pin in pins} >= {"kueue"}
+    assert [pin.file for pin in pins if isinstance(pin.source, str)] == []
+
+
+# On a cluster.
+
+
+def test_a_definition_is_served_after_its_install_and_a_second_install_sends_nothing(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+    definition: dict[str, Any] = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "pins.embedded.example.com"},
+        "spec": {
+            "group": "embedded.example.com",
+            "scope": "Cluster",
+            "names": {"kind": "Pin", "plural": "pins", "singular": "pin"},
+            "conversion": {"strategy": "Webhook"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    file = tmp_path / "one.yaml"
+    file.write_text(yaml.safe_dump(definition))
+    files = {replace(PIN, sha256=hashlib.sha256(file.read_bytes()).hexdigest()): file}
+    told: list[str] = []
+    try:
+        install(cluster, files, told.append)
+        assert told == ["installing 1 custom resource definitions"]
+        assert cluster.list("embedded.example.com/v1", "Pin") == ()
+        monkeypatch.delattr(Cluster, "apply")
+        install(cluster, files, told.append)
+        assert len(told) == 1
+    finally:
+        cluster.delete(Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pins.embedded.example.com"))
+        cluster.forget_kinds()
+
+
+def test_each_definition_of_the_modules_is_on_the_platform(cluster: Cluster) -> None:
+    there = {
+        text_at(definition, "metadata", "name")
+        for definition in cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata_only=True)
+    }
+    assert there - DOCUMENTED == {
+        f"{plural}.{pin.group}"
+        for pin in read_pins()
+        if isinstance(pin.source, Module)
+        for plural in [pin.file.partition("_")[2].removesuffix(".yaml")]
+    }
+
+
+def test_snapshots_need_their_definitions_although_only_cron_jobs_make_them() -> None:
+    claim = {"size": "1Gi", "snapshots": {"schedule": "0 3 * * *", "class": "csi"}}
+    planned, plain = (
+        plan(load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 0}}, storage=storage)}))))
+        for storage in ({"ck": claim}, {})
+    )
+    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"external-snapshotter"}
+    assert needed(read_pins(), groups_of(plain, ())) == ()
+
+
+def test_domains_need_their_definitions_although_only_teams_make_them() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
+    planned = plan(load(Source(stack(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})}))))
+    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"dra-driver-nvidia-gpu"}

@@ -1,0 +1,215 @@
+"""Programs out of official images: from a registry of the tests' own, on loopback."""
+
+import gzip
+import hashlib
+import io
+import json
+import platform
+import socket
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from embedded_builders import quiet
+
+from gpu_tenancy.embedded.building import KUBERNETES, SOURCE
+from gpu_tenancy.embedded.official import Official, Program, UnavailableError, download, read_official
+from gpu_tenancy.embedded.parts import PARTS
+
+pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="official programs are for Linux")
+
+RUNS = b"#!/bin/sh\necho v1\n"
+OTHERS = {"amd64": "arm64", "arm64": "amd64"}
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+
+
+@dataclass
+class Registry:
+    """What a registry has, by its digests, and what it was asked for."""
+
+    content: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    asked: list[str] = field(default_factory=list[str])
+    address: str = ""
+
+    def put(self, content: bytes) -> str:
+        """Keeps something; its digest."""
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self.content[digest] = content
+        return digest
+
+    def image(self, *layers: Mapping[str, bytes], machine: str = MACHINE) -> str:
+        """An image whose layers have these files, for one machine; the digest of its index."""
+        blobs = [packed(files) for files in layers]
+        described = [{"digest": self.put(blob), "size": len(blob)} for blob in blobs]
+        manifest = self.put(json.dumps({"layers": described}).encode())
+        other = {"digest": self.put(b"{}"), "platform": {"os": "linux", "architecture": OTHERS[machine]}}
+        mine = {"digest": manifest, "platform": {"os": "linux", "architecture": machine}}
+        return self.put(json.dumps({"manifests": [other, mine]}).encode())
+
+    def official(self, **digests: str) -> Official:
+        """A table of programs in it, each at `bin/NAME`."""
+        programs = {
+            name: Program(image=f"some/{name}", version="v1", digest=digest, file=f"bin/{name}", source="")
+            for name, digest in digests.items()
+        }
+        return Official(registry=self.address, programs=programs)
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """A layer: a compressed archive."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return gzip.compress(content.getvalue(), mtime=0)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A registry on loopback."""
+    monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
+    found = Registry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append(self.path)
+            content = found.content.get(self.path.rpartition("/")[2])
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class gives the name
+            """Logs nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    found.address = f"http://127.0.0.1:{server.server_port}"
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_each_program_is_one_file_of_its_image_and_is_downloaded_once(registry: Registry, tmp_path: Path) -> None:
+    official = registry.official(
+        etcd=registry.image({"etc/passwd": b""}, {"./bin/etcd": RUNS, "bin/etcdctl": RUNS}),
+        kwok=registry.image({"bin/kwok": RUNS}),
+    )
+    folder = download(official, tmp_path, quiet)
+    assert {file.name: (file.read_bytes(), file.stat().st_mode & 0o777) for file in folder.iterdir()} == {
+        "etcd": (RUNS, 0o755),
+        "kwok": (RUNS, 0o755),
+    }
+    asked = len(registry.asked)
+    assert download(official, tmp_path, quiet) == folder
+    assert len(registry.asked) == asked
+
+
+def test_a_program_in_a_lower_layer_is_found(registry: Registry, tmp_path: Path) -> None:
+    official = registry.official(etcd=registry.image({"bin/etcd": RUNS}, {"bin/etcdctl": RUNS}))
+    assert (download(official, tmp_path, quiet) / "etcd").read_bytes() == RUNS
+
+
+def test_the_first_of_two_that_was_complete_is_kept_where_the_second_breaks_off(
+    registry: Registry, tmp_path: Path
+) -> None:
+    second = registry.image({"bin/kwok": RUNS})
+    official = registry.official(etcd=registry.image({"bin/etcd": RUNS}), kwok=second)
+    layer = next(digest for digest, content in registry.content.items() if content == packed({"bin/kwok": RUNS}))
+    content = registry.content.pop(layer)
+    with pytest.raises(UnavailableError, match=f"/v2/some/kwok/blobs/{layer}: HTTP 404"):
+        download(official, tmp_path, quiet)
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["etcd"]
+    registry.content[layer] = content
+    registry.asked.clear()
+    assert (download(official, tmp_path, quiet) / "kwok").is_file()
+    assert not [path for path in registry.asked if "etcd" in path]
+
+
+@pytest.mark.parametrize("what", ["index", "manifest", "layer"])
+def test_what_is_not_what_its_digest_names_is_not_used(registry: Registry, tmp_path: Path, what: str) -> None:
+    """Index, manifest and layer in turn, each put in place of the one that was pinned."""
+    other = registry.image({"bin/etcd": b"#!/bin/sh\necho another\n"})
+    digest = registry.image({"bin/etcd": RUNS})
+    layer = packed({"bin/etcd": RUNS})
+    described = f'"size": {len(layer)}}}]'.encode()
+    found = {
+        "index": [digest],
+        "manifest": [name for name, content in registry.content.items() if content.endswith(described + b"}")],
+        "layer": [name for name, content in registry.content.items() if content == layer],
+    }
+    (replaced,) = found[what]
+    registry.content[replaced] = registry.content[other] + b" "
+    with pytest.raises(UnavailableError, match=f"digest mismatch: expected {replaced}, got sha256:"):
+        download(registry.official(etcd=digest), tmp_path, quiet)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"bin/other": RUNS}, "some/etcd:v1 has no file bin/etcd"),
+        ({"bin/etcd": b"not a program"}, "etcd does not run on this machine"),
+        ({"bin/etcd": b"#!/bin/sh\necho too new >&2\nexit 3\n"}, "etcd --version failed with exit code 3: too new"),
+    ],
+)
+def test_an_image_without_a_program_that_runs_here_is_not_used(
+    registry: Registry, tmp_path: Path, files: Mapping[str, bytes], said: str
+) -> None:
+    with pytest.raises(UnavailableError, match=said):
+        download(registry.official(etcd=registry.image(files)), tmp_path, quiet)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+def test_an_image_for_other_machines_alone_is_not_used(registry: Registry, tmp_path: Path) -> None:
+    digest = registry.put(json.dumps({"manifests": []}).encode())
+    with pytest.raises(UnavailableError, match=f"some/etcd:v1 has no image for linux/{MACHINE}"):
+        download(registry.official(etcd=digest), tmp_path, quiet)
+
+
+def test_a_registry_that_does_not_answer_is_no_error_but_a_reason(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        registry = Registry(address=f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(UnavailableError, match=f"{registry.address}: .*refused"):
+            download(registry.official(etcd=f"sha256:{'0' * 64}"), tmp_path, quiet)
+
+
+def test_an_answer_that_is_no_image_is_a_reason(registry: Registry, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=registry.address):
+        download(registry.official(etcd=registry.put(b"<html>")), tmp_path, quiet)
+
+
+def test_a_mirror_can_be_named_and_the_download_switched_off(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official = registry.official(etcd=registry.image({"bin/etcd": RUNS}))
+    elsewhere = official.model_copy(update={"registry": "https://registry.example.com"})
+    monkeypatch.setenv("GPU_TENANCY_REGISTRY", registry.address)
+    assert (download(elsewhere, tmp_path, quiet) / "etcd").is_file()
+    monkeypatch.setenv("GPU_TENANCY_REGISTRY", "off")
+    with pytest.raises(UnavailableError, match="GPU_TENANCY_REGISTRY=off"):
+        download(official, tmp_path / "other", quiet)
+    monkeypatch.setenv("GPU_TENANCY_REGISTRY", "http://mirror.example.com")
+    with pytest.raises(UnavailableError, match="is not an https URL"):
+        download(official, tmp_path / "other", quiet)
+
+
+def test_the_table_has_a_program_for_each_part_in_the_versions_that_are_built() -> None:
+    official = read_official()
+    assert set(official.programs) == set(PARTS)
+    modules = (SOURCE / "go.mod").read_text(encoding="utf-8")
+    for name, program in official.programs.items():
+        assert program.file.endswith(f"/{name}")
+        if name.startswith("kube-"):
+            assert program.version == KUBERNETES
+    assert f"sigs.k8s.io/kwok {official.programs['kwok'].version}\n" in modules
+    assert f"go.etcd.io/etcd/server/v3 v{official.programs['etcd'].version.partition('-')[0]}\n" in modules

@@ -1,0 +1,117 @@
+import fcntl
+import threading
+from pathlib import Path
+
+import pytest
+from embedded_builders import a_program, quiet
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import built
+from gpu_tenancy.embedded.locking import alone
+from gpu_tenancy.embedded.official import UnavailableError, folder_of, read_official
+from gpu_tenancy.embedded.parts import PARTS
+from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
+from gpu_tenancy.local import programs
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a folder of programs nor a registry, whatever the environment of the tests names."""
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
+
+
+def official(_official: object, cache: Path, _report: Report) -> Path:
+    """Downloads all programs at once."""
+    folder = folder_of(read_official(), cache)
+    for part in PARTS:
+        a_program(folder, part, "exit")
+    return folder
+
+
+def unavailable(_official: object, _cache: Path, _report: Report) -> Path:
+    """A registry that does not answer."""
+    raise UnavailableError("https://registry.example.com: no such host")
+
+
+def own_build(cache: Path, _report: Report) -> Path:
+    """Builds at once."""
+    return a_program(built(cache).parent, "controlplane", "exit")
+
+
+def test_programs_of_a_folder_are_used_first_and_the_build_has_the_others(tmp_path: Path) -> None:
+    etcd = a_program(tmp_path / "assets", "etcd", "exit")
+    found = Programs((tmp_path / "assets",), tmp_path / "controlplane")
+    assert found.command("etcd") == [str(etcd)]
+    assert found.command("kwok") == [str(tmp_path / "controlplane"), "kwok"]
+    assert found.complete
+    assert not Programs((tmp_path / "assets",)).complete
+
+
+def test_a_folder_with_every_program_is_all_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in PARTS:
+        a_program(tmp_path / "assets", part, "exit")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    told: list[str] = []
+    found = find_programs(tmp_path / "cache", told.append)
+    assert found.command("kwok") == [str(tmp_path / "assets" / "kwok")]
+    assert told == []
+    assert not (tmp_path / "cache").exists()
+
+
+def test_assets_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "nowhere"))
+    with pytest.raises(ConsoleError, match=f"KUBEBUILDER_ASSETS: {tmp_path / 'nowhere'} is not a folder"):
+        find_programs(tmp_path, quiet)
+
+
+def test_official_programs_are_downloaded_once_and_nothing_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "download", official)
+    assert not present_programs(tmp_path).complete
+    found = find_programs(tmp_path, quiet)
+    assert found.command("etcd") == [str(folder_of(read_official(), tmp_path) / "etcd")]
+    monkeypatch.setattr(programs, "download", unavailable)
+    assert find_programs(tmp_path, quiet) == found
+
+
+def test_without_a_registry_they_are_built_and_why_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "download", unavailable)
+    monkeypatch.setattr(programs, "build", own_build)
+    told: list[str] = []
+    assert find_programs(tmp_path, told.append).command("etcd") == [str(built(tmp_path)), "etcd"]
+    assert told == [
+        "official programs are not available (https://registry.example.com: no such host); building from source"
+    ]
+
+
+def test_whoever_switches_the_registry_off_gets_none_of_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    official(None, tmp_path, quiet)
+    assert present_programs(tmp_path).complete
+    monkeypatch.setenv("GPU_TENANCY_REGISTRY", "off")
+    assert not present_programs(tmp_path).complete
+    monkeypatch.setattr(programs, "build", own_build)
+    assert find_programs(tmp_path, quiet).built == built(tmp_path)
+
+
+def test_who_has_to_wait_for_another_process_is_told_and_goes_on_after_it(tmp_path: Path) -> None:
+    lock, told, done = tmp_path / "cache" / "lock", list[str](), threading.Event()
+    lock.parent.mkdir()
+
+    def second() -> None:
+        with alone(lock, told.append, "building it"):
+            done.set()
+
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiter = threading.Thread(target=second)
+        waiter.start()
+        while not told:
+            assert not done.wait(0.01)
+    waiter.join(10)
+    assert told == ["waiting for another process that is building it"]
+    assert done.is_set()

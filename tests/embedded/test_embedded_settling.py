@@ -1,0 +1,116 @@
+"""Servers that cannot become ready: how long they are waited for, and what is said of them."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gpu_tenancy.base.json import Json, at
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local import settling
+from gpu_tenancy.local.settling import settle
+from gpu_tenancy.model.plan import Plan
+
+
+def a_server(name: str, namespace: str, **pod: Json) -> Manifest:
+    requests: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    container: Json = {"name": "server", "image": "registry.example.com/server:1", "resources": requests}
+    template: Json = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **pod}}
+    spec: Json = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_QUIET", 0.5)
+    monkeypatch.setattr(settling, "_INTERVAL", 0.2)
+
+
+@pytest.fixture
+def plan(namespace: str) -> Plan:
+    """A plan of which only the one team's namespace is asked for."""
+    return cast("Plan", SimpleNamespace(teams=[SimpleNamespace(namespace=SimpleNamespace(name=namespace), servers=())]))
+
+
+@pytest.fixture
+def failing(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A namespace with a server that no node takes."""
+    cluster.apply(a_server("server", namespace, nodeSelector={"tests": "nowhere"}))
+    reference = Reference("apps/v1", "Deployment", "server", namespace)
+    cluster.wait_for(
+        lambda: at(cluster.get(*reference) or {}, "status", "unavailableReplicas") == 2, what="pods of the server"
+    )
+    yield namespace
+    cluster.delete(reference)
+
+
+def test_a_server_that_no_node_takes_is_named_with_the_schedulers_words(
+    cluster: Cluster, failing: str, plan: Plan
+) -> None:
+    reported: list[str] = []
+    (line,) = settle(cluster, plan, reported.append)
+    assert line.startswith(f"Deployment {failing}/server: 0 of 2 replicas: ")
+    assert "no nodes available" in line or "nodes are available" in line
+    assert set(reported) == {"0 of 2 pods scheduled"}
+
+
+def test_a_server_that_a_quota_rejects_is_named_with_the_quotas_words(
+    cluster: Cluster, namespace: str, plan: Plan
+) -> None:
+    hard: Json = {"hard": {"requests.cpu": "1", "limits.cpu": "1"}}
+    quota = Reference("v1", "ResourceQuota", "quota", namespace)
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "quota", "namespace": namespace},
+            "spec": hard,
+        }
+    )
+    cluster.wait_for(lambda: at(cluster.get(*quota) or {}, "status", "hard"), what="the quota to be counted")
+    cluster.apply(a_server("server", namespace))
+    reference = Reference("apps/v1", "Deployment", "server", namespace)
+    cluster.wait_for(
+        lambda: "ReplicaFailure" in str(at(cluster.get(*reference) or {}, "status", "conditions")), what="a failure"
+    )
+    (line,) = settle(cluster, plan, lambda _: None)
+    assert line.startswith(f"Deployment {namespace}/server: 0 of 2 replicas: ")
+    assert "exceeded quota: quota, requested: limits.cpu=1,requests.cpu=1" in line
+
+
+def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster, failing: str, plan: Plan) -> None:
+    message = 'Back-off pulling image "registry.example.com/server:1"'
+    state: Json = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+    status: Json = {"name": "server", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    # The Deployment counts pods as unavailable before they exist.
+    pods = cluster.wait_for(lambda: both(cluster.list("v1", "Pod", namespace=failing)), what="both pods")
+    for pod in pods:
+        cluster.patch(Reference.of(pod), {"status": {"containerStatuses": [status]}}, subresource="status")
+    (line,) = settle(cluster, plan, lambda _: None)
+    assert line.endswith(f"0 of 2 replicas: container server: ImagePullBackOff: {message}")
+
+
+def both(pods: tuple[Manifest, ...]) -> tuple[Manifest, ...] | None:
+    return pods if len(pods) == 2 else None
+
+
+@pytest.mark.usefixtures("failing")
+def test_many_servers_are_counted(cluster: Cluster, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_LISTED", 0)
+    assert settle(cluster, plan, lambda _: None) == ("1 more server",)
+
+
+def test_nobody_waits_for_pods_that_never_rest(
+    cluster: Cluster, failing: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "_QUIET", 1000)
+    monkeypatch.setattr(settling, "_WITHIN", 0.5)
+    (line,) = settle(cluster, plan, lambda _: None)
+    assert failing in line

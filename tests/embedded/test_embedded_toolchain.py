@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+from embedded_builders import a_program, quiet
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version
+from gpu_tenancy.local import toolchain
+
+
+def a_go(folder: Path, version: str) -> Path:
+    return a_program(folder, "go", f"echo {version}")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("go1.26.8", (1, 26, 8)), ("go1.27", (1, 27)), ("go1.27rc1", (1, 27)), ("devel", None)],
+)
+def test_the_version_of_a_go_is_what_it_says(tmp_path: Path, said: str, version: tuple[int, ...] | None) -> None:
+    assert go_version(a_go(tmp_path / "bin", said)) == version
+
+
+def test_a_go_that_is_not_there_has_no_version(tmp_path: Path) -> None:
+    assert go_version(tmp_path / "go") is None
+
+
+def test_a_go_on_the_path_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = a_go(tmp_path / "bin", "go1.26.0")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    assert find_go((1, 26, 0), tmp_path / "cache", quiet) == Go(program)
+
+
+def test_a_go_on_the_path_that_is_too_old_is_passed_over_for_the_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(a_go(tmp_path / "bin", "go1.21.3").parent), prepend=":")
+    cached = a_go(tmp_path / "cache" / f"go-{WHEEL}" / "go" / "bin", f"go{WHEEL}")
+    assert find_go((1, 26, 0), tmp_path / "cache", quiet).program == cached
+
+
+def test_a_go_that_cannot_be_installed_is_told_with_the_installers_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    uv = a_program(tmp_path / "uv", "uv", "echo no such wheel >&2", "exit 1")
+    monkeypatch.setattr(toolchain.uv, "find_uv_bin", lambda: str(uv))
+    told: list[str] = []
+    with pytest.raises(ConsoleError, match=f"installing Go {WHEEL} failed: no such wheel; install Go"):
+        find_go((1, 26, 0), tmp_path / "cache", told.append)
+    assert told == [f"installing Go {WHEEL} (no Go on the PATH)"]
+    assert list((tmp_path / "cache").iterdir()) == []

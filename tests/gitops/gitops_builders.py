@@ -1,0 +1,91 @@
+"""Trees of stacks, as somebody's repository would hold them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from rendered_stacks import stack_of_repository
+
+from gpu_tenancy.engine.project import stack_names
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.gitops.argocd import Repository, argocd
+from gpu_tenancy.gitops.flux import flux
+from gpu_tenancy.gitops.pieces import Piece, pieces
+from gpu_tenancy.gitops.plain import plain
+
+STACKS = stack_names()
+WITH_RELEASES = "dev-aws"
+WHERE = Repository("https://git.example.com/ml.git", "clusters/one", "main")
+TREES = ("argocd", "flux", "plain")
+
+
+@cache
+def rendered(stack: str) -> Rendered:
+    return stack_of_repository(stack).rendered
+
+
+@cache
+def parts(stack: str) -> tuple[Piece, ...]:
+    return pieces(rendered(stack))
+
+
+@cache
+def tree(stack: str, target: str) -> dict[PurePosixPath, str]:
+    match target:
+        case "argocd":
+            return argocd(stack, parts(stack), WHERE)
+        case "flux":
+            return flux(stack, parts(stack), WHERE.path, "flux-system")
+        case _:
+            return plain(parts(stack))
+
+
+def documents(files: Mapping[PurePosixPath, str], file: str) -> list[Any]:
+    """What a file says, by libyaml: trees have thousands of lines, and Python's own reader takes ten times as long."""
+    return list(yaml.load_all(files[PurePosixPath(file)], Loader=yaml.CSafeLoader))
+
+
+def built(files: Mapping[PurePosixPath, str], folder: str) -> list[Any]:
+    """The objects of a folder, by its kustomization: as kustomize would read it, which adds nothing here."""
+    (listed,) = documents(files, f"{folder}/kustomization.yaml")
+    assert listed.keys() == {"apiVersion", "kind", "resources"}
+    there = {path.name for path in files if path.parent == PurePosixPath(folder) and not path.name.startswith("helm-")}
+    assert there == {*listed["resources"], "kustomization.yaml"}
+    return [one for file in listed["resources"] for one in documents(files, f"{folder}/{file}")]
+
+
+def folders(files: Mapping[PurePosixPath, str]) -> list[str]:
+    """The folders that have a kustomization, in their order."""
+    return sorted(path.parent.as_posix() for path in files if path.name == "kustomization.yaml")
+
+
+def key(one: Any) -> tuple[str, str, str, str]:
+    """What an API server knows an object by; the version of its kind is not part of it."""
+    metadata = one["metadata"]
+    group = one["apiVersion"].rpartition("/")[0]
+    return group, one["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def key_of(one: Piece) -> tuple[str, str, str, str]:
+    return one.group, one.kind, one.namespace, one.name
+
+
+def changed(found: Rendered, name: str, **fields: Any) -> Rendered:
+    """What a stack declares, with one resource registered otherwise."""
+    known = {one.name for one in found.registrations}
+    assert name in known, sorted(known)
+
+    def edited(one: Registration) -> Registration:
+        return replace(one, **fields) if one.name == name else one
+
+    return replace(found, registrations=tuple(map(edited, found.registrations)))
+
+
+def written(files: Mapping[PurePosixPath, str], folder: Path) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")

@@ -1,0 +1,168 @@
+"""Which stacks a change concerns."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.commands.render import register
+from gpu_tenancy.gitops.changed import Changed, changed, concerned, listed
+
+STACKS = ("dev", "prod")
+IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "commit.gpgsign=false")
+
+
+@pytest.mark.parametrize(
+    ("path", "stacks"),
+    [
+        ("stacks/Pulumi.dev.yaml", {"dev": ("stacks/Pulumi.dev.yaml changed",)}),
+        ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("catalogue changed",))),
+        ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("components/clouds/aws/cluster.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("__main__.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("policy/config/workloads-prod.json", dict.fromkeys(STACKS, ("policy packs changed",))),
+        ("uv.lock", dict.fromkeys(STACKS, ("Python packages changed",))),
+        ("README.md", {}),
+        ("gpu_tenancy/cli/main.py", {}),
+        ("stacks/schema.json", {}),
+        ("docs/Pulumi.dev.yaml", {}),
+        ("tests/model/test_model_source.py", {}),
+    ],
+)
+def test_a_file_concerns_its_stack_all_or_none(path: str, stacks: dict[str, tuple[str, ...]]) -> None:
+    assert concerned(STACKS, [path]) == Changed(stacks, ())
+
+
+def test_reasons_are_told_once_each_and_the_stacks_own_file_first() -> None:
+    paths = ["gpu_tenancy/model/plan/shares.py", "components/pods.py", "stacks/Pulumi.prod.yaml", "uv.lock"]
+    assert concerned(STACKS, paths).stacks == {
+        "dev": ("program changed", "Python packages changed"),
+        "prod": ("stacks/Pulumi.prod.yaml changed", "program changed", "Python packages changed"),
+    }
+
+
+def test_a_stack_whose_file_is_gone_is_named_apart() -> None:
+    assert concerned(STACKS, ["stacks/Pulumi.old.yaml"]) == Changed({}, ("old",))
+
+
+def test_a_file_that_stacks_share_concerns_those_that_read_it() -> None:
+    paths = ["stacks/people.yaml", "stacks/unused.yaml"]
+    assert concerned(STACKS, paths, {"dev": ["stacks/people.yaml"], "prod": []}).stacks == {
+        "dev": ("stacks/people.yaml changed",)
+    }
+
+
+@pytest.mark.parametrize("text", ['["dev", "prod"]', "dev prod", "dev, prod", " dev,prod\n"])
+def test_names_are_read_however_a_variable_lists_them(text: str) -> None:
+    assert listed(text) == ("dev", "prod")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["dev"', '--among: ["dev" is not a JSON list; use a list such as ["dev-aws", "prod-aws"]'),
+        ("[1]", '--among: [1] is not a list of strings; use a list such as ["dev-aws", "prod-aws"]'),
+    ],
+)
+def test_a_variable_that_lists_no_names_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConsoleError) as refused:
+        listed(text)
+    assert str(refused.value) == message
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *IDENTITY, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def write(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        file = folder / "stacks" / f"Pulumi.{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    (folder / "Pulumi.yaml").touch()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project below the top of its repository: a branch that left main, after which main went on."""
+    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
+    folder = tmp_path / "platform"
+    write(folder, dev="1", prod="1", old="1", later="1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "begin")
+    git(tmp_path, "switch", "--quiet", "--create", "branch")
+    git(tmp_path, "switch", "--quiet", "main")
+    write(folder, later="2")
+    git(tmp_path, "commit", "--quiet", "--all", "--message", "main goes on")
+    git(tmp_path, "switch", "--quiet", "branch")
+    return folder
+
+
+def test_what_main_changed_since_is_not_this_branchs_change(project: Path) -> None:
+    assert changed(project, "main") == Changed({}, ())
+
+
+def test_commits_edits_and_new_files_of_a_branch_all_count(project: Path) -> None:
+    write(project, dev="2")
+    git(project, "commit", "--quiet", "--all", "--message", "dev")
+    write(project, prod="2", new="1")
+    (project / "stacks/Pulumi.old.yaml").unlink()
+    (project.parent / "gpu_tenancy/model").mkdir(parents=True)
+    (project.parent / "gpu_tenancy/model/of-another-project.py").write_text("", encoding="utf-8")
+    found = changed(project, "main")
+    assert list(found.stacks) == ["dev", "new", "prod"]
+    assert found.gone == ("old",)
+
+
+def test_a_branch_that_removes_the_last_stacks_names_them(project: Path) -> None:
+    for file in (project / "stacks").iterdir():
+        file.unlink()
+    found = changed(project, "main")
+    assert found.stacks == {}
+    assert found.gone == ("dev", "later", "old", "prod")
+
+
+def test_a_renamed_stack_is_one_that_is_gone_and_one_that_is_new(project: Path) -> None:
+    git(project, "mv", "stacks/Pulumi.dev.yaml", "stacks/Pulumi.dev2.yaml")
+    found = changed(project, "main")
+    assert (list(found.stacks), found.gone) == (["dev2"], ("dev",))
+
+
+def test_a_ref_that_is_not_here_is_refused(project: Path) -> None:
+    with pytest.raises(ConsoleError) as refused:
+        changed(project, "origin/nowhere")
+    assert str(refused.value) == (
+        "origin/nowhere: git merge-base failed: fatal: Not a valid object name origin/nowhere; "
+        "specify a branch, tag or commit that is fetched with its history"
+    )
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, list(words))
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
+    write(project, dev="2", prod="2")
+    (project / "stacks/Pulumi.old.yaml").unlink()
+    code, said, beside = run("changed", "--base", "main", "--project", str(project))
+    assert (code, said) == (0, "dev\nprod\n")
+    assert beside.splitlines() == [
+        "· dev: stacks/Pulumi.dev.yaml changed",
+        "· prod: stacks/Pulumi.prod.yaml changed",
+        "· old: stack file removed; delete its resources with `pulumi destroy -s old`",
+    ]
+
+
+@pytest.mark.parametrize(("among", "names"), [('["prod", "else"]', ["prod"]), ("", []), ("dev prod", ["dev", "prod"])])
+def test_a_matrix_has_those_that_the_pipeline_may_ask(project: Path, among: str, names: list[str]) -> None:
+    write(project, dev="2", prod="2")
+    code, said, _ = run("changed", "--base", "main", "--project", str(project), "--among", among, "--json")
+    assert (code, json.loads(said)) == (0, names)

@@ -1,0 +1,135 @@
+"""`tenancy render` as it is called."""
+
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from cli_builders import Project, small
+from gitops_builders import WITH_RELEASES, rendered, tree
+from repository import ROOT
+from typer.testing import CliRunner
+
+from gpu_tenancy.cli.commands.render import register
+from gpu_tenancy.gitops.pieces import stays
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    app = typer.Typer()
+    register(app)
+    app.command("other")(lambda: None)
+    done = CliRunner().invoke(app, ["render", *words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project.at(tmp_path / "project")
+    found.write("small", small())
+    return found
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_says_what_it_wrote_and_what_stays_with_pulumi(tmp_path: Path) -> None:
+    code, said, _ = run(WITH_RELEASES, "--out", str(tmp_path), "--for", "flux", "--path", "clusters/one")
+    assert code == 0
+    first, second, *rest = said.splitlines()
+    assert first.startswith("163 objects and 7 Helm releases in 25 waves: ")
+    stay = stays(rendered(WITH_RELEASES))
+    assert second == f"{len(stay)} cloud resources stay with Pulumi:"
+    assert rest == [f"  {kind} {name}" for kind, name in stay]
+    expected = {path.as_posix(): text for path, text in tree(WITH_RELEASES, "flux").items()}
+    assert files(tmp_path) == expected.keys()
+    for name, text in expected.items():
+        assert (tmp_path / name).read_text(encoding="utf-8").partition("\n")[2] == text
+
+
+def test_what_left_the_stack_leaves_the_tree_and_files_of_others_stay(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "tree"
+    words = ("small", "--project", str(project.folder), "--out", str(out))
+    assert run(*words)[0] == 0
+    before = files(out)
+    (out / "README.md").write_text("mine", encoding="utf-8")
+    (out / "mine.yaml").write_text("a: 1\n", encoding="utf-8")
+    sections = small()
+    del sections["teams"]["speech"]
+    project.write("small", sections)
+    assert run(*words)[0] == 0
+    assert {name for name in before if "speech" in name}
+    assert files(out) - {"README.md", "mine.yaml"} == {name for name in before if "speech" not in name}
+
+
+def test_a_second_run_writes_nothing_anew(project: Project, tmp_path: Path) -> None:
+    words = ("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"))
+    run(*words)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "tree").rglob("*.yaml")}
+    run(*words)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "tree").rglob("*.yaml")} == times
+
+
+def test_a_file_of_somebody_else_in_the_way_stops_it(project: Project, tmp_path: Path) -> None:
+    words = ("small", "--project", str(project.folder), "--out", str(tmp_path), "--for", "flux", "--path", "x")
+    (tmp_path / "kustomization.yaml").write_text("mine: true\n", encoding="utf-8")
+    code, _, said = run(*words)
+    assert code == 1
+    assert "kustomization.yaml: file exists and was not written by tenancy" in said
+    assert files(tmp_path) - {f"project/{name}" for name in files(project.folder)} == {"kustomization.yaml"}
+
+
+def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Path) -> None:
+    code, _, said = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"), "--for", "argocd")
+    assert (code, said) == (
+        1,
+        "error: --for argocd requires --repo; add --repo https://git.example.com/it.git\n",
+    )
+    assert not (tmp_path / "tree").exists()
+
+
+def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "tree"
+    code, _, said = run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")
+    assert (code, said) == (
+        1,
+        (
+            f"error: {out}: path in the git repository unknown: not in a git repository; "
+            "specify it, such as --path clusters/prod\n"
+        ),
+    )
+
+
+def test_the_path_is_where_the_folder_is_in_its_repository(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "other/.git").mkdir(parents=True)
+    (tmp_path / "other/.git/HEAD").write_text("ref: refs/heads/main\n")
+    for folder in ("objects", "refs"):
+        (tmp_path / "other/.git" / folder).mkdir()
+    out = tmp_path / "other/clusters/one"
+    assert run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")[0] == 0
+    kustomization = yaml.safe_load((out / "flux-tenancy.yaml").read_text(encoding="utf-8"))
+    assert kustomization["spec"]["path"] == "./clusters/one/tenancy"
+
+
+def test_what_is_refused_leaves_no_file(project: Project, tmp_path: Path) -> None:
+    main = project.folder / "__main__.py"
+    added = (
+        "import pulumi_kubernetes as k8s\n"
+        "named = {'name': 'token', 'namespace': 'vision'}\n"
+        "k8s.core.v1.Secret('token', metadata=named, string_data={'token': 'S3cret'})\n"
+    )
+    main.write_text(main.read_text(encoding="utf-8") + added, encoding="utf-8")
+    code, said, beside = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"))
+    assert (code, said) == (1, "")
+    assert "Secret vision/token: stringData is secret and would be readable in git; remove it" in beside
+    assert "S3cret" not in beside
+    assert not (tmp_path / "tree").exists()
+
+
+def test_pulumi_is_told_apart_from_the_tree_by_the_pattern_of_the_page() -> None:
+    """`--exclude '**$kubernetes:**'`: two stars stand for anything (pkg/resource/deploy of Pulumi: getMatcher)."""
+    page = (ROOT / "docs/gitops.md").read_text(encoding="utf-8")
+    assert "--exclude '**$kubernetes:**'" in page
+    found = [one for one in rendered(WITH_RELEASES).registrations if one.custom and not one.external_id]
+    excluded = {one.urn for one in found if "$kubernetes:" in one.urn}
+    assert excluded == {one.urn for one in found if one.type.startswith("kubernetes:")}

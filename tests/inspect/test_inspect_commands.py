@@ -1,0 +1,76 @@
+"""The commands about a running cluster, apart from what they say of it."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.cli.commands import live
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer(rich_markup_mode="rich")
+    live.register(app)
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments))
+
+
+def nowhere(folder: Path) -> Path:
+    """A kubeconfig of a port at which nobody listens."""
+    file = folder / "kubeconfig"
+    file.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
+        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}], users: [{name: u, user: {}}]}"
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("usage", "tenancy usage ml-research --watch"),
+        ("fit", "tenancy fit ml-research -f job.yaml"),
+        ("why", "tenancy why ml-research/nightly"),
+    ],
+)
+def test_help_shows_an_example(command: str, example: str) -> None:
+    assert example in run(command, "--help").stdout
+
+
+def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
+    file = nowhere(tmp_path)
+    seen = run("usage", "--kubeconfig", str(file))
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    words = " ".join(seen.stderr.split())
+    assert "error: the API server at http://127.0.0.1:9 is not reachable: Failed to establish a new connection" in words
+    assert words.endswith("then run the same command again")
+    assert "HTTPConnection" not in words
+    other = run("usage", "--kubeconfig", str(file), "--context", "other")
+    assert "invalid kubeconfig:" in other.stderr
+
+
+def test_what_takes_a_while_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, told = threading.Event(), list[str]()
+
+    def report(line: str) -> None:
+        told.append(line)
+        said.set()
+
+    monkeypatch.setattr(terminal, "report", report)
+    monkeypatch.setattr(terminal, "PATIENCE", 0.0)
+    with terminal.patience("reading the cluster"):
+        assert said.wait(60)
+    assert told == ["reading the cluster"]
+    monkeypatch.setattr(terminal, "PATIENCE", 3600.0)
+    with terminal.patience("reading the cluster"):
+        pass
+    assert told == ["reading the cluster"]
+
+
+def test_watching_gives_no_data_for_programs(tmp_path: Path) -> None:
+    file = nowhere(tmp_path)
+    seen = run("usage", "--watch", "--json", "--kubeconfig", str(file))
+    assert seen.exit_code == 1
+    assert "error: --watch and --json cannot be combined; remove one of them" in seen.stderr

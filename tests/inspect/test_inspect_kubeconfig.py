@@ -1,0 +1,43 @@
+"""Which kubeconfig is meant."""
+
+from pathlib import Path
+
+import pytest
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.inspect.kubeconfig import connect, kubeconfig
+
+
+def a_file(folder: Path, name: str) -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}")
+    return file
+
+
+def test_it_is_found_as_kubectl_finds_it(tmp_path: Path) -> None:
+    usual = a_file(tmp_path, ".kube/config")
+    one, other = a_file(tmp_path, "one"), a_file(tmp_path, "other")
+    home = {"HOME": str(tmp_path)}
+    assert kubeconfig(None, home) == usual
+    assert kubeconfig(None, {**home, "KUBECONFIG": f"{one}:{tmp_path / 'gone'}:{other}"}) == Path(f"{one}:{other}")
+    assert kubeconfig(one, {**home, "KUBECONFIG": str(other)}) == one
+
+
+def test_where_there_is_none_it_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConsoleError, match=f"no kubeconfig found: {tmp_path}/.kube/config does not exist; set --kubeconfig"
+    ):
+        kubeconfig(None, {"HOME": str(tmp_path)})
+    a_file(tmp_path, ".kube/config")
+    with pytest.raises(ConsoleError, match="no kubeconfig found: KUBECONFIG is /no/where; set --kubeconfig"):
+        kubeconfig(None, {"HOME": str(tmp_path), "KUBECONFIG": "/no/where"})
+    with pytest.raises(ConsoleError, match="kubeconfig /no/where not found; set --kubeconfig"):
+        kubeconfig(Path("/no/where"), {})
+
+
+def test_the_embedded_platforms_is_not_asked_for_with_another(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConsoleError, match="--embedded cannot be combined with --kubeconfig or --context; remove one of them"
+    ):
+        connect(a_file(tmp_path, "one"), None, embedded=True)

@@ -1,0 +1,326 @@
+"""What lets a waiting workload in, by the simulation on the cluster's own state: each kind of answer, in its words."""
+
+from typing import Any
+
+import pytest
+from live_builders import (
+    Data,
+    came,
+    condition,
+    counted,
+    flavor,
+    job,
+    local_queue,
+    meta,
+    only_gpus,
+    state,
+    waits,
+)
+
+from gpu_tenancy.inspect import unblock
+from gpu_tenancy.inspect.narrative import missing_text
+from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.inspect.target import target_of
+from gpu_tenancy.inspect.unblock import Unblock
+from gpu_tenancy.inspect.verdicts import Why
+from gpu_tenancy.inspect.why import why
+
+HEAD = "a100 nvidia.com/gpu:"
+ASK = "or request less, or raise the guarantee"
+
+
+def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[Data]) -> Why:
+    """`why` of a job of research; `change` is done to its own queue and the other before."""
+    there = counted([me, *others])
+    if change:
+        change(*there)
+    found = state(
+        **{
+            "ClusterQueue": there,
+            "Cohort": [],
+            "LocalQueue": [local_queue("research"), local_queue("speech")],
+            "Workload": [me, *others],
+            **objects,
+        }
+    )
+    gpus = int(me["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"])
+    name = me["metadata"]["name"]
+    about = only_gpus(job(name, gpus=gpus))
+    me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
+    return why(target_of(about, found), found)
+
+
+def said(found: Why) -> tuple[str, ...]:
+    """What comes after the lines that have nothing to do with the simulation."""
+    return tuple(
+        each for each in found.lines if not each.startswith(("Workload ", "Kueue condition", "no workload is ahead"))
+    )
+
+
+def mine_takes_nothing(own: Data, _: Data) -> None:
+    own["spec"]["preemption"] = {"reclaimWithinCohort": "Never", "withinClusterQueue": "Never"}
+
+
+# It is let in.
+
+
+def test_what_has_room_is_admitted_at_the_next_look() -> None:
+    found = asked(waits("me"), [])
+    assert said(found) == (
+        f"{HEAD} 8 requested, fits now (guaranteed 8, unused 8)",
+        "simulation: admitted in the next scheduling cycle, no preemption",
+    )
+    assert found.conclusion == (
+        "quota is free but the workload is not admitted; if this persists, check the Kueue controller"
+    )
+    assert found.unblock == Unblock(admitted=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "who", "way"),
+    [(8, ["old", "new"], "speech/new"), (6, ["old", "mid", "new"], "speech/mid, speech/new")],
+)
+def test_who_gives_way_is_named_where_it_takes_its_guarantee_back(gpus: int, who: list[str], way: str) -> None:
+    others = [came(name, "speech", 8 if gpus == 8 else 4, day) for day, name in enumerate(who, 1)]
+    filler = [] if gpus == 8 else [came("own", "speech", 4, 1, priority=5)]
+    found = asked(waits("me", gpus=gpus), [*others, *filler])
+    assert said(found)[-1] == f"simulation: admitted in the next scheduling cycle, preempts {way}"
+    assert found.conclusion == f"Kueue is about to admit it and to preempt {way}; no action needed"
+    assert "fits" not in " ".join(found.lines)
+
+
+def test_what_an_evicted_workload_still_holds_comes_free_by_itself() -> None:
+    leaving = came("leaving", "research")
+    leaving["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
+    found = asked(waits("me", priority=10), [leaving, came("s", "speech")])
+    assert said(found)[-1] == "simulation: admitted in the next scheduling cycle, no preemption"
+    assert found.conclusion == "Kueue is about to admit it; if this persists, check the Kueue controller"
+
+
+# It waits, and one end is enough.
+
+
+def test_one_end_is_named_and_what_goes_to_others_is_no_help() -> None:
+    others = [came("r1", "research", 4), came("r2", "research", 4), came("s1", "speech", 8)]
+    found = asked(waits("me", gpus=4, day=21), [*others, waits("first", gpus=4)])
+    assert said(found) == (
+        "1 workload is ahead of it, requesting 4 nvidia.com/gpu: research/first",
+        f"{HEAD} 4 requested, 4 missing (guaranteed 8, unused 0; limit 16, used 8)",
+        (
+            "simulation: pending: insufficient unused quota for nvidia.com/gpu in flavor"
+            " a100, 4 more needed; no workload may be preempted for it"
+        ),
+        "simulation: admitted after the end of speech/s1 (tested 3 of 3 running workloads)",
+        "quota freed by the others would go to: research/first",
+    )
+    assert found.conclusion == (
+        f"the quota it needs beyond its guarantee is in use: 4 nvidia.com/gpu of a100; wait until speech/s1 ends; {ASK}"
+    )
+
+
+def test_several_ends_that_are_enough_are_named_the_nearest_first() -> None:
+    others = [came("far", "speech"), came("near", "research")]
+    found = asked(waits("me"), others)
+    assert said(found)[-1] == (
+        "simulation: admitted after the end of any one of these: research/near, speech/far (tested 2"
+        " of 2 running workloads)"
+    )
+    assert found.fix == f"wait until one of these ends: research/near, speech/far; {ASK}"
+
+
+def test_no_more_than_five_ends_are_looked_for() -> None:
+    found = asked(waits("me", gpus=1), [came(f"r{at}", "research" if at < 8 else "speech", 1) for at in range(16)])
+    assert found.unblock is not None
+    assert (len(found.unblock.ends), found.unblock.tried, found.unblock.running) == (5, 5, 16)
+
+
+def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
+    def bounded(own: Data, _: Data) -> None:
+        own["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
+
+    found = asked(waits("me"), [came("own", "research")], bounded)
+    assert found.conclusion == (
+        "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing; wait until research/own ends; or end"
+        " some of them, or raise the limit"
+    )
+
+
+def test_what_may_not_be_taken_back_waits_although_it_is_guaranteed() -> None:
+    found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
+    assert said(found)[0] == f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)"
+    assert found.conclusion == (
+        "pending: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
+        " needed; no workload may be preempted for"
+        " it; wait until one of these ends: speech/s1, speech/s2"
+    )
+
+
+# One end is not enough.
+
+
+def test_ends_together_are_those_of_the_lowest_priority_and_only_as_many_as_it_takes() -> None:
+    others = [
+        came("dear", "research", 4, 1, 10),
+        came("old", "research", 2, 1),
+        came("new", "research", 2, 2),
+        came("s1", "speech", 4, 3, 20),
+        came("s2", "speech", 4, 4, 20),
+    ]
+    found = asked(waits("me", gpus=4), others)
+    assert found.unblock is not None
+    assert found.unblock.ends == ("research/dear", "speech/s2", "speech/s1")
+    larger = asked(waits("me", gpus=8), others, mine_takes_nothing)
+    assert said(larger)[-2:] == (
+        "simulation: ending one workload would not admit it (tested 5 of 5 running workloads)",
+        "simulation: admitted after these 3 end: research/new, research/old, research/dear",
+    )
+    assert larger.fix == f"wait until these 3 end: research/new, research/old, research/dear; {ASK}"
+
+
+def test_where_all_that_ends_goes_to_others_they_are_named() -> None:
+    ahead = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
+    found = asked(waits("me"), [came("r", "research", priority=9), came("s", "speech", priority=9), *ahead])
+    assert said(found)[-3:] == (
+        "simulation: ending one workload would not admit it (tested 2 of 2 running workloads)",
+        "the freed quota would go to: research/first0",
+        "simulation: ending 2 workloads in sequence, lowest priority first, would not admit it",
+    )
+    assert found.fix == f"wait for the workloads that are admitted first, such as research/first0; {ASK}"
+
+
+def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> None:
+    def strict(own: Data, _: Data) -> None:
+        own["spec"]["queueingStrategy"] = "StrictFIFO"
+
+    found = asked(waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)], strict)
+    behind = (
+        "pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
+        " nvidia.com/gpu in flavor a100, request > maximum capacity (24 > 16)"
+    )
+    assert said(found)[2:] == (
+        f"{HEAD} 8 requested, 12 available (guaranteed 8, unused 8; limit 16, used 0)",
+        f"simulation: {behind}",
+        "simulation: ending one workload would not admit it (tested 1 of 1 running workload)",
+        "simulation: admitted after the removal of the workloads ahead of it: research/huge",
+    )
+    assert found.conclusion == f"{behind}; wait, or remove the workloads ahead of it: research/huge"
+
+
+def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unblock, "WORK", 0)
+    others = [came(f"s{at}", "speech", 1) for at in range(12)] + [came("r", "research", 4)]
+    found = asked(waits("me", gpus=12), others, mine_takes_nothing)
+    assert said(found)[-2:] == (
+        "simulation: ending one workload would not admit it (tested 8 of 13 running workloads)",
+        "simulation: ending 8 workloads in sequence, lowest priority first, would not admit it",
+    )
+    assert found.fix == f"none of the tested ends would admit it; {ASK}"
+
+
+# It is not simulated.
+
+
+def test_what_can_never_run_is_not_simulated() -> None:
+    found = asked(waits("me", gpus=24), [])
+    assert (found.unblock, [each for each in found.lines if "simulat" in each]) == (None, [])
+    assert found.conclusion.startswith(
+        "its queue can never admit it: a100 nvidia.com/gpu: 24 requested, exceeds the limit of 16;"
+    )
+
+
+def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulated() -> None:
+    def otherwise(_: Data, other: Data) -> None:
+        other["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
+
+    found = asked(waits("me"), [came("s", "speech")], otherwise)
+    assert said(found)[-1] == (
+        "not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
+        " workloads hold 8; retry in a moment"
+    )
+    assert found.conclusion.startswith("other queues borrow its guaranteed quota")
+
+
+def test_what_kueue_does_not_know_of_the_queues_is_said_as_it_is() -> None:
+    def odd(own: Data, _: Data) -> None:
+        own["spec"]["queueingStrategy"] = "Lottery"
+
+    assert (
+        said(asked(waits("me"), [], odd))[-1]
+        == "not simulated: the queue configuration is invalid: 'Lottery' is not a valid Strategy"
+    )
+
+
+def test_a_tree_that_never_comes_to_rest_is_told() -> None:
+    def quarrel(own: Data, other: Data) -> None:
+        for each, nominal in ((own, "2"), (other, "4")):
+            each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
+            each["status"]["fairSharing"] = {"weightedShare": 0}
+
+    # `own` takes its quota back from `lent`, `me` preempts `own`, `lent` takes its share back from `me`.
+    others = [came("lent", "speech", 5), waits("own", gpus=2, day=21)]
+    found = asked(waits("me", gpus=6, priority=1), others, quarrel)
+    assert said(found)[-1] == (
+        "not simulated: workloads of this cohort tree preempt one another endlessly, in Kueue too"
+    )
+
+
+def test_who_may_not_see_what_waits_elsewhere_hears_who_may() -> None:
+    hidden = Missing("Workload", "what waits beyond research", "you may not list workloads", "an admin", partly=True)
+    me = waits("me")
+    found = state((hidden,), ClusterQueue=counted([me]), Workload=[me])
+    about = only_gpus(job("me"))
+    me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
+    told = why(target_of(about, found), found)
+    assert told.lines[-1] == f"not simulated: {missing_text(hidden)}"
+
+
+# What Kueue uses and the simulation does not know.
+
+
+CHECKS = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
+TOPOLOGY = "topology-aware scheduling: a workload may wait for nodes that are near one another"
+PARTIAL = "partial admission: a workload with a minimum count may run with fewer pods"
+ELSEWHERE = "MultiKueue: a workload may run in another cluster"
+
+
+@pytest.mark.parametrize("which", ["checks", "by strategy", "elsewhere", "topology", "partial", "nothing"])
+def test_what_the_simulation_does_not_know_is_said_where_the_queue_uses_it(which: str) -> None:
+    place, controller = flavor(), "kueue.x-k8s.io/provisioning-request"
+    me, other = waits("me"), waits("other", "speech", day=21)
+
+    def change(own: Data, theirs: Data) -> None:
+        theirs["spec"]["admissionChecks"] = ["another"]
+        if which == "by strategy":
+            own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "check"}]}
+        elif which in {"checks", "elsewhere"}:
+            own["spec"]["admissionChecks"] = ["check"]
+
+    if which == "elsewhere":
+        controller = "kueue.x-k8s.io/multikueue"
+    if which == "topology":
+        place["spec"]["topologyName"] = "racks"
+    if which == "partial":
+        other["spec"]["podSets"][0]["minCount"] = 1
+    # As Kueue writes it into every workload, whether or not there is a topology.
+    me["spec"]["podSets"][0]["topologyRequest"] = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+    checks = [
+        {"metadata": meta("check"), "spec": {"controllerName": controller}},
+        {"metadata": meta("another"), "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}},
+    ]
+    found = asked(
+        me,
+        [came("r", "research"), came("s", "speech"), other],
+        change,
+        ResourceFlavor=[place],
+        AdmissionCheck=checks,
+    )
+    expected = {
+        "checks": [CHECKS],
+        "by strategy": [CHECKS],
+        "elsewhere": [CHECKS, ELSEWHERE],
+        "topology": [TOPOLOGY],
+        "partial": [PARTIAL],
+        "nothing": [],
+    }[which]
+    told = [each for each in found.lines if each.startswith("used by this queue but not simulated")]
+    assert told == ([f"used by this queue but not simulated: {'; '.join(expected)}"] if expected else [])

@@ -1,0 +1,116 @@
+"""What lets a workload in is true of every tenancy at rest: the ends are played again, without what found them."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, event, example, given, settings
+from live_builders import GPU
+from live_worlds import FLAVORS, World, queues_of, worlds
+
+from gpu_tenancy import kueue
+from gpu_tenancy.inspect.snapshot import NotSimulated, SimulationGap
+from gpu_tenancy.inspect.unblock import Unblock, find_unblock
+from gpu_tenancy.kueue import (
+    FAIR,
+    Admitted,
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    Fungibility,
+    Fungible,
+    PodSet,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Simulation,
+    Strategy,
+    Tenancy,
+)
+
+
+def entries(world: World) -> dict[str, Unblock]:
+    """What is said of each that waits."""
+    queues = queues_of(world)
+    waiting = [each for each in queues.workloads if each.stage == "waiting"]
+    found = {each.label: find_unblock(queues, each) for each in waiting}
+    gaps = {each.gap for each in found.values() if isinstance(each, NotSimulated)}
+    assert gaps <= {SimulationGap.LIVELOCK}
+    return {name: each for name, each in found.items() if isinstance(each, Unblock)}
+
+
+def unrest() -> World:
+    """Where the first of two ends begins a livelock, which the second would end."""
+    stop = Fungibility(Fungible.STOP, Fungible.STOP)
+    rows = (
+        ("a", 2, Strategy.STRICT, Preemption(Policy.LOWER_OR_NEWER, Policy.NEVER)),
+        ("b", 4, Strategy.BEST_EFFORT, Preemption(Policy.LOWER, Policy.ANY)),
+        ("c", 3, Strategy.STRICT, Preemption(Policy.NEVER, Policy.NEVER)),
+    )
+    queues = tuple(
+        ClusterQueue(
+            name, (ResourceGroup((FlavorQuotas("a100", {GPU: Quota(nominal)}),)),), "org", strategy, preempts, stop
+        )
+        for name, nominal, strategy, preempts in rows
+    )
+    asked = (("a", 1, 1), ("a", 3, 1), ("b", 1, 0), ("b", 2, 0), ("b", 2, 1), ("b", 4, 1), ("c", 1, 0), ("c", 1, 0))
+    workloads = tuple(
+        kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
+        for at, (queue, gpus, priority) in enumerate(asked)
+    )
+    runs = ("a/w0", "a/w1", "b/w2", "b/w4", "c/w6", "c/w7")
+    running = {name: Admitted(name, name[0], ({GPU: "a100"},)) for name in runs}
+    return World(Tenancy(queues, (Cohort("org"),), FAIR), workloads, running)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@example(unrest())
+@given(worlds())
+def test_what_is_said_to_let_a_workload_in_lets_it_in(world: World) -> None:
+    at_rest = world.again()
+    for name, found in entries(world).items():
+        assert found.admitted == (name in at_rest)
+        for each in found.ends:
+            event("one end")
+            assert name in world.again(each)
+        if found.together:
+            event("several ends")
+            assert name in world.again(*found.together)
+        if found.ahead:
+            event("what is ahead")
+            assert name in world.again(*found.ahead)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds())
+def test_where_no_end_is_said_to_be_enough_none_is(world: World) -> None:
+    at_rest = world.again()
+    for name, found in entries(world).items():
+        if found.admitted or found.ends:
+            continue
+        assert found.tried == found.running == len(at_rest)
+        assert not [each for each in at_rest if name in world.again(each)]
+
+
+def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> bool:
+    """Whether so much of a flavor is given to a queue while nobody is preempted and nobody else waits."""
+    meek = tuple(replace(each, preemption=Preemption()) for each in world.tenancy.queues)
+    simulation = Simulation(Tenancy(meek, world.tenancy.cohorts))
+    for each in world.workloads:
+        if each.name in world.running and not alone:
+            simulation.place(each, world.running[each.name].flavors, -1)
+    simulation.submit(kueue.Workload("probe", queue, (PodSet({GPU: gpus}, flavors=frozenset({name})),)))
+    simulation.rest()
+    return "probe" in {each.name for each in simulation.settled().admitted}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds())
+def test_the_arithmetic_of_the_tree_says_what_the_simulation_gives(world: World) -> None:
+    quotas = queues_of(world).quotas
+    for queue in world.tenancy.queues:
+        for name in FLAVORS[: len(queue.groups[0].flavors)]:
+            line = name, GPU
+            now, ever = quotas.available(queue.name, line), quotas.potential_available(queue.name, line)
+            for most, alone in ((now, False), (ever, True)):
+                assert most <= 0 or gets_in(world, queue.name, name, most, alone=alone)
+                assert not gets_in(world, queue.name, name, max(0, most) + 1, alone=alone)

@@ -1,0 +1,395 @@
+"""What a job waits for, from the queue to its pods."""
+
+from typing import Any
+
+import pytest
+from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
+
+from gpu_tenancy.inspect.narrative import missing_text
+from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.inspect.target import target_of
+from gpu_tenancy.inspect.verdicts import Why
+from gpu_tenancy.inspect.why import why
+
+HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
+
+
+def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
+    found = state(missing, **objects)
+    return why(target_of(about or JOB, found), found)
+
+
+JOB = only_gpus(job())
+HELD = "Workload job-train-abcde in LocalQueue research (ClusterQueue research), priority 0"
+SAYS = (
+    "Kueue condition QuotaReserved (Pending): couldn't assign flavors to pod set main: insufficient"
+    " unused quota for nvidia.com/gpu in flavor a100, 8 more needed"
+)
+NOBODY = "no workload is ahead of it in the queue"
+
+
+def queues(own: int, others: int = 0, **quota: Any) -> list[Data]:
+    return [cluster_queue("research", "org", used=own, **quota), cluster_queue("speech", "org", used=others)]
+
+
+# In no queue.
+
+
+def test_a_job_without_the_label_is_not_queued_at_all() -> None:
+    bare = only_gpus(job())
+    bare["metadata"]["labels"] = {}
+    found = asked(bare)
+    assert found.conclusion == ("not queued: no queue label; add the label kueue.x-k8s.io/queue-name=research")
+
+
+def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
+    found = asked(LocalQueue=[local_queue("research"), {"metadata": meta("other", "speech"), "spec": {}}])
+    assert found.conclusion.startswith("not queued yet: Kueue has not created a Workload for it; check that the Kueue")
+    lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
+    assert lost.conclusion == (
+        "not queued: LocalQueue research not found in namespace research; did you mean 'reserch'? Known: reserch"
+    )
+
+
+# Waiting for quota.
+
+
+def test_a_job_that_needs_what_others_use_names_them() -> None:
+    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
+    assert found.lines == (
+        HELD,
+        SAYS,
+        NOBODY,
+        (
+            "a100 nvidia.com/gpu: 8 requested, fits when other queues release 8 (guaranteed 8, unused"
+            " 0; limit 32, used 8)"
+        ),
+        "a100 nvidia.com/gpu borrowed now by: speech 24",
+        (
+            "not simulated: Kueue reports 8 nvidia.com/gpu of a100 in use in queue research, but its"
+            " workloads hold 0; retry in a moment"
+        ),
+    )
+    assert found.conclusion == (
+        "it needs quota beyond its guarantee that other queues use: 8 nvidia.com/gpu of a100; wait"
+        " for speech to release it, request less, or raise the guarantee"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "conclusion"),
+    [
+        (
+            0,
+            36,
+            (
+                "other queues borrow its guaranteed quota: 4 nvidia.com/gpu of a100; no action"
+                " needed: Kueue reclaims it from speech"
+            ),
+        ),
+        (
+            28,
+            0,
+            (
+                "its own queue uses all that it may use: 4 nvidia.com/gpu of a100 missing; wait for"
+                " workloads of its own queue to end, end some of them, or raise the limit"
+            ),
+        ),
+        (
+            0,
+            0,
+            "quota is free but the workload is not admitted; if this persists, check the Kueue controller",
+        ),
+    ],
+)
+def test_a_job_waits_for_its_guarantee_for_its_own_team_or_for_kueue(own: int, others: int, conclusion: str) -> None:
+    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(own, others, borrowingLimit=24))
+    assert found.conclusion == conclusion
+
+
+def test_a_queue_that_reclaims_from_lower_priority_alone_says_so() -> None:
+    found = queues(0, 36, borrowingLimit=24)
+    found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
+    assert asked(Workload=[workload(JOB)], ClusterQueue=found).fix == (
+        "Kueue reclaims it only from workloads of lower priority; otherwise wait for speech to release it"
+    )
+
+
+def test_a_job_that_is_too_large_for_its_queue_hears_the_limit() -> None:
+    large = only_gpus(job(pods=5))
+    found = asked(large, Workload=[workload(large)])
+    assert found.conclusion == (
+        "its queue can never admit it: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32;"
+        " request less, request another flavor, or raise the limit"
+    )
+
+
+def test_those_ahead_are_counted_by_priority_then_time() -> None:
+    earlier, higher, later = (only_gpus(job(name)) for name in ("earlier", "higher", "later"))
+    waiting = [
+        workload(JOB, "2026-01-02T00:00:00Z"),
+        workload(earlier, "2026-01-01T00:00:00Z"),
+        workload(higher, "2026-01-03T00:00:00Z", 10),
+        workload(later, "2026-01-03T00:00:00Z"),
+        workload(only_gpus(job("done")), "2025-01-01T00:00:00Z", admitted=True),
+    ]
+    found = asked(Workload=waiting)
+    assert found.lines[2] == (
+        "2 workloads are ahead of it, requesting 16 nvidia.com/gpu: research/job-higher-abcde,"
+        " research/job-earlier-abcde"
+    )
+    assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
+
+
+def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
+    back, fresh = only_gpus(job("back")), only_gpus(job("fresh"))
+    sent = workload(back, "2026-01-01T00:00:00Z")
+    sent["status"]["conditions"].append(
+        {**condition("Evicted", "True", "AdmissionCheck", "x"), "lastTransitionTime": "2026-01-05T00:00:00Z"}
+    )
+    found = asked(back, Workload=[sent, workload(fresh, "2026-01-02T00:00:00Z")])
+    assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/job-fresh-abcde" in found.lines
+
+
+def test_in_a_strict_queue_nothing_overtakes() -> None:
+    strict = cluster_queue("research")
+    strict["spec"]["queueingStrategy"] = "StrictFIFO"
+    first = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
+    found = asked(Workload=[workload(JOB), first], ClusterQueue=[strict])
+    assert (
+        "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted" in found.lines
+    )
+
+
+def test_an_inactive_queue_is_said_in_kueues_words() -> None:
+    stopped = cluster_queue("research")
+    words = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
+    stopped["status"]["conditions"] = [{"type": "Active", "status": "False", "message": words}]
+    found = asked(Workload=[workload(JOB)], ClusterQueue=[stopped])
+    assert found.conclusion == (
+        f"ClusterQueue research admits no workloads: {words}; fix this; Kueue then admits the workload"
+        f" without further action"
+    )
+
+
+def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None:
+    held = local_queue("research")
+    held["spec"]["stopPolicy"] = "HoldAndDrain"
+    assert asked(Workload=[workload(JOB)], LocalQueue=[held]).conclusion == (
+        "LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
+        " the workload without further action"
+    )
+    choosy = cluster_queue("research")
+    choosy["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
+    assert asked(Workload=[workload(JOB)], ClusterQueue=[choosy]).conclusion == (
+        "namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
+        " another queue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "gate", "reason"),
+    [
+        (
+            {"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}},
+            "",
+            "evicted; Kueue requeues it at 2026-02-01T00:00:00Z",
+        ),
+        (
+            {"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]},
+            "",
+            "not requeued by Kueue: pods were not ready",
+        ),
+        ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "on hold: by hand"),
+        (
+            {},
+            "example.com/budget",
+            "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)",
+        ),
+    ],
+)
+def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
+    status: Data, gate: str, reason: str
+) -> None:
+    off, later = workload(JOB), only_gpus(job("later"))
+    off["status"] |= status
+    if gate:
+        off["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": gate}
+    found = asked(Workload=[off])
+    later_on = (
+        "no action needed until then"
+        if "requeueState" in status
+        else "fix this; Kueue then admits the workload without further action"
+    )
+    assert (found.conclusion, found.unblock) == (f"{reason}; {later_on}", None)
+    behind = asked(later, Workload=[off, workload(later, "2026-01-02T00:00:00Z")])
+    assert NOBODY in behind.lines
+
+
+def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:
+    found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
+    assert found.lines == (HELD, SAYS, NOBODY, missing_text(HIDDEN))
+    assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
+
+
+# Past the quota.
+
+
+def test_a_switched_off_workload_says_how_to_switch_it_on() -> None:
+    off = workload(JOB)
+    off["spec"]["active"] = False
+    assert asked(Workload=[off]).conclusion == (
+        "its Workload is deactivated (spec.active is false);"
+        ' kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\''
+    )
+
+
+def test_an_admission_check_that_holds_it_is_named() -> None:
+    held = workload(JOB, admitted=True)
+    held["status"]["conditions"][1] = condition(
+        "Admitted", "False", "UnsatisfiedAdmissionChecks", "The workload has failed admission checks"
+    )
+    held["status"]["admissionChecks"] = [{"name": "provision-a100", "state": "Pending", "message": "Waiting for nodes"}]
+    found = asked(Workload=[held])
+    assert "admission check provision-a100 is Pending: Waiting for nodes" in found.lines
+    assert found.reason == ("quota is reserved (8 nvidia.com/gpu), but admission check provision-a100 is not ready")
+
+
+def event(message: str, about: str = "train") -> Data:
+    return {
+        "metadata": meta("e", "research"),
+        "reason": "FailedCreate",
+        "involvedObject": {"name": about, "uid": "uid-train"},
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "message": message,
+    }
+
+
+def test_pods_that_the_quota_refuses_are_told_in_the_api_servers_words() -> None:
+    words = 'Error creating: pods "train-x" is forbidden: exceeded quota: budget'
+    admitted = workload(JOB, admitted=True)
+    found = asked(Workload=[admitted], Event=[event(words)])
+    assert found.lines[-1] == f"pod rejected: {words}"
+    assert found.conclusion == ("the API server rejects its pods; release quota or raise it: tenancy usage research")
+    own = pod("train-x", on="n1")
+    own["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
+
+
+def unplaced(message: str, **spec: Any) -> Data:
+    found = pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)])
+    found["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    found["spec"] |= spec
+    return found
+
+
+def test_a_pod_without_a_node_hears_which_nodes_there_are() -> None:
+    others = [pod("other", "speech", gpus=6, on="n1")]
+    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
+    assert found.lines[1:] == (
+        f"1 pod unschedulable; train-x: {words}",
+        "1 suitable node, room for 0 such pods now and 1 when empty",
+        "free nvidia.com/gpu: 2 on 1 node",
+    )
+    assert found.fix == "wait, or add nodes"
+    lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
+    assert lost.conclusion == (
+        "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
+        " nodes have, or tolerate their taint"
+    )
+
+
+def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "corpus"}}]
+    claim = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
+    waiting = unplaced("pod has unbound immediate PersistentVolumeClaims", volumes=volumes)
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[waiting], PersistentVolumeClaim=[claim])
+    assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: kubectl describe pvc")
+
+
+def test_a_container_that_cannot_start_says_why() -> None:
+    stuck = pod("train-x", on="n1")
+    stuck["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[stuck])
+    assert found.reason == "containers do not start: main: ImagePullBackOff: not found"
+
+
+def test_what_ended_does_not_wait() -> None:
+    ended = {**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}
+    found = asked(ended)
+    assert (found.conclusion, found.waits) == ("not pending: ended (Complete)", False)
+
+
+def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_them() -> None:
+    server: Data = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta("api", "research", uid="uid-api", labels={"kueue.x-k8s.io/queue-name": "research"}),
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "api"}},
+            "template": {"spec": JOB["spec"]["template"]["spec"]},
+        },
+    }
+    runs, waits, others = pod("api-1", on="n1"), pod("api-2"), pod("other-1", on="n1")
+    for each in (runs, waits):
+        each["metadata"]["labels"] = {"app": "api"}
+    waits["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    own, held = workload(JOB, admitted=True), workload(JOB)
+    for each, of in ((own, "uid-api-1"), (held, "uid-api-2")):
+        each["metadata"] |= {"name": f"pod-{of}", "ownerReferences": [{"uid": of}]}
+    full = [cluster_queue("research", used=8)]
+    found = asked(server, Pod=[runs, waits, others], Workload=[own, held], ClusterQueue=full)
+    assert found.lines[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
+    assert found.reason == "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing"
+    assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
+
+
+# Gangs.
+
+
+GANG: Data = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": meta("gang", "research", uid="uid-gang"),
+    "spec": {
+        "queue": "research-l4",
+        "tasks": [
+            {"name": "w", "replicas": 4, "template": {"spec": only_gpus(job(gpus=1))["spec"]["template"]["spec"]}}
+        ],
+    },
+}
+
+
+def gang_state(used: int) -> dict[str, list[Data]]:
+    capability = {"nvidia.com/gpu": "4"}
+    words = "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
+    unready = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": words}
+    group = {
+        "metadata": meta("gang-1", "research", ownerReferences=[{"uid": "uid-gang"}]),
+        "spec": {"queue": "research-l4", "minMember": 4, "minResources": {"nvidia.com/gpu": "4"}},
+        "status": {"phase": "Pending", "conditions": [unready]},
+    }
+    queue = {
+        "metadata": meta("research-l4"),
+        "spec": {"capability": capability},
+        "status": {"state": "Open", "allocated": {"nvidia.com/gpu": str(used)}},
+    }
+    return {"Queue": [queue], "PodGroup": [group]}
+
+
+def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
+    found = asked(GANG, **gang_state(1))
+    assert found.lines[:3] == (
+        "gang in Volcano queue research-l4: all pods start together",
+        "PodGroup gang-1: Pending, minMember 4",
+        "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
+    )
+    assert found.conclusion == (
+        "its queue is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
+        " used); wait until other gangs of the team end"
+    )
+    assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"

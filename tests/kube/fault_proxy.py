@@ -1,0 +1,130 @@
+"""A proxy on the loopback in front of a real API server, that answers some requests itself, late or never."""
+
+import ssl
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from time import monotonic, sleep
+
+import yaml
+
+from gpu_tenancy.embedded.parts import read_ports
+from gpu_tenancy.embedded.platform import Platform
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the proxy does instead of, or before, what the server does.
+
+    Attributes:
+        status: answered instead of the server; 0 for none.
+        headers: of that answer.
+        cut: the connection is closed without an answer.
+        cut_after: the server does the work, but its answer is lost.
+        delay: seconds before anything else.
+    """
+
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    cut: bool = False
+    cut_after: bool = False
+    delay: float = 0
+
+
+@dataclass
+class Proxy:
+    """A running proxy.
+
+    Attributes:
+        kubeconfig: for clients.
+        choose: the fault of a request, by its method and path, if any.
+        seen: methods and paths of all requests, with the moment of each.
+    """
+
+    kubeconfig: Path
+    choose: Callable[[str, str], Fault | None] = lambda _method, _path: None
+    seen: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
+
+    def first(self, number: int, fault: Fault, method: str = "PATCH") -> None:
+        """Has that many requests of a method, counted from now, meet a fault."""
+        left, lock = [number], Lock()
+
+        def choose(asked: str, _path: str) -> Fault | None:
+            with lock:
+                if asked != method or not left[0]:
+                    return None
+                left[0] -= 1
+                return fault
+
+        self.choose = choose
+
+    def times(self, method: str) -> list[float]:
+        return [moment for one, _, moment in self.seen if one == method]
+
+
+@contextmanager
+def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
+    """Serves a proxy in front of the API server of a platform, as long as it is open."""
+    places = platform.places
+    target = f"{LOOPBACK}:{read_ports(places).api}"
+    trust = ssl.create_default_context(cafile=places.certificate("authority"))
+    trust.load_cert_chain(places.certificate("admin"), places.key("admin"))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self) -> None:
+            found.seen.append((self.command, self.path, monotonic()))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            fault = found.choose(self.command, self.path) or Fault()
+            sleep(fault.delay)
+            if fault.cut:
+                self.close_connection = True
+                return
+            if fault.status:
+                self.answer(fault.status, fault.headers, b"a proxy's own words")
+                return
+            connection = HTTPSConnection(target, context=trust, timeout=30)
+            names = ("Accept", "Content-Type")
+            connection.request(self.command, self.path, body, {name: self.headers[name] for name in names})
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+            if fault.cut_after:
+                self.close_connection = True
+                return
+            self.answer(answer.status, (("Content-Type", answer.headers["Content-Type"]),), content)
+
+        def answer(self, status: int, headers: tuple[tuple[str, str], ...], content: bytes) -> None:
+            self.send_response(status)
+            for name, value in (*headers, ("Content-Length", str(len(content)))):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PATCH = do_DELETE = do_POST = forward  # noqa: N815 - the base class names them so
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+            """Says nothing: what was asked is kept."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server.daemon_threads = True
+    address = f"http://{LOOPBACK}:{server.server_address[1]}"
+    config = {
+        "clusters": [{"name": "proxy", "cluster": {"server": address}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+        "users": [{"name": "proxy", "user": {"token": "proxy"}}],
+        "current-context": "proxy",
+    }
+    found = Proxy(folder / "proxy.kubeconfig")
+    found.kubeconfig.write_text(yaml.safe_dump(config))
+    with server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield found
+        server.shutdown()

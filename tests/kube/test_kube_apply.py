@@ -1,0 +1,293 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Timer
+
+import pytest
+from cluster_builders import (
+    Manifest,
+    a_bare_account,
+    a_config_map,
+    a_definition,
+    a_job,
+    an_object,
+)
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.kube.apply import ApplyError, Change, apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.inventory import Entry, Inventory
+from gpu_tenancy.kube.references import Reference
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    return tmp_path / "inventory.json"
+
+
+@pytest.fixture
+def group(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """An API group that nobody else uses; what is defined in it is gone after the test."""
+    name = f"{namespace}.example.com"
+    yield name
+    for one in cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata_only=True):
+        if text_at(one, "metadata", "name").endswith(f".{name}"):
+            cluster.delete(Reference.of(one))
+
+
+def actions(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    return [(one.name, one.action) for one in changes]
+
+
+def uid(cluster: Cluster, manifest: Manifest) -> str:
+    return text_at(cluster.get(*Reference.of(manifest)) or {}, "metadata", "uid")
+
+
+def test_a_new_object_is_created_and_then_unchanged(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    waves = [[a_config_map("settings", namespace, a="1")]]
+    assert apply(cluster, waves, inventory) == (Change("created", "", "ConfigMap", namespace, "settings"),)
+    assert apply(cluster, waves, inventory) == (Change("unchanged", "", "ConfigMap", namespace, "settings"),)
+
+
+def test_what_nobody_touched_is_not_sent_again(
+    cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
+    apply(cluster, [[quota, a_bare_account("runner", namespace)]], inventory)
+    cluster.patch(Reference.of(quota), {"status": {"used": {"requests.nvidia.com/gpu": "3"}}}, subresource="status")
+    monkeypatch.delattr(Cluster, "apply")
+    again = apply(cluster, [[quota, a_bare_account("runner", namespace)]], inventory)
+    assert actions(again) == [("gpus", "unchanged"), ("runner", "unchanged")]
+
+
+def test_without_the_inventory_an_object_is_still_ours_and_unchanged(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
+    apply(cluster, [[quota]], inventory)
+    inventory.unlink()
+    assert actions(apply(cluster, [[quota]], inventory)) == [("gpus", "unchanged")]
+
+
+def test_an_edit_is_a_change_and_a_field_that_left_goes(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    apply(cluster, [[a_config_map("settings", namespace, a="1", b="1")]], inventory)
+    changed = apply(cluster, [[a_config_map("settings", namespace, a="2")]], inventory)
+    assert actions(changed) == [("settings", "changed")]
+    assert (cluster.get("v1", "ConfigMap", "settings", namespace) or {})["data"] == {"a": "2"}
+
+
+def test_a_field_that_somebody_removed_comes_back(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    settings = a_config_map("settings", namespace, a="1")
+    apply(cluster, [[settings]], inventory)
+    cluster.patch(Reference.of(settings), {"data": {"a": None}})
+    assert actions(apply(cluster, [[settings]], inventory)) == [("settings", "changed")]
+    assert (cluster.get(*Reference.of(settings)) or {})["data"] == {"a": "1"}
+
+
+def test_an_object_that_somebody_deleted_is_created_again(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    settings = a_config_map("settings", namespace)
+    apply(cluster, [[settings]], inventory)
+    cluster.delete(Reference.of(settings))
+    assert actions(apply(cluster, [[settings]], inventory)) == [("settings", "created")]
+
+
+def test_a_job_with_another_image_is_replaced(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    apply(cluster, [[a_job("train", namespace, "pytorch:1")]], inventory)
+    job = a_job("train", namespace, "pytorch:2")
+    before = uid(cluster, job)
+    assert actions(apply(cluster, [[job]], inventory)) == [("train", "replaced")]
+    assert uid(cluster, job) not in {"", before}
+    assert actions(apply(cluster, [[job]], inventory)) == [("train", "unchanged")]
+
+
+def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    """The existing job has a default `podReplacementPolicy` that the API server forbids beside `podFailurePolicy`."""
+    apply(cluster, [[a_job("train", namespace, "pytorch:1")]], inventory)
+    job = a_job("train", namespace, "pytorch:1")
+    assert isinstance(job["spec"], dict)
+    job["spec"]["podFailurePolicy"] = {
+        "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    }
+    before = uid(cluster, job)
+    assert actions(apply(cluster, [[job]], inventory)) == [("train", "replaced")]
+    assert uid(cluster, job) not in {"", before}
+
+
+def test_a_replacement_that_would_be_refused_does_not_cost_the_object(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    job = a_job("train", namespace, "pytorch:1")
+    apply(cluster, [[job]], inventory)
+    before = uid(cluster, job)
+    broken = a_job("train", namespace, "pytorch:2")
+    assert isinstance(broken["spec"], dict)
+    broken["spec"]["parallelism"] = -1
+    with pytest.raises(ApplyError, match="must be greater than or equal to 0"):
+        apply(cluster, [[broken]], inventory)
+    assert uid(cluster, job) == before
+
+
+def test_an_immutable_field_of_a_custom_resource_is_replaced_too(
+    cluster: Cluster, namespace: str, group: str, inventory: Path
+) -> None:
+    def waves(color: str) -> list[list[Manifest]]:
+        widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"color": color})
+        return [[a_definition(group)], [widget]]
+
+    apply(cluster, waves("green"), inventory)
+    changed = apply(cluster, waves("red"), inventory)
+    assert actions(changed) == [(f"widgets.{group}", "unchanged"), ("one", "replaced")]
+
+
+def test_a_definition_is_never_replaced(cluster: Cluster, group: str, inventory: Path) -> None:
+    apply(cluster, [[a_definition(group)]], inventory)
+    before = uid(cluster, a_definition(group))
+    with pytest.raises(ApplyError, match=r"spec\.scope.*field is immutable"):
+        apply(cluster, [[a_definition(group, scope="Cluster")]], inventory)
+    assert uid(cluster, a_definition(group)) == before
+
+
+def test_a_kind_is_found_in_the_run_that_defines_it(
+    cluster: Cluster, namespace: str, group: str, inventory: Path
+) -> None:
+    widgets = [an_object(f"{group}/v1", "Widget", f"w{size}", namespace, spec={"size": size}) for size in (1, 2)]
+    first = apply(cluster, [[a_definition(group)], widgets], inventory)
+    assert [change.action for change in first] == ["created"] * 3
+
+
+def test_a_new_field_is_known_in_the_run_that_adds_it(
+    cluster: Cluster, namespace: str, group: str, inventory: Path
+) -> None:
+    light = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1})
+    heavy = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1, "weight": 3})
+    apply(cluster, [[a_definition(group)], [light]], inventory)
+    changes = apply(cluster, [[a_definition(group, weight={"type": "integer"})], [heavy]], inventory)
+    assert [one.action for one in changes] == ["changed", "changed"]
+
+
+def test_one_kind_in_two_groups_is_two_objects(cluster: Cluster, namespace: str, group: str, inventory: Path) -> None:
+    theirs = an_object(f"{group}/v1", "Job", "train", namespace, spec={"size": 1})
+    waves = [[a_definition(group, "Job")], [a_job("train", namespace, "pytorch:2"), theirs]]
+    apply(cluster, waves, inventory)
+    left = apply(cluster, [waves[0], [theirs]], inventory)
+    assert left[1:] == (
+        Change("unchanged", group, "Job", namespace, "train"),
+        Change("pruned", "batch", "Job", namespace, "train"),
+    )
+
+
+def test_what_belongs_to_others_is_refused_and_stays_as_it_is(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    theirs = cluster.create(a_config_map("settings", namespace, a="theirs"))
+    with pytest.raises(ApplyError) as refused:
+        apply(cluster, [[a_config_map("settings", namespace, b="ours"), a_config_map("more", namespace)]], inventory)
+    assert [str(failure) for failure in refused.value.failures] == [
+        (
+            f"ConfigMap {namespace}/settings: already exists, owned by gpu-tenancy; rename it in the stack, delete the "
+            f"existing object, or add ConfigMap/{namespace}/settings to cluster.adopt to take it over"
+        )
+    ]
+    assert actions(refused.value.changes) == [("more", "created")]
+    assert cluster.get("v1", "ConfigMap", "settings", namespace) == theirs
+
+
+def test_what_took_the_name_of_ours_is_refused(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    account = a_bare_account("runner", namespace)
+    apply(cluster, [[account]], inventory)
+    cluster.delete(Reference.of(account))
+    cluster.create(account)
+    with pytest.raises(ApplyError, match="already exists, owned by an unknown field manager; rename it"):
+        apply(cluster, [[account]], inventory)
+
+
+def test_all_errors_of_a_wave_are_told_and_later_waves_are_not_tried(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    unknown = an_object("nobody.example.com/v1", "Widget", "one", namespace)
+    misspelt = a_job("train", namespace, "pytorch:2")
+    misspelt["spec"] = {"paralelism": 2}
+    homeless = an_object("v1", "ConfigMap", "homeless")
+    with pytest.raises(ApplyError) as refused:
+        apply(
+            cluster,
+            [[unknown, a_config_map("good", namespace), misspelt, homeless], [a_config_map("later", namespace)]],
+            inventory,
+        )
+    told = [str(one) for one in refused.value.failures]
+    assert told[0] == (
+        f'Widget.nobody.example.com {namespace}/one: no matches for kind "Widget" in version "nobody.example.com/v1"'
+    )
+    assert told[1].startswith(f"Job.batch {namespace}/train: ")
+    assert "paralelism" in told[1]
+    assert told[2] == "ConfigMap homeless: ConfigMap is namespaced; set metadata.namespace"
+    assert str(refused.value).startswith("3 objects could not be applied or deleted:\n")
+    assert actions(refused.value.changes) == [("good", "created")]
+    assert not cluster.exists("v1", "ConfigMap", "later", namespace)
+
+
+def test_a_rule_of_a_custom_resource_is_told_in_the_servers_words(
+    cluster: Cluster, namespace: str, group: str, inventory: Path
+) -> None:
+    widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 0, "colour": "red"})
+    with pytest.raises(ApplyError, match=r"one: .*spec\.colour: field not declared in schema"):
+        apply(cluster, [[a_definition(group)], [widget]], inventory)
+    widget["spec"] = {"size": 0}
+    with pytest.raises(ApplyError, match=r"spec\.size in body should be greater than or equal to 1"):
+        apply(cluster, [[a_definition(group)], [widget]], inventory)
+
+
+def test_what_is_declared_twice_is_refused_before_anything_is_sent(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    twin = a_config_map("settings", namespace)
+    with pytest.raises(
+        ApplyError, match=f"ConfigMap {namespace}/settings: declared more than once; remove the duplicates"
+    ):
+        apply(cluster, [[a_config_map("first", namespace), twin], [twin]], inventory)
+    assert not cluster.exists("v1", "ConfigMap", "first", namespace)
+    assert not inventory.exists()
+
+
+def test_progress_hears_of_every_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    heard: list[Change] = []
+    settings = [a_config_map(f"n{number}", namespace) for number in range(20)]
+    changes = apply(cluster, [settings], inventory, heard.append)
+    assert sorted(heard, key=lambda one: one.name) == sorted(changes, key=lambda one: one.name)
+    assert [one.name for one in changes] == [f"n{number}" for number in range(20)]
+
+
+def test_what_is_on_its_way_out_is_waited_for_and_created(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    settings = a_config_map("settings", namespace)
+    reference = Reference.of(settings)
+    apply(cluster, [[settings]], inventory)
+    cluster.patch(reference, {"metadata": {"finalizers": ["tests.example.com/held"]}})
+    cluster.delete(reference, wait=0)
+    release = Timer(0.5, lambda: cluster.patch(reference, {"metadata": {"finalizers": None}}))
+    release.start()
+    assert actions(apply(cluster, [[settings]], inventory)) == [("settings", "created")]
+    release.join()
+
+
+def test_an_interrupted_run_is_recovered_by_the_next(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    def interrupt(_: Change) -> None:
+        raise KeyboardInterrupt
+
+    names = [f"n{number}" for number in range(10)]
+    with pytest.raises(KeyboardInterrupt):
+        apply(cluster, [[a_config_map(name, namespace) for name in names]], inventory, interrupt)
+    apply(cluster, [[a_config_map(name, namespace) for name in names[:2]]], inventory)
+    left = cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")
+    assert [text_at(one, "metadata", "name") for one in left] == names[:2]
+
+
+def test_what_a_killed_run_was_about_to_create_is_ours(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    account, settings = a_bare_account("runner", namespace), a_config_map("settings", namespace)
+    entered = Inventory(inventory)
+    for one in (account, settings):
+        entered.put(Entry(Reference.of(one), wave=0))
+        cluster.apply(one)
+    entered.save()
+    pruned = apply(cluster, [[account]], inventory)
+    assert actions(pruned) == [("runner", "unchanged"), ("settings", "pruned")]

@@ -1,0 +1,214 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_builders import Manifest, a_config_map, a_definition, a_job, an_object
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, WaitTimeoutError
+from gpu_tenancy.kube.references import Reference
+
+
+@pytest.fixture
+def held(cluster: Cluster, namespace: str) -> Iterator[Reference]:
+    """An object that a finalizer keeps from going."""
+    manifest = a_config_map("held", namespace)
+    manifest["metadata"] = {"name": "held", "namespace": namespace, "finalizers": ["tests.example.com/held"]}
+    cluster.create(manifest)
+    reference = Reference.of(manifest)
+    yield reference
+    if cluster.exists(*reference):
+        cluster.patch(reference, {"metadata": {"finalizers": None}})
+
+
+def test_what_is_applied_is_read_back(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(a_config_map("settings", namespace, a="1"))
+    found = cluster.get("v1", "ConfigMap", "settings", namespace)
+    assert found
+    assert found["data"] == {"a": "1"}
+
+
+def test_what_is_not_there_is_none(cluster: Cluster, namespace: str) -> None:
+    assert cluster.get("v1", "ConfigMap", "settings", namespace) is None
+    assert not cluster.exists("v1", "ConfigMap", "settings", namespace)
+
+
+def test_metadata_alone_comes_without_the_rest(cluster: Cluster, namespace: str) -> None:
+    answer = cluster.apply(a_config_map("settings", namespace, a="1"), metadata_only=True)
+    (listed,) = cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests", metadata_only=True)
+    assert "data" not in answer
+    assert "data" not in listed
+    assert listed["kind"] == "ConfigMap"
+    assert text_at(listed, "metadata", "resourceVersion") == text_at(answer, "metadata", "resourceVersion")
+
+
+def test_a_list_is_of_one_namespace_and_one_label(cluster: Cluster, namespace: str) -> None:
+    other = a_config_map("other", namespace)
+    other["metadata"] = {"name": "other", "namespace": namespace, "labels": {"owner": "others"}}
+    for one in (a_config_map("first", namespace), a_config_map("second", namespace), other):
+        cluster.apply(one)
+    listed = cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")
+    assert [text_at(one, "metadata", "name") for one in listed] == ["first", "second"]
+    assert {(one["apiVersion"], one["kind"]) for one in listed} == {("v1", "ConfigMap")}
+
+
+def test_a_list_longer_than_a_page_comes_whole(
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_tenancy.kube.client._PAGE", "2")
+    for number in range(5):
+        cluster.apply(a_config_map(f"n{number}", namespace))
+    assert len(cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")) == 5
+
+
+def test_a_dry_run_keeps_nothing(cluster: Cluster, namespace: str) -> None:
+    manifest = a_config_map("settings", namespace)
+    cluster.apply(manifest, dry_run=True)
+    cluster.create(manifest, dry_run=True)
+    assert not cluster.exists("v1", "ConfigMap", "settings", namespace)
+
+
+def test_a_field_of_another_is_taken_by_force_alone(cluster: Cluster, namespace: str) -> None:
+    cluster.create(a_config_map("settings", namespace, a="theirs"))
+    with pytest.raises(ApiError) as refused:
+        cluster.apply(a_config_map("settings", namespace, a="ours"))
+    assert (refused.value.status, refused.value.reason) == (409, "Conflict")
+    assert [cause.field for cause in refused.value.causes] == [".data.a"]
+    taken = cluster.apply(a_config_map("settings", namespace, a="ours"), force=True)
+    assert taken["data"] == {"a": "ours"}
+
+
+def test_a_status_is_patched_as_a_controller_does(cluster: Cluster, namespace: str) -> None:
+    quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
+    cluster.apply(quota)
+    used: Manifest = {"status": {"used": {"requests.nvidia.com/gpu": "3"}}}
+    answer = cluster.patch(Reference.of(quota), used, subresource="status")
+    assert at(answer, "status", "used", "requests.nvidia.com/gpu") == "3"
+
+
+def test_a_refusal_has_the_servers_message_and_each_cause(cluster: Cluster, namespace: str) -> None:
+    service = an_object("v1", "Service", "model", namespace, spec={"ports": [{"port": 0}, {"port": 70000}]})
+    with pytest.raises(ApiError) as refused:
+        cluster.apply(service)
+    error = refused.value
+    assert (error.status, error.reason) == (422, "Invalid")
+    assert error.message.startswith('Service "model" is invalid')
+    assert {"spec.ports[0].port", "spec.ports[1].port"} <= {cause.field for cause in error.causes}
+    assert "must be between 1 and 65535" in str(error)
+
+
+def test_an_unknown_field_is_refused_by_name(cluster: Cluster, namespace: str) -> None:
+    job = a_job("train", namespace, "pytorch:2")
+    job["spec"] = {"template": {}, "paralelism": 2}
+    with pytest.raises(ApiError, match="paralelism"):
+        cluster.apply(job)
+    with pytest.raises(ApiError, match="paralelism"):
+        cluster.create(job)
+
+
+def test_what_exists_is_not_created_again(cluster: Cluster, namespace: str) -> None:
+    cluster.create(a_config_map("settings", namespace))
+    with pytest.raises(ApiError) as refused:
+        cluster.create(a_config_map("settings", namespace))
+    assert (refused.value.status, refused.value.reason) == (409, "AlreadyExists")
+
+
+def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster: Cluster, namespace: str) -> None:
+    group = f"{namespace}.example.com"
+    with pytest.raises(UnknownKindError, match=rf'no matches for kind "Widget" in version "{group}/v1"'):
+        cluster.list(f"{group}/v1", "Widget")
+    definition = a_definition(group)
+    cluster.apply(definition)
+    try:
+        assert cluster.wait_for(lambda: _served(cluster, f"{group}/v1"))
+        assert cluster.list(f"{group}/v1", "Widget") == ()
+    finally:
+        cluster.delete(Reference.of(definition))
+
+
+def _served(cluster: Cluster, api_version: str) -> bool:
+    try:
+        return cluster.resource(api_version, "Widget").namespaced
+    except UnknownKindError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (an_object("v1", "ConfigMap", "settings"), "ConfigMap is namespaced; set metadata.namespace"),
+        (an_object("v1", "Namespace", "ml", "ml"), "Namespace is cluster-scoped; remove metadata.namespace"),
+        (
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "ml"}},
+            "ConfigMap: metadata.name is missing",
+        ),
+    ],
+)
+def test_a_manifest_of_the_wrong_scope_or_without_name_is_refused(
+    cluster: Cluster, manifest: Manifest, message: str
+) -> None:
+    with pytest.raises(ApiError, match=message):
+        cluster.apply(manifest)
+
+
+def test_deleting_waits_until_it_is_gone(cluster: Cluster, namespace: str) -> None:
+    manifest = a_config_map("settings", namespace)
+    cluster.apply(manifest)
+    cluster.delete(Reference.of(manifest))
+    assert not cluster.exists(*Reference.of(manifest))
+    cluster.delete(Reference.of(manifest))
+
+
+def test_what_does_not_go_names_its_finalizer(cluster: Cluster, held: Reference) -> None:
+    with pytest.raises(
+        WaitTimeoutError, match=r"ConfigMap .*/held to be deleted; .*finalizer tests\.example\.com/held"
+    ):
+        cluster.delete(held, wait=0.2)
+
+
+def test_another_object_of_the_same_name_is_not_deleted(cluster: Cluster, namespace: str) -> None:
+    manifest = a_config_map("settings", namespace)
+    cluster.apply(manifest)
+    with pytest.raises(ApiError) as refused:
+        cluster.delete(Reference.of(manifest), uid="00000000-0000-0000-0000-000000000000")
+    assert refused.value.status == 409
+    assert cluster.exists(*Reference.of(manifest))
+
+
+def test_waiting_returns_the_first_answer(cluster: Cluster) -> None:
+    answers = iter([None, False, "ready"])
+    assert cluster.wait_for(lambda: next(answers), poll=0.01) == "ready"
+
+
+def test_waiting_in_vain_says_for_what(cluster: Cluster) -> None:
+    with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.05 s waiting for a pod"):
+        cluster.wait_for(lambda: None, timeout=0.05, poll=0.01, what="a pod")
+
+
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    config = {
+        "clusters": [{"name": "none", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+        "users": [{"name": "none", "user": {"token": "none"}}],
+        "current-context": "none",
+    }
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    with Cluster(kubeconfig) as nobody:
+        assert not nobody.ready()
+        with pytest.raises(UnreachableError, match=r"https://127\.0\.0\.1:1 is not reachable"):
+            nobody.list("v1", "Namespace")
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConsoleError, match=r"kubeconfig: invalid kubeconfig: .*; specify another kubeconfig or context"
+    ):
+        Cluster(tmp_path / "kubeconfig")
+
+
+def test_the_server_says_that_it_is_ready(cluster: Cluster) -> None:
+    assert cluster.ready()

@@ -1,0 +1,148 @@
+"""Kubeconfigs that cannot be read, and credentials that a real API server does not accept."""
+
+import ssl
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from fault_proxy import LOOPBACK
+from typer.testing import CliRunner
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.local import certificates
+
+EXPIRED = timedelta(minutes=-30)
+"""Certificates begin an hour ago, so they were valid for half an hour."""
+
+
+def with_user(platform: Platform, file: Path, user: Mapping[str, str]) -> Path:
+    """The platform's kubeconfig with other credentials."""
+    config = yaml.safe_load(platform.kubeconfig.read_text())
+    config["users"][0]["user"] = dict(user)
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """An expired certificate for loopback, and its key."""
+    monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
+    made = certificates.make_webhook_certificates(folder / "expired", [], "")
+    assert all(made.values())
+    return folder / "expired" / "tls.crt", folder / "expired" / "tls.key"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("clusters: [a\n", "invalid kubeconfig: while parsing a flow sequence .* line 1, column 11 .*; specify"),
+        ("a:\n\t- b\n", "invalid kubeconfig: while scanning .* line 2, column 1; specify another"),
+        ("- a\n", "the file is not a kubeconfig; specify another kubeconfig or context"),
+        ("hello", "the file is not a kubeconfig; specify"),
+        ("", "invalid kubeconfig: .*file is empty; specify"),
+        ("\udcff\udcfe", "invalid kubeconfig: 'utf-8' codec can't decode .*; specify"),
+    ],
+    ids=["no YAML", "tab", "list", "text", "empty", "binary"],
+)
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: str, problem: str) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ConsoleError, match=f"{file}: {problem}"):
+        Cluster(file)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConsoleError, match=f"{tmp_path}: Is a directory; make it readable, or specify another kube"):
+        Cluster(tmp_path)
+
+
+def test_a_context_that_is_not_there_is_named_with_those_that_are(platform: Platform) -> None:
+    with pytest.raises(ConsoleError, match="context prod not found; specify one of: gpu-tenancy-embedded"):
+        Cluster(platform.kubeconfig, "prod")
+
+
+def asked(kubeconfig: Path) -> str:
+    """The error of a command that reads the cluster."""
+    seen = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["usage", "--kubeconfig", str(kubeconfig)])
+    assert (seen.exit_code, seen.stdout) == (1, ""), seen.stdout
+    assert seen.stderr.count("\n") == 1
+    return seen.stderr
+
+
+def test_a_refused_token_is_said_to_be_the_credentials(platform: Platform, tmp_path: Path) -> None:
+    said = asked(with_user(platform, tmp_path / "config", {"token": "canary-canary"}))
+    assert "rejected the credentials; a token is missing, invalid or expired (401 Unauthorized); log in again" in said
+    assert str(tmp_path / "config") in said
+    assert "canary" not in said
+
+
+def test_an_expired_client_certificate_has_its_date(
+    platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = expired(tmp_path, monkeypatch)
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    said = asked(with_user(platform, tmp_path / "config", user))
+    assert "the client certificate expired on 20" in said
+    assert "log in again, or specify another kubeconfig or context" in said
+
+
+def test_a_client_certificate_of_another_cluster_is_told(platform: Platform, tmp_path: Path) -> None:
+    places = certificates.Places(tmp_path / "other")
+    certificates.make_certificates(places)
+    user = {"client-certificate": places.certificate("admin"), "client-key": places.key("admin")}
+    assert "the server does not trust the client certificate" in asked(with_user(platform, tmp_path / "config", user))
+
+
+@contextmanager
+def serving(certificate: Path, key: Path) -> Generator[str]:
+    """A server on loopback with a certificate; returns its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer((LOOPBACK, 0), BaseHTTPRequestHandler)
+    server.daemon_threads = True
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"https://{LOOPBACK}:{server.server_address[1]}"
+        server.shutdown()
+
+
+def trusting(server: str, authority: Path, file: Path) -> Path:
+    config = {
+        "clusters": [{"name": "one", "cluster": {"server": server, "certificate-authority": str(authority)}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "users": [{"name": "one", "user": {"token": "one"}}],
+        "current-context": "one",
+    }
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def test_an_expired_server_certificate_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = certificates._authority("tests")  # pyright: ignore[reportPrivateUsage]
+    private = ec.generate_private_key(ec.SECP256R1())
+    monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
+    (tmp_path / "ca.crt").write_text(authority.pem)
+    (tmp_path / "tls.crt").write_text(authority.issue({NameOID.COMMON_NAME: "server"}, private))
+    (tmp_path / "tls.key").write_text(certificates._key_pem(private))  # pyright: ignore[reportPrivateUsage]
+    with serving(tmp_path / "tls.crt", tmp_path / "tls.key") as server:
+        said = asked(trusting(server, tmp_path / "ca.crt", tmp_path / "config"))
+    fix = "renew the server's certificate, and check the clock of this machine"
+    assert f"the API server at {server} is not reachable: certificate has expired; {fix}" in said
+
+
+def test_a_server_of_another_cluster_is_told(platform: Platform, tmp_path: Path) -> None:
+    places = certificates.Places(tmp_path / "other")
+    certificates.make_certificates(places)
+    with platform.cluster() as cluster:
+        said = asked(trusting(cluster.server, Path(places.certificate("authority")), tmp_path / "config"))
+    assert "the kubeconfig may be of another cluster; get it again from the owner of the cluster" in said

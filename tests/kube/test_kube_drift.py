@@ -1,0 +1,152 @@
+"""Objects that somebody edited by hand, and what an apply does about it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_builders import a_config_map, a_job, an_object
+
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.kube.apply import ApplyError, apply
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+
+
+def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
+    container: Json = {"name": "server", "image": "registry.example.com/server:1", "env": [{"name": "A", "value": "1"}]}
+    spec: Manifest = {
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return an_object("apps/v1", "Deployment", name, namespace, spec=spec)
+
+
+def test_what_was_edited_by_hand_is_as_in_the_stack_again_and_named_field_by_field(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    settings, server = a_config_map("settings", namespace, a="1", b="2"), a_server("server", namespace, 0)
+    apply(cluster, [[settings, server]], tmp_path / "inventory.json")
+    cluster.patch(Reference.of(settings), {"data": {"a": "theirs", "b": None}})
+    other: Json = {"name": "server", "image": "registry.example.com/other:1"}
+    cluster.patch(Reference.of(server), {"spec": {"template": {"spec": {"containers": [other]}}}})
+    changes = apply(cluster, [[settings, server]], tmp_path / "inventory.json")
+    assert [change.correction for change in changes] == [
+        f"ConfigMap {namespace}/settings: data.a, data.b",
+        (
+            f"Deployment {namespace}/server: spec.template.spec.containers[name=server].env[name=A].name, "
+            "spec.template.spec.containers[name=server].env[name=A].value, "
+            "spec.template.spec.containers[name=server].image"
+        ),
+    ]
+    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "1", "b": "2"}
+    assert [change.action for change in apply(cluster, [[settings, server]], tmp_path / "inventory.json")] == [
+        "unchanged"
+    ] * 2
+
+
+def test_what_somebody_added_stays_and_is_no_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    settings = a_config_map("settings", namespace, a="1")
+    apply(cluster, [[settings]], tmp_path / "inventory.json")
+    cluster.patch(Reference.of(settings), {"data": {"theirs": "1"}, "metadata": {"labels": {"theirs": "1"}}})
+    (change,) = apply(cluster, [[settings]], tmp_path / "inventory.json")
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "1", "theirs": "1"}
+
+
+def test_a_change_of_the_stack_is_no_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    apply(cluster, [[a_config_map("settings", namespace, a="1")]], tmp_path / "inventory.json")
+    (change,) = apply(cluster, [[a_config_map("settings", namespace, a="2", b="1")]], tmp_path / "inventory.json")
+    assert (change.action, change.corrected) == ("changed", ())
+
+
+def test_what_an_autoscaler_set_is_left_alone(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    server = a_server("server", namespace, None)
+    apply(cluster, [[server]], tmp_path / "inventory.json")
+    cluster.patch(Reference.of(server), {"spec": {"replicas": 0}}, subresource="scale")
+    (change,) = apply(cluster, [[server]], tmp_path / "inventory.json")
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(server)) or {}, "spec", "replicas") == 0
+
+
+def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = a_config_map("settings", namespace, a="1", b="1")
+    apply(cluster, [[settings]], tmp_path / "inventory.json")
+    with monkeypatch.context() as patched:
+        patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "their-controller")
+        cluster.patch(Reference.of(settings), {"data": {"a": "theirs"}})
+    cluster.patch(Reference.of(settings), {"data": {"b": "by hand"}})
+    with pytest.raises(
+        ApplyError, match=r'data\.a: conflict with "their-controller".*; remove the field from the stack'
+    ):
+        apply(cluster, [[settings]], tmp_path / "inventory.json")
+    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "theirs", "b": "by hand"}
+
+
+def test_a_field_that_a_controller_took_with_its_value_is_no_correction(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    job = a_job("train", namespace, "pytorch:1", tolerations=tolerations)
+    apply(cluster, [[job]], tmp_path / "inventory.json")
+    path = "spec", "template", "spec", "tolerations"
+    with monkeypatch.context() as patched:
+        patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "kueue")
+        for value in ([*tolerations, {"key": "more", "operator": "Exists"}], tolerations):
+            pods: Any = {"spec": {"tolerations": value}}
+            cluster.patch(Reference.of(job), {"spec": {"template": pods}})
+    (change,) = apply(cluster, [[job]], tmp_path / "inventory.json")
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(job)) or {}, *path) == tolerations
+
+
+def test_a_list_that_kueue_wrote_into_a_job_stays_until_the_stack_changes_the_job(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def a_ray_job(image: str) -> Manifest:
+        template: Json = {"spec": {"containers": [{"name": "ray", "image": image}]}}
+        workers: Json = [{"groupName": "worker", "rayStartParams": {}, "template": template}]
+        head: Json = {"rayStartParams": {}, "template": template}
+        spec: Manifest = {"rayClusterSpec": {"headGroupSpec": head, "workerGroupSpecs": workers}}
+        return an_object("ray.io/v1", "RayJob", "tune", namespace, spec=spec)
+
+    job, inventory = a_ray_job("ray:1"), tmp_path / "inventory.json"
+    apply(cluster, [[job]], inventory)
+    live = cluster.get(*Reference.of(job)) or {}
+    workers: Any = at(live, "spec", "rayClusterSpec", "workerGroupSpecs")
+    workers[0]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/podset": "worker"}}
+    with monkeypatch.context() as patched:
+        patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "kueue")
+        cluster.patch(Reference.of(job), {"spec": {"rayClusterSpec": {"workerGroupSpecs": workers}}})
+
+    (change,) = apply(cluster, [[job]], inventory)
+    assert (change.action, change.corrected) == ("unchanged", ())
+    assert at(cluster.get(*Reference.of(job)) or {}, "spec", "rayClusterSpec", "workerGroupSpecs") == workers
+
+    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
+    assert change.action == "replaced"
+    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
+    assert change.action == "unchanged"
+
+
+def test_an_apply_again_changes_no_version_of_any_object(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    wave = [a_config_map(f"n{number}", namespace) for number in range(20)]
+    wave += [an_object("v1", "ResourceQuota", "quota", namespace, spec={"hard": {"count/jobs.batch": "8"}})]
+
+    def versions() -> list[str]:
+        found = [cluster.get(*Reference.of(one), metadata_only=True) or {} for one in wave]
+        return [text_at(one, "metadata", "resourceVersion") for one in found]
+
+    apply(cluster, [wave], tmp_path / "inventory.json")
+    cluster.wait_for(
+        lambda: at(cluster.get(*Reference.of(wave[-1])) or {}, "status", "hard"), what="the quota to be counted"
+    )
+    before = versions()
+    apply(cluster, [wave], tmp_path / "inventory.json")
+    assert versions() == before
+    (tmp_path / "inventory.json").unlink()  # without it each object is sent, and still nothing changes
+    apply(cluster, [wave], tmp_path / "inventory.json")
+    assert versions() == before

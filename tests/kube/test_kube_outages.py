@@ -1,0 +1,174 @@
+"""An API server, or a webhook that it calls, that does not work for a while, or no more."""
+
+import time
+from base64 import b64encode
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cluster_builders import a_config_map
+from fault_proxy import Fault, Proxy, proxied
+from stand_in_webhook import webhook
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.embedded.certificates import make_webhook_certificates
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.apply import ApplyError, apply
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError, UnreachableError
+from gpu_tenancy.kube.references import Reference
+
+PATIENCE = 3.0
+
+
+@pytest.fixture
+def proxy(platform: Platform, tmp_path: Path) -> Iterator[Proxy]:
+    with proxied(platform, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def behind(proxy: Proxy) -> Iterator[Cluster]:
+    """A client that reaches the server by the proxy."""
+    with Cluster(proxy.kubeconfig, patience=PATIENCE) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(429, (("Retry-After", "1"),)),
+        Fault(500),
+        Fault(503),
+        Fault(504),
+        Fault(cut=True),
+        Fault(cut_after=True),
+        Fault(delay=0.3),
+    ],
+    ids=["429", "500", "503", "504", "cut", "answer lost", "slow"],
+)
+def test_what_fails_for_a_while_is_sent_again(
+    behind: Cluster, proxy: Proxy, namespace: str, tmp_path: Path, fault: Fault
+) -> None:
+    wave = [a_config_map(f"n{number}", namespace) for number in range(6)]
+    proxy.first(4, fault)
+    changes = apply(behind, [wave], tmp_path / "inventory.json")
+    assert len(changes) == 6
+    listed = behind.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")
+    assert [text_at(one, "metadata", "name") for one in listed] == [f"n{number}" for number in range(6)]
+    assert {one.action for one in apply(behind, [wave], tmp_path / "inventory.json")} == {"unchanged"}
+
+
+def test_a_server_says_how_long_to_wait(behind: Cluster, proxy: Proxy, namespace: str) -> None:
+    proxy.first(1, Fault(429, (("Retry-After", "1"),)))
+    behind.apply(a_config_map("settings", namespace))
+    first, second = proxy.times("PATCH")
+    assert second - first >= 1
+
+
+def test_a_server_cannot_have_clients_wait_for_an_hour(behind: Cluster, proxy: Proxy, namespace: str) -> None:
+    proxy.first(1, Fault(429, (("Retry-After", "3600"),)))
+    began = time.monotonic()
+    behind.apply(a_config_map("settings", namespace))
+    assert time.monotonic() - began < 60
+
+
+def test_what_may_have_been_created_is_not_created_again(behind: Cluster, proxy: Proxy, namespace: str) -> None:
+    proxy.first(1, Fault(503), "POST")
+    with pytest.raises(ApiError, match="503"):
+        behind.create(a_config_map("settings", namespace))
+    assert len(proxy.times("POST")) == 1
+
+
+def test_a_server_that_works_no_more_ends_an_apply_once_and_the_next_goes_on(
+    behind: Cluster, cluster: Cluster, proxy: Proxy, namespace: str, tmp_path: Path
+) -> None:
+    waves = [[a_config_map(f"n{number}", namespace) for number in range(40)]]
+    writes = [0]
+
+    def after_ten(method: str, _path: str) -> Fault | None:
+        writes[0] += method == "PATCH"
+        return Fault(cut=True) if writes[0] > 10 else None
+
+    proxy.choose = after_ten
+    with pytest.raises(UnreachableError, match="is not reachable"):
+        apply(behind, waves, tmp_path / "inventory.json")
+    proxy.choose = lambda _method, _path: None
+    again = apply(behind, waves, tmp_path / "inventory.json")
+    assert {one.action for one in again} <= {"created", "unchanged"}
+    assert len(cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")) == 40
+
+
+def test_a_thousand_failures_take_as_long_as_one(proxy: Proxy, namespace: str, tmp_path: Path) -> None:
+    proxy.choose = lambda method, _path: Fault(503) if method == "PATCH" else None
+    wave = [a_config_map(f"n{number}", namespace) for number in range(100)]
+    with Cluster(proxy.kubeconfig, patience=0.5) as hasty, pytest.raises(ApplyError) as refused:
+        apply(hasty, [wave], tmp_path / "inventory.json")
+    assert len(refused.value.failures) == 100
+    # Each would be sent twice by itself; of all, only those in flight at the end of the patience are.
+    assert len(proxy.times("PATCH")) < 150
+
+
+@contextmanager
+def rejecting(cluster: Cluster, namespace: str, folder: Path, refusals: int) -> Generator[None]:
+    """Has a webhook judge the ConfigMaps of a namespace, which does not answer at first."""
+    made = make_webhook_certificates(folder, ["webhook.example.com"], "")
+    name = Reference("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", namespace)
+    with webhook(folder / "tls.crt", folder / "tls.key", refusals) as asked:
+        rule: Json = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+        one: Json = {
+            "name": "webhook.example.com",
+            "clientConfig": {"url": asked.address, "caBundle": b64encode(made["ca.crt"].encode()).decode()},
+            "rules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        cluster.apply(
+            {"apiVersion": name.api_version, "kind": name.kind, "metadata": {"name": name.name}, "webhooks": [one]}
+        )
+        yield
+        cluster.delete(name)
+
+
+def test_a_webhook_that_does_not_answer_yet_is_asked_again(
+    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    waves = [[a_config_map("settings", namespace)]]
+    with rejecting(cluster, namespace, tmp_path, 4), Cluster(platform.kubeconfig, patience=20) as patient:
+        _until_known(platform, namespace)
+        assert [change.action for change in apply(patient, waves, tmp_path / "inventory.json")] == ["created"]
+
+
+def test_a_webhook_that_never_answers_is_named(
+    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    waves = [[a_config_map("settings", namespace)]]
+    with rejecting(cluster, namespace, tmp_path, 1000), Cluster(platform.kubeconfig, patience=1) as patient:
+        _until_known(platform, namespace)
+        with pytest.raises(ApplyError, match=r'settings: .*failed calling webhook "webhook\.example\.com"'):
+            apply(patient, waves, tmp_path / "inventory.json")
+
+
+def _until_known(platform: Platform, namespace: str) -> None:
+    with Cluster(platform.kubeconfig, patience=0) as hasty:
+        probe = a_config_map("probe", namespace)
+        hasty.wait_for(lambda: _fails(hasty, probe), what="the server to know the webhook")
+
+
+def _fails(cluster: Cluster, probe: dict[str, Json]) -> bool:
+    try:
+        cluster.apply(probe, dry_run=True)
+    except ApiError as error:
+        return error.status == 500
+    return False
+
+
+def test_an_outage_is_over_when_what_failed_succeeds(proxy: Proxy, namespace: str) -> None:
+    with Cluster(proxy.kubeconfig, patience=1) as client:
+        for _ in range(3):  # together longer than the patience of one outage
+            proxy.first(2, Fault(503))
+            client.apply(a_config_map("settings", namespace))
+            time.sleep(0.2)
+        assert len(proxy.times("PATCH")) == 9

@@ -1,0 +1,80 @@
+"""An upgrade: today's objects of a stack, applied where an earlier version of this program applied its own.
+
+`recorded/objects-2b267d2.json.xz` has the waves of `preview(stack, onto=…)` at that commit, before the guards of today:
+it is the latest state whose objects differ from today's by more than a version.
+"""
+
+import json
+import lzma
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.engine.objects import waves
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+
+RECORDED: Final = Path(__file__).parent / "recorded" / "objects-2b267d2.json.xz"
+STACKS: Final = ("example-tree", "local") if os.environ.get("GPU_TENANCY_FAULTS") else ("example-tree",)
+"""`local` takes as long again; `make faults` has it."""
+REMOVED: Final = {"example-tree": "interns", "local": "ml-experiments"}
+"""A team that the stack no longer has after the upgrade."""
+
+
+@pytest.fixture
+def inventory(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A file of applied objects, which are deleted at the end."""
+    yield tmp_path / "inventory.json"
+    apply(cluster, [], tmp_path / "inventory.json")
+
+
+def recorded(stack: str) -> list[list[Manifest]]:
+    return json.loads(lzma.decompress(RECORDED.read_bytes()))[stack]
+
+
+def without(namespace: str, given: list[list[Manifest]]) -> list[list[Manifest]]:
+    """The waves without a namespace and what is in it."""
+    return [[one for one in wave if namespace not in _places(one)] for wave in given]
+
+
+def _places(manifest: Manifest) -> tuple[str, str]:
+    return text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_todays_objects_replace_those_of_an_earlier_version(cluster: Cluster, inventory: Path, stack: str) -> None:
+    before, gone = recorded(stack), REMOVED[stack]
+    rendered = [[dict(item.manifest) for item in wave] for wave in waves(preview(stack).objects)]
+    after = without(gone, rendered)
+    assert {one.action for one in apply(cluster, before, inventory)} == {"created"}
+    uids = {reference: uid(cluster, reference) for reference in references(before)}
+
+    changes = apply(cluster, after, inventory)
+    by_action = {action: {one.name for one in changes if one.action == action} for action in ("created", "replaced")}
+    assert {"gpu-tenancy-kueue-metadata", "gpu-tenancy-release"} <= by_action["created"]
+    # Jobs that now have `podFailurePolicy`, and one with another runtime: neither can change in an existing job.
+    assert by_action["replaced"] == ({"evaluate", "nightly", "finetune"} if stack == "local" else set())
+
+    wanted = references(after)
+    pruned = {reference for reference in uids if reference not in wanted}
+    assert any(reference.kind == "Namespace" and reference.name == gone for reference in pruned)
+    assert [reference for reference in pruned if uid(cluster, reference)] == []
+    kept = {reference for reference in wanted & uids.keys() if reference.name not in by_action["replaced"]}
+    assert kept
+    assert [reference for reference in kept if uid(cluster, reference) != uids[reference]] == []
+    assert {one.action for one in apply(cluster, after, inventory)} == {"unchanged"}
+
+
+def references(given: list[list[Manifest]]) -> set[Reference]:
+    return {Reference.of(manifest) for wave in given for manifest in wave}
+
+
+def uid(cluster: Cluster, reference: Reference) -> str:
+    """The UID of an object; empty if it does not exist."""
+    return text_at(cluster.get(*reference, metadata_only=True) or {}, "metadata", "uid")

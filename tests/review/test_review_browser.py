@@ -1,0 +1,249 @@
+"""The report's page in a browser: no errors, no requests, accessible."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pytest
+from browser_tool import browser, emptied, violations
+from builders import GPU
+from playwright.sync_api import Browser, Page
+from rendered_stacks import stack_of_repository
+from review_pages import bare, full, many, outlook_of, reviewed
+
+from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.review.changes import Change, FieldChange
+from gpu_tenancy.review.page import page
+from gpu_tenancy.review.review import Review
+
+Scheme: TypeAlias = Literal["light", "dark"]
+TEAMS = 200
+LARGEST = 2_000_000
+WIDTHS = (1280, 390)
+
+
+@dataclass
+class Opened:
+    """A page with its requests and console messages."""
+
+    page: Page
+    requests: list[str]
+    complaints: list[str]
+
+
+def large(teams: int = TEAMS) -> Review:
+    """A review of many teams, each with changes."""
+    now, earlier = many(teams), many(teams)
+    for team in earlier["teams"].values():
+        team["gpus"]["h100"]["limit"] = 12
+    changed = tuple(
+        Change(
+            "update" if kind == "ResourceQuota" else "create",
+            f"team {name}",
+            kind,
+            f"{name}/{kind.lower()}",
+            f"urn:{name}:{kind}",
+            (FieldChange("spec.hard.requests.nvidia.com/gpu", "12", "16"),) if kind == "ResourceQuota" else (),
+        )
+        for name in now["teams"]
+        for kind in ("Namespace", "ResourceQuota", "NetworkPolicy", "LimitRange", "ClusterQueue", "LocalQueue")
+    )
+    where = {f"team {name}": f"stacks/Pulumi.test.yaml:{line}" for line, name in enumerate(now["teams"])}
+    return reviewed(outlook_of(now), before=outlook_of(earlier), changed=changed, where=where)
+
+
+def outcome() -> Outcome:
+    found = stack_of_repository("local")
+    summary = Summary(
+        holdings=(Holding("ml-research", "a100", "Kueue", guaranteed=8, limit=32, used=28, lends=True, resource=GPU),),
+        budgets=(Budget("ml-research", "budget", "requests.memory", "237Gi", "258Gi"),),
+        supply=(Supply("a100", "NVIDIA-A100-SXM4-80GB", 4, 32, 28, GPU),),
+        waiting=1,
+        astray=(),
+    )
+    return Outcome(
+        preview=found,
+        plan=plan(found.stack),
+        engine="server-side apply",
+        changes={"created": 71},
+        nodes={},
+        objects=71,
+        kubeconfig=Path("kubeconfig"),
+        server="https://127.0.0.1:1",
+        summary=summary,
+        proofs=(Proof("ml-research cannot use more than its 36", "refused", holds=True), Proof("b", "c", holds=False)),
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    made = {
+        "full": page(full()),
+        "bare": page(bare()),
+        "large": page(large()),
+        "eight": page(large(8)),
+        "up": page(reviewed(outlook_of(many(3))), outcome()),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.fixture(scope="module")
+def started(pages: dict[str, Path]) -> Iterator[Browser]:
+    # Pages first: Playwright keeps an event loop running in this thread, in which no program can be rendered.
+    assert pages
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def chromium(started: Browser) -> Iterator[Browser]:
+    with emptied(started) as found:
+        yield found
+
+
+def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    found = Opened(context.new_page(), [], [])
+    found.page.on("request", lambda request: found.requests.append(request.url))
+    found.page.on("console", lambda message: found.complaints.append(message.text))
+    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    found.page.goto(file.as_uri())
+    return found
+
+
+NAMES = ("full", "bare", "large", "up")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    found = opened(chromium, pages[name])
+    for fold in found.page.locator("summary").all()[:20]:
+        if fold.is_visible():
+            fold.click()
+    assert found.complaints == []
+    assert found.requests == [pages[name].as_uri()]
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "eight", "up"])  # axe takes 20 s for the rows of the large page
+def test_axe_finds_nothing_in_a_page_whose_folds_are_open(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+    found = opened(chromium, pages[name]).page
+    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert violations(found) == {"light": [], "dark": []}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scheme_of_the_reader_is_that_of_the_page(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+    grounds = [
+        opened(chromium, pages[name], scheme).page.evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    assert grounds == ["rgb(250, 250, 247)", "rgb(19, 22, 27)"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Path], name: str, width: int) -> None:
+    found = opened(chromium, pages[name], width=width).page
+    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert found.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_two_hundred_teams_take_less_than_two_megabytes_and_start_folded(
+    chromium: Browser, pages: dict[str, Path]
+) -> None:
+    assert pages["large"].stat().st_size < LARGEST
+    found = opened(chromium, pages["large"]).page
+    assert found.locator("#promises > .tree").is_visible()
+    assert found.locator("main [data-team]:visible").count() == 0
+    assert found.evaluate("document.documentElement.scrollHeight") < 4000
+
+
+def visible(page_: Page) -> set[str]:
+    return {line.get_attribute("data-team") or "" for line in page_.locator("main [data-team]:visible").all()}
+
+
+def test_the_box_finds_teams_in_every_table_and_says_how_many(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["large"])
+    box = found.page.get_by_role("searchbox", name="Find a team")
+    box.fill("team-042")
+    assert visible(found.page) == {"team-042"}
+    assert found.page.locator("form.find output").inner_text() == "1 of 200 teams"
+    places = ["#promises", "#teams", "#cost-by-team", "#access", "#changes"]
+    assert [found.page.locator(f"{place} [data-team]:visible").count() > 0 for place in places] == [True] * len(places)
+    assert found.page.locator("#promises li.group:visible").count() == 2  # the root and the team's division
+    box.fill("DIVISION-3 people-6")
+    assert visible(found.page) == {f"team-{number:03}" for number in range(3, TEAMS, 10) if number % 17 == 6}
+    box.fill("nobody of that name")
+    assert visible(found.page) == set()
+    assert found.page.locator("form.find output").inner_text() == "0 of 200 teams"
+    box.fill("")
+    assert visible(found.page) == set()
+    assert found.page.locator("#promises li.group:visible").count() == 11
+    assert found.page.locator("form.find output").inner_text() == ""
+    assert found.complaints == []
+
+
+def test_the_box_is_reached_and_used_by_keyboard_alone(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["large"]).page
+    links = found.locator("nav a").count()
+    for _ in range(links + 1):
+        found.keyboard.press("Tab")
+    found.keyboard.type("cc-039 h100")
+    assert visible(found) == {f"team-{number:03}" for number in range(39, TEAMS, 40)}
+    found.keyboard.press("Enter")  # which sends the form nowhere
+    assert visible(found) == {f"team-{number:03}" for number in range(39, TEAMS, 40)}
+
+
+def test_the_box_stays_in_sight(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["large"]).page
+    found.locator("#access").scroll_into_view_if_needed()
+    top = found.locator("form.find").evaluate("(form) => form.getBoundingClientRect().top")
+    assert found.evaluate("scrollY") > 500
+    assert top == 0
+
+
+def test_without_scripts_the_page_is_whole(chromium: Browser, pages: dict[str, Path]) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    found = context.new_page()
+    found.goto(pages["large"].as_uri())
+    assert not found.locator("form.find").is_visible()
+    found.locator("#promises summary", has_text="division-4").click()
+    assert found.locator("#promises [data-team]:visible").count() == TEAMS // 10
+
+
+def test_a_bar_is_as_long_as_its_number_says(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["full"]).page
+    picture = found.get_by_role("img", name="vision, h100: 4 guaranteed; limit 8 of 16; never lent")
+    lengths: dict[str, float] = picture.evaluate(
+        "(svg) => Object.fromEntries([...svg.querySelectorAll('rect')].map((rect) =>"
+        " [rect.getAttribute('class'), rect.getBoundingClientRect().width / svg.getBoundingClientRect().width]))"
+    )
+    assert {name: lengths[name] for name in ("rail", "own", "may")} == {
+        "rail": pytest.approx(1, abs=0.01),
+        "own": pytest.approx(4 / 16, abs=0.01),
+        "may": pytest.approx(4 / 16, abs=0.02),  # its outline is outside
+    }
+
+
+def test_on_paper_all_folds_are_open_and_what_is_for_screens_is_not_there(
+    chromium: Browser, pages: dict[str, Path]
+) -> None:
+    found = opened(chromium, pages["large"]).page
+    found.emulate_media(media="print", color_scheme="dark")
+    assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not found.locator("nav").is_visible()
+    assert not found.locator("form.find").is_visible()
+    shown = found.evaluate(
+        "[...document.querySelectorAll('#teams tr[data-team]')].filter((line) => line.checkVisibility()"
+        " && line.getBoundingClientRect().height > 0).length"
+    )
+    assert shown == 2 * TEAMS

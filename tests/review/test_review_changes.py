@@ -1,0 +1,125 @@
+"""Changes of each resource between two renderings of a stack."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import Data, job, server
+from cli_builders import Project, small
+from review_builders import rendered
+
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.review.changes import Change, FieldChange, changes, created
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.at(tmp_path / "project")
+
+
+def between(project: Project, before: Data, after: Data) -> tuple[Change, ...]:
+    old, new = rendered(project, before), rendered(project, after)
+    return changes(old.rendered, new.rendered, [*old.stack.pools, *new.stack.pools])
+
+
+def with_team(name: str, **sections: object) -> Data:
+    found = small()
+    return {**found, "teams": {**found["teams"], name: {**found["teams"].get(name, {}), **sections}}}
+
+
+def test_nothing_differs_between_a_stack_and_itself(project: Project) -> None:
+    assert between(project, small(), small()) == ()
+
+
+def test_a_limit_that_rises_changes_the_queue_and_the_quota_of_that_team_alone(project: Project) -> None:
+    found = between(project, small(), with_team("speech", gpus={"l4": {"guaranteed": 2, "limit": 4}}))
+    assert {change.group for change in found} == {"team speech"}
+    assert {change.action for change in found} == {"update"}
+    quota = next(change for change in found if change.kind == "ResourceQuota")
+    assert quota.place == "ResourceQuota speech/budget"
+    assert FieldChange("spec.hard.requests.nvidia.com/gpu", "2", "4") in quota.fields
+
+
+def test_what_goes_comes_first_and_by_name(project: Project) -> None:
+    without = small()
+    del without["teams"]["speech"]
+    found = between(project, small(), {**without, "priorities": {"high": 1000, "low": 10, "new": 5}})
+    assert [change.action for change in found] == sorted(
+        (change.action for change in found), key=["delete", "replace", "create", "update"].index
+    )
+    gone = [change.place for change in found if change.action == "delete"]
+    assert {"Namespace speech", "ResourceQuota speech/budget", "ClusterQueue speech"} <= set(gone)
+    assert [change.place for change in found if change.action == "create"] == [
+        "PriorityClass new",
+        "WorkloadPriorityClass new",
+    ]
+
+
+def test_a_jobs_new_image_replaces_it_and_a_servers_does_not(project: Project) -> None:
+    image = "registry.example.com/new:2.0"
+    changed = with_team("vision", training={"nightly": job(gpus=2, image=image)}, serving={"api": server(image=image)})
+    found = {change.kind: change for change in between(project, small(), changed)}
+    assert found["Job"].action == "replace"
+    assert [field.replaces for field in found["Job"].fields] == [True]
+    assert found["Deployment"].action == "update"
+    assert found["Deployment"].fields == (
+        FieldChange("spec.template.spec.containers.0.image", "registry.example.com/serve:1.0", image),
+    )
+
+
+def test_everything_is_new_where_nothing_was(project: Project) -> None:
+    found = rendered(project, small())
+    assert {change.action for change in created(found.rendered)} == {"create"}
+    assert len(created(found.rendered)) == len(found.objects)
+
+
+def config_map(**inputs: object) -> Rendered:
+    registration = Registration("urn:1", "kubernetes:core/v1:ConfigMap", "it", custom=True, inputs=inputs)  # pyright: ignore[reportArgumentType] - JSON
+    return Rendered("p", "s", (registration,), {})
+
+
+def test_a_secret_is_never_shown_and_one_that_changed_for_another_looks_the_same() -> None:
+    def secret(value: str) -> Rendered:
+        found = config_map(data={"key": value, "other": "a"})
+        return replace(found, registrations=(replace(found.registrations[0], secret_paths=(("data", "key"),)),))
+
+    assert changes(secret("hunter1"), secret("hunter2")) == ()
+    (change,) = changes(secret("hunter1"), config_map(data={"key": "open", "other": "b"}))
+    assert "hunter1" not in str(change)
+    assert FieldChange("data.key", "[secret]", "open", replaces=True) in change.fields
+
+
+def test_a_text_that_is_a_map_is_compared_key_by_key() -> None:
+    (change,) = changes(
+        config_map(data={"c.yaml": "a: 1\nb: {c: 2}\n"}), config_map(data={"c.yaml": "a: 1\nb: {c: 3}\n"})
+    )
+    assert change.fields == (FieldChange("data.c.yaml.b.c", "2", "3", replaces=True),)
+
+
+def test_what_pulumi_ignores_is_no_change() -> None:
+    before, after = config_map(data={"a": "1"}), config_map(data={"a": "2"})
+    ignoring = replace(after, registrations=(replace(after.registrations[0], ignore_changes=("data",)),))
+    assert changes(before, ignoring) == ()
+    assert len(changes(before, after)) == 1
+
+
+def test_long_values_are_cut_and_what_is_not_there_is_empty() -> None:
+    (change,) = changes(config_map(data={}), config_map(data={"a": "x" * 500}))
+    (field,) = change.fields
+    assert (field.before, len(field.after), field.after[-1]) == ("", 120, "…")
+
+
+def test_a_config_map_of_ours_is_changed_in_place_since_the_provider_is_told_so(project: Project) -> None:
+    found = rendered(project, small())
+    provider = next(
+        resource for resource in found.rendered.registrations if resource.type == "pulumi:providers:kubernetes"
+    )
+    assert provider.inputs["enableConfigMapMutable"] in {True, "true"}
+
+    def with_map(value: str) -> Rendered:
+        (declared,) = config_map(data={"a": value}).registrations
+        return Rendered("p", "s", (provider, replace(declared, provider=f"{provider.urn}::some-id")), {})
+
+    (change,) = changes(with_map("1"), with_map("2"))
+    assert (change.action, [field.replaces for field in change.fields]) == ("update", [False])

@@ -1,0 +1,208 @@
+"""The pull request comment: valid Markdown, within the size limit, with escaped text of users."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from review_pages import (
+    NASTY,
+    RULES,
+    against,
+    bare,
+    earlier_aws,
+    earlier_local,
+    full,
+    many,
+    outlook_of,
+    reviewed,
+    small,
+)
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from gpu_tenancy.review.changes import Change, FieldChange
+from gpu_tenancy.review.comment import LEAST, LIMIT, comment
+from gpu_tenancy.review.comment_markdown import code, text
+from gpu_tenancy.review.comment_tree import mermaid
+from gpu_tenancy.review.review import Review
+
+
+class Markdown(SingleFileSnapshotExtension):
+    """Goldens as Markdown files."""
+
+    file_extension = "md"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(Markdown)
+
+
+def test_a_review_with_everything_is_the_golden_comment(golden: SnapshotAssertion) -> None:
+    assert comment(full()) == golden
+
+
+def test_a_review_with_next_to_nothing_is_the_golden_comment(golden: SnapshotAssertion) -> None:
+    assert comment(bare()) == golden
+
+
+def test_the_stack_local_against_what_it_was_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
+    assert comment(against("local", tmp_path, earlier_local)) == golden
+
+
+def test_the_stack_prod_aws_against_what_it_was_is_the_golden_comment(
+    golden: SnapshotAssertion, tmp_path: Path
+) -> None:
+    assert comment(against("prod-aws", tmp_path, earlier_aws)) == golden
+
+
+def busy(count: int) -> Review:
+    """A review in which each of many teams changes."""
+    now, earlier = many(count), many(count)
+    for team in earlier["teams"].values():
+        team["gpus"]["h100"]["limit"] = 12
+    fields = (FieldChange("spec.hard.requests.nvidia.com/gpu", "12", "16"),)
+    changed = tuple(
+        Change("update", f"team {name}", kind, f"{name}/{kind.lower()}", f"urn:{name}:{kind}", fields)
+        for name in now["teams"]
+        for kind in ("ResourceQuota", "ClusterQueue", "Deployment")
+    )
+    return reviewed(outlook_of(now), before=outlook_of(earlier), changed=changed, rules=RULES)
+
+
+def whole(found: str) -> None:
+    """All rows of a table have the same number of cells, and all sections and code blocks are closed."""
+    assert found.count("<details>") == found.count("</details>")
+    assert found.count("```") % 2 == 0
+    rows = [line for line in found.splitlines() if line.startswith("|")]
+    blocks = [block for block in re.split(r"\n(?!\|)", found) if block.lstrip("\n").startswith("|")]
+    assert rows
+    assert blocks
+    for block in blocks:
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+        assert len(widths) == 1
+        assert re.fullmatch(r"(\| (---|---:) )+\|", lines[1])
+
+
+@pytest.mark.parametrize("limit", [LEAST, 6_000, 10_000, 20_000, 40_000, LIMIT])
+@pytest.mark.parametrize("count", [1, 30, 200])
+def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: int, limit: int) -> None:
+    found = comment(busy(count), limit)
+    assert len(found) <= limit
+    whole(found)
+    assert found.startswith(
+        "## ✗ test: Blocked\n\n- Policies: 61 passed, 1 mandatory violation, 1 advisory, 1 exempted\n"
+    )
+    assert "| guaranteed | **" in found
+
+
+def test_what_is_left_out_is_named_and_so_is_where_it_is() -> None:
+    everything = comment(full())
+    assert "Omitted" not in everything
+    short = comment(full(), 6_300)
+    note = short.splitlines()[-1]
+    assert note.startswith("*Omitted to fit the comment size: ")
+    assert note.endswith(" See the full report page in the artifacts of this run.*")
+    left = note.removeprefix("*Omitted to fit the comment size: ").partition(".")[0].split(", ")
+    assert left == [
+        "guarantees and capacity",
+        "GPUs available to each team",
+        "cost by cost center",
+        "cost by team",
+        "serving",
+        "node pools",
+        "cohort tree",
+        "cohorts",
+        "access",
+    ]
+    assert "### Deletions and replacements" in short
+
+
+def test_the_most_important_sections_come_in_first() -> None:
+    found = comment(busy(200))
+    assert " changes," in found.splitlines()[-1]
+    assert "### Policies" in found
+    assert "Changed values" in found or "changed values" in found.splitlines()[-1]
+
+
+def test_a_limit_that_leaves_nothing_to_say_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^limit: 3999 characters is too short for a comment; set at least 4000$"):
+        comment(full(), LEAST - 1)
+
+
+def test_a_verdict_of_many_sentences_tells_the_first_and_how_many_more_there_are() -> None:
+    review = reviewed(outlook_of(small()))
+    long = replace(review, verdict=replace(review.verdict, sentences=tuple(f"Reason {n}" for n in range(40))))
+    lines = comment(long).splitlines()[2:16]
+    assert lines[:2] == ["- Reason 0", "- Reason 1"]
+    assert lines[11:] == ["- Reason 11", "- *28 more reasons in the full report*", ""]
+
+
+def test_a_base_with_long_notes_leaves_the_verdict_its_place() -> None:
+    noted = reviewed(outlook_of(many(200)), notes=(NASTY * 20,) * 9)
+    found = comment(noted, LEAST)
+    assert len(found) <= LEAST
+    assert found.count("\n> ") == 2
+    assert found.startswith("## ✓ test: OK\n\n- Policies not evaluated (use --policy)\n- Guarantees fit\n")
+
+
+def test_words_of_users_are_no_markup() -> None:
+    assert text(NASTY) == (
+        r"a\|b \`c\` &lt;b&gt;&amp;amp; \*d\* \_e\_ \[f\](g) @&#8203;all #&#8203;12 :&#8203;tada: \~\~h\~\~"
+    )
+    assert text("- one\n2. two") == r"\- one 2. two"
+    assert text("1. one") == r"1\. one"
+    assert text("1.5 GPUs at 12:30") == "1.5 GPUs at 12:30"
+    assert code("a|`b` <c> *d*\n@e") == "<code>a&#124;&#96;b&#96; &lt;c&gt; &#42;d&#42; &#64;e</code>".replace(
+        "&lt;", "&#60;"
+    ).replace("&gt;", "&#62;")
+    assert code(" ") == ""
+
+
+def test_words_of_users_stay_in_their_cell_and_fold() -> None:
+    now = outlook_of(small())
+    nasty = replace(now, access=tuple(replace(access, owner="a | b </details>") for access in now.access))
+    found = comment(replace(reviewed(nasty), stack="a`b | c"))
+    whole(found)
+    assert found.startswith(r"## ✓ a\`b \| c: OK")
+    assert r"a \| b &lt;/details&gt;" in found
+    changed = (Change("update", "team <i>x</i>", "Job", "a`|b", "urn:x", (FieldChange("spec.`a|b`", "", "``|"),)),)
+    found = comment(reviewed(now, before=now, changed=changed))
+    whole(found)
+    assert "<summary><b>team &lt;i&gt;x&lt;/i&gt;</b> 1 updated</summary>" in found
+    assert "<code>spec.&#96;a&#124;b&#96;</code>: *none* → <code>&#96;&#96;&#124;</code>" in found
+
+
+def test_the_tree_shows_guarantees_and_limits_and_an_edge_of_its_own_to_who_has_none() -> None:
+    assert list(mermaid(outlook_of(small()))) == [
+        "```mermaid",
+        "flowchart LR",
+        '  g["org<br/>unassigned: 8 h100, 6 l4"]',
+        '  g_0["lab<br/>h100 8 → 12<br/>own quota: 4 h100"]',
+        '  g_0 -.- g_0_t0(["speech<br/>h100 0 → 8"])',
+        '  g_0 --- g_0_t1(["vision<br/>h100 4 → 8"])',
+        "  g --- g_0",
+        '  g --- g_t0(["search<br/>l4 2 → 6"])',
+        "```",
+    ]
+
+
+def test_the_tree_of_many_teams_shows_groups_with_their_number() -> None:
+    lines = list(mermaid(outlook_of(many(200))))
+    assert '  g_0["division-0<br/>20 teams"]' in lines
+    assert not any("team-" in line for line in lines)
+    assert len(lines) < 30
+
+
+def test_a_name_is_no_mermaid() -> None:
+    now = outlook_of(small())
+    renamed = tuple(replace(group, name='a"]; b' if group.parent is None else group.name) for group in now.groups)
+    (first,) = (line for line in mermaid(replace(now, groups=renamed, root='a"]; b')) if line.startswith("  g["))
+    assert first == '  g["a#34;#93;#59; b<br/>unassigned: 8 h100, 6 l4"]'
+
+
+def test_the_same_review_gives_the_same_comment() -> None:
+    assert comment(full()) == comment(full())

@@ -1,0 +1,383 @@
+"""Numbers of the report, recomputed from the rendered Kubernetes objects alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from builders import Data
+from cli_builders import Project
+from rendered_stacks import stack_of_repository
+from repository import ROOT
+from review_drawn import coherent
+from review_solver import GPUS, Key, Manifest, Node, World
+
+from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.engine.project import preview, stack_names
+from gpu_tenancy.model.outlook import Pool, StackOutlook, outlook
+from gpu_tenancy.review.build import review
+from gpu_tenancy.review.page import page
+
+HOURS = 730
+BACK = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stack as summary, as objects and as page."""
+
+    now: StackOutlook
+    world: World
+    page: str
+
+
+@pytest.fixture(scope="module", params=stack_names())
+def case(request: pytest.FixtureRequest) -> Case:
+    found = stack_of_repository(request.param)
+    done = review(found, ROOT)
+    return Case(done.now, World([dict(made.manifest) for made in found.objects]), page(done))
+
+
+def dash(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least}\N{EN DASH}{most}"
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{round(100 * part / whole)}%"
+
+
+def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]]:
+    """By team, flavor and scheduler: guaranteed, limit, busy, alone, lends, how it reclaims."""
+    found: dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]] = {}
+    for key in world.keys:
+        busy = world.busy(key)
+        for team, name in world.teams.items():
+            node = world.queues[name]
+            limit = world.limit(node, key) or 0
+            if key not in node.nominal or limit == 0:
+                continue
+            sure = node.nominal[key]
+            lends = node.lending.get(key) != 0
+            back = "" if not sure else BACK[node.reclaim] if lends else "never lent"
+            by = "Kueue" if name == team else f"Kueue, queue of {name}"
+            found[team, key[0], by] = (
+                sure,
+                limit,
+                busy[name],
+                world.alone(node, key),
+                "yes" if lends else "no",
+                back or "\N{EN DASH}",
+            )
+    for gang in world.gangs:
+        span = (gang.guaranteed, gang.most)
+        found[gang.team, gang.flavor, "Volcano"] = (*span, span, gang.most, "no", "never lent")
+    return found
+
+
+def gangs(world: World, key: Key) -> int:
+    return sum(gang.guaranteed for gang in world.gangs if (gang.flavor, gang.resource) == key)
+
+
+def limits(world: World, key: Key) -> int:
+    queues = sum(world.limit(node, key) or 0 for node in world.queues.values() if key in node.nominal)
+    return queues + sum(gang.most for gang in world.gangs if (gang.flavor, gang.resource) == key)
+
+
+def guaranteed(world: World, key: Key) -> int:
+    root = world.cohorts[world.root]
+    return sum(world.total(node, key) for node in world.below(root.name)) + gangs(world, key)
+
+
+class Tables(HTMLParser):
+    """The page's tables by label, as rows of cell texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self._table: list[list[str]] | None = None
+        self._quiet = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        label = attributes.get("aria-label") or ""
+        if tag == "div" and label.endswith(", table"):
+            self._table = self.tables.setdefault(label.removesuffix(", table"), [])
+        elif self._table is not None and tag == "tr":
+            self._table.append([])
+        elif self._table is not None and tag in {"th", "td"}:
+            self._table[-1].append("")
+        if tag == "span" and (self._quiet or attributes.get("class") in {"place", "was", "new"}):
+            self._quiet += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._table = None
+        if self._quiet and tag == "span":
+            self._quiet -= 1
+
+    def handle_data(self, data: str) -> None:
+        if self._table and self._table[-1] and not self._quiet:
+            self._table[-1][-1] += data
+
+    def rows(self, label: str) -> list[list[str]]:
+        """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
+        rows = [[cell.strip() for cell in row] for row in self.tables[label][1:]]
+        return [row for row in rows if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
+
+
+@pytest.mark.parametrize("sections", coherent(24))
+def test_a_stack_drawn_by_chance_is_told_as_its_queues_say(sections: Data, tmp_path: Path) -> None:
+    project = Project.at(tmp_path / "project")
+    project.write("drawn", sections)
+    found = preview("drawn", project.folder)
+    world = World([dict(made.manifest) for made in found.objects])
+    told = {
+        (team.name, holding.flavor, holding.scheduler): (
+            holding.guaranteed,
+            holding.limit,
+            (holding.busy.minimum, holding.busy.maximum),
+            holding.alone,
+        )
+        for team in outlook(found.stack).teams
+        for holding in team.holdings
+        if holding.limit
+    }
+    assert told == {key: line[:4] for key, line in kueue(world).items()}
+
+
+def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) -> None:
+    told = {
+        (
+            team.name,
+            holding.flavor,
+            holding.scheduler
+            if team.queue == team.name or holding.scheduler == "Volcano"
+            else f"Kueue, queue of {team.queue}",
+        ): (
+            holding.guaranteed,
+            holding.limit,
+            (holding.busy.minimum, holding.busy.maximum),
+            holding.alone,
+            "yes" if holding.lends else "no",
+            holding.back or "\N{EN DASH}",
+        )
+        for team in case.now.teams
+        for holding in team.holdings
+        if is_extended(holding.resource)
+    }
+    assert told == kueue(case.world)
+
+
+def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
+    shown = Tables(case.page)
+    expected = kueue(case.world)
+    promises = {(row[0], row[1], row[2]): row[4:] for row in shown.rows("Guarantees and limits")}
+    assert promises == {
+        key: [str(sure), str(limit), str(limit - sure), lends]
+        for key, (sure, limit, _, _, lends, _) in expected.items()
+    }
+    teams = {
+        (row[0], row[1], row[2]): row[3:]
+        for row in shown.rows(next(label for label in shown.tables if label.endswith("available to each team")))
+    }
+    assert teams == {
+        key: [str(sure), dash(*busy), str(alone), back] for key, (sure, _, busy, alone, _, back) in expected.items()
+    }
+
+
+def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case) -> None:
+    world = case.world
+    assert [
+        supply.flavor for supply in case.now.supply if supply.capacity.maximum and is_extended(supply.resource)
+    ] == [supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys]
+    shown = {row[0]: row for row in Tables(case.page).rows("Guarantees and capacity")}
+    for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
+        key = (supply.flavor, supply.resource)
+        most = world.supply(key) + gangs(world, key)
+        sure, all_ = guaranteed(world, key), limits(world, key)
+        assert (supply.capacity.maximum, supply.guaranteed, supply.limits) == (most, sure, all_)
+        line = shown[supply.flavor]
+        assert line[3] == dash(supply.capacity.minimum, most)
+        assert [line[4], line[6], line[7], line[8], line[10]] == [
+            str(sure),
+            percent(sure, most),
+            str(most - sure),
+            str(all_),
+            percent(all_, most),
+        ]
+
+
+def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
+    world = case.world
+
+    def held(node: Node, key: Key) -> tuple[int, int, int | None]:
+        limit = world.limit(node, key) if node.parent else world.supply(key)
+        return node.nominal.get(key, 0), world.total(node, key), limit
+
+    resources = {supply.flavor: supply.resource for supply in case.now.supply if is_extended(supply.resource)}
+    told = {
+        group.name: {flavor: share for flavor, share in group.shares.items() if flavor in resources}
+        for group in case.now.groups
+    }
+    expected = {
+        name: {flavor: held(node, (flavor, resource)) for flavor, resource in resources.items()}
+        for name, node in world.cohorts.items()
+    }
+    assert {name: told[name] for name in expected} == expected
+
+
+def test_a_group_without_a_cohort_has_what_its_queues_have_together(case: Case) -> None:
+    groups = {group.name: group for group in case.now.groups}
+
+    def queues(name: str) -> list[Node]:
+        below = [node for inner in groups[name].groups for node in queues(inner)]
+        return [*(case.world.queues[team] for team in groups[name].teams), *below]
+
+    without = [group for group in case.now.groups if group.name not in case.world.cohorts]
+    assert not without or case.world.fair
+    for group in without:
+        for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
+            key = (supply.flavor, supply.resource)
+            own, guaranteed, limit = group.shares[supply.flavor]
+            nodes = queues(group.name)
+            assert (own, guaranteed) == (0, sum(node.nominal.get(key, 0) for node in nodes))
+            reach = min(case.world.supply(key), sum(case.world.limit(node, key) or 0 for node in nodes))
+            assert limit is None or limit >= reach
+
+
+def test_a_namespace_s_quota_admits_what_the_report_says_that_its_team_may_reach(case: Case) -> None:
+    for team in case.now.teams:
+        hard: dict[str, int] = {}
+        for quota in case.world.of("ResourceQuota"):
+            if quota["metadata"]["namespace"] == team.name:
+                hard |= {name: int(amount) for name, amount in quota["spec"]["hard"].items() if GPUS in name}
+        reach: dict[str, int] = {}
+        for holding in (holding for holding in team.holdings if is_extended(holding.resource)):
+            name = f"requests.{holding.resource}"
+            reach[name] = reach.get(name, 0) + holding.limit
+        assert {name: amount for name, amount in hard.items() if amount} == reach
+
+
+def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices(case: Case) -> None:
+    prices = {supply.flavor: supply.price for supply in case.now.supply}
+    for team in case.now.teams:
+        own = [
+            (prices[flavor], sure, limit)
+            for (name, flavor, by), (sure, limit, *_) in kueue(case.world).items()
+            if name == team.name and "queue of" not in by
+        ]
+        own += [
+            (prices[holding.flavor], holding.guaranteed, holding.limit)
+            for holding in team.holdings
+            if not is_extended(holding.resource)
+        ]
+        sums = [
+            None
+            if any(price is None and amounts[which] for price, *amounts in own)
+            else sum((price or 0) * amounts[which] * HOURS for price, *amounts in own)
+            for which in (0, 1)
+        ]
+        assert [team.cost.guaranteed, team.cost.limit] == [None if s is None else pytest.approx(s) for s in sums]
+
+
+def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) -> None:
+    for supply in case.now.supply:
+        if supply.resource == "memory":
+            assert supply.price == 0
+            continue
+        flavor = supply.flavor.removesuffix("CPUs").rstrip() or "cpu"
+        pools = [pool for pool in case.now.pools if pool.flavor == flavor and pool.nodes.maximum]
+        if any(pool.node_price is None for pool in pools):
+            assert supply.price is None
+            continue
+        dollars = sum((pool.node_price or 0) * pool.nodes.maximum for pool in pools)
+        assert supply.price == pytest.approx(dollars / sum(units(pool, supply.resource) for pool in pools))
+    for pool in case.now.pools:
+        for nodes, amount in ((pool.nodes.minimum, pool.floor), (pool.nodes.maximum, pool.ceiling)):
+            expected = 0 if nodes == 0 else None if pool.node_price is None else nodes * pool.node_price
+            assert amount == (None if expected is None else pytest.approx(expected))
+
+
+def units(pool: Pool, resource: str) -> int:
+    """GPUs of all nodes of a pool, or their CPUs in thousandths."""
+    return (pool.node["cpu"] if resource == "cpu" else pool.gpus) * pool.nodes.maximum
+
+
+def scaled(world: World, namespace: str, name: str) -> tuple[int, int]:
+    """Minimum and maximum replicas of a server: of its autoscaler, else of its Deployment."""
+    for autoscaler in (*world.of("HorizontalPodAutoscaler"), *world.of("ScaledObject")):
+        spec: Mapping[str, int] = autoscaler["spec"]
+        if autoscaler["metadata"]["namespace"] == namespace and autoscaler["spec"]["scaleTargetRef"]["name"] == name:
+            least, most = (
+                ("minReplicas", "maxReplicas") if "maxReplicas" in spec else ("minReplicaCount", "maxReplicaCount")
+            )
+            return spec[least], spec[most]
+    replicas = next(
+        deployment["spec"]["replicas"]
+        for deployment in world.of("Deployment")
+        if (deployment["metadata"]["namespace"], deployment["metadata"]["name"]) == (namespace, name)
+    )
+    return replicas, replicas
+
+
+def surge(deployment: Manifest) -> int:
+    amount = deployment["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+    assert isinstance(amount, int)
+    return amount
+
+
+def gpus_of(deployment: Manifest) -> int:
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    return sum(int(v) for container in containers for k, v in container["resources"]["limits"].items() if GPUS in k)
+
+
+def test_servers_and_their_peak_are_those_of_deployments_and_autoscalers(case: Case) -> None:
+    expected = sorted(
+        (namespace, name, gpus, *(replicas := scaled(case.world, namespace, name)), more, gpus * (replicas[1] + more))
+        for deployment in case.world.of("Deployment")
+        if (namespace := deployment["metadata"]["namespace"]) in case.world.teams and (gpus := gpus_of(deployment))
+        for name, more in [(deployment["metadata"]["name"], surge(deployment))]
+    )
+    assert expected == sorted(
+        (
+            server.team,
+            server.name,
+            server.gpus,
+            server.replicas.minimum,
+            server.replicas.maximum,
+            server.surge,
+            server.peak,
+        )
+        for server in case.now.serving
+    )
+    held = kueue(case.world)
+    for server in case.now.serving:
+        assert server.limit == next(line[1] for key, line in held.items() if key[:2] == (server.team, server.flavor))
+
+
+def test_access_is_what_namespaces_and_network_policies_grant(case: Case) -> None:
+    spaces = {space["metadata"]["name"]: space["metadata"]["labels"] for space in case.world.of("Namespace")}
+    for access in case.now.access:
+        labels = spaces[access.team]
+        assert (labels["owner"], labels["pod-security.kubernetes.io/enforce"]) == (access.owner, access.pod_security)
+        cidrs = {
+            to["ipBlock"]["cidr"]
+            for policy in case.world.of("NetworkPolicy")
+            if policy["metadata"]["namespace"] == access.team
+            for rule in policy["spec"].get("egress", ())
+            if any(port["port"] == 443 for port in rule.get("ports", ()))
+            for to in rule["to"]
+            if "ipBlock" in to
+        }
+        assert cidrs == set(access.egress)
+        claims = {
+            claim["metadata"]["name"]
+            for claim in case.world.of("PersistentVolumeClaim")
+            if claim["metadata"]["namespace"] == access.team and "volumeName" in claim["spec"]
+        }
+        assert claims == set(access.datasets)
+    assert {name: labels["cost-center"] for name, labels in spaces.items() if name in case.world.teams} == {
+        team.name: team.cost_center for team in case.now.teams
+    }

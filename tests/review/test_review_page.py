@@ -1,0 +1,396 @@
+"""The report's page: texts, charts and structure."""
+
+import tomllib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from builders import Data
+from repository import ROOT
+from review_pages import (
+    CHANGES,
+    NASTY,
+    RULES,
+    against,
+    bare,
+    earlier_aws,
+    earlier_local,
+    full,
+    many,
+    outlook_of,
+    reviewed,
+    small,
+)
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from gpu_tenancy.review.changes import Change, FieldChange
+from gpu_tenancy.review.drawing import Bar, Drawing
+from gpu_tenancy.review.drawing_scale import Scale, text_bar
+from gpu_tenancy.review.drawing_supply import tanks
+from gpu_tenancy.review.figures import differences, key_figures
+from gpu_tenancy.review.figures_changes import change_groups
+from gpu_tenancy.review.figures_tables import tables
+from gpu_tenancy.review.page import page
+from gpu_tenancy.review.review import Real, Review
+
+VOID = {"meta", "br", "link", "img", "input", "rect", "line", "circle", "path"}
+
+
+class Html(SingleFileSnapshotExtension):
+    """Goldens as HTML files."""
+
+    file_extension = "html"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(Html)
+
+
+class Page(HTMLParser):
+    """The parsed page; its elements must be nested correctly."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.asked: list[str] = []
+        self.headings: list[int] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.pictures: list[str | None] = []
+        self.language: str | None = None
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if tag == "html":
+            self.language = attributes.get("lang")
+        if tag in {"link", "iframe", "img", "object"} or "src" in attributes or "srcset" in attributes:
+            self.asked.append(tag)
+        if tag == "a":
+            self.links.append(attributes["href"] or "")
+        if tag == "svg" and "aria-hidden" not in attributes:
+            self.pictures.append(attributes.get("aria-label"))
+        if "id" in attributes:
+            self.ids.append(attributes["id"] or "")
+        if tag[0] == "h" and tag[1:].isdigit():
+            self.headings.append(int(tag[1:]))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Opens nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and self.open[-1] not in {"style", "script"}:
+            self.texts.append(data.strip())
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def test_a_review_with_everything_is_the_golden_page(golden: SnapshotAssertion) -> None:
+    assert page(full()) == golden
+
+
+def test_a_review_with_next_to_nothing_is_the_golden_page(golden: SnapshotAssertion) -> None:
+    assert page(bare()) == golden
+
+
+def test_the_stack_local_against_what_it_was_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
+    assert page(against("local", tmp_path, earlier_local)) == golden
+
+
+def test_the_stack_prod_aws_against_what_it_was_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
+    assert page(against("prod-aws", tmp_path, earlier_aws)) == golden
+
+
+@pytest.mark.parametrize(
+    "review", [full(), bare(), reviewed(outlook_of(many(40)))], ids=["full", "bare", "forty teams"]
+)
+def test_a_page_nests_as_it_should_and_loads_nothing_from_anywhere(review: Review) -> None:
+    text = page(review)
+    found = Page(text)
+    assert text.startswith("<!doctype html>")
+    assert found.language == "en"
+    assert found.asked == []
+    assert "@import" not in text
+    assert {part.partition(")")[0] for part in text.split("url(")[1:]} == {"#hatch"}
+    assert len(found.ids) == len(set(found.ids))
+    assert {link.removeprefix("#") for link in found.links if link.startswith("#")} <= set(found.ids)
+    assert found.pictures
+    assert all(found.pictures)
+    assert found.headings[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in zip(found.headings, found.headings[1:], strict=False))
+
+
+def test_the_same_review_gives_the_same_bytes() -> None:
+    assert page(full()) == page(full())
+
+
+def test_what_users_wrote_is_shown_as_they_wrote_it() -> None:
+    text = page(full())
+    assert NASTY not in text
+    assert "<b>" not in text
+    assert Page(text).texts.count(NASTY) == 2  # a note of the comparison, and a rule
+
+
+def test_without_packs_the_page_says_how_to_ask_them() -> None:
+    words = Page(page(bare())).words
+    assert (
+        "Policies not evaluated. To evaluate both packs, run tenancy preview test --policy workloads --policy clouds ."
+        in words
+    )
+    assert "Changes since the base" not in words
+
+
+def test_an_unknown_price_is_said_and_never_0() -> None:
+    review = full()
+    shown = tables(review)
+    assert [cell.text for cell in next(row for row in shown["pools"].rows if row.cells[0].text == "h100").cells][
+        6:
+    ] == [
+        "unknown",
+        "unknown",
+        "unknown",
+    ]
+    costs = {row.cells[0].text: [cell.text for cell in row.cells[2:]] for row in shown["cost-by-team"].rows}
+    assert costs == {
+        "search": ["$1,680", "$5,039"],
+        "speech": ["$0", "unknown"],
+        "vision": ["unknown", "unknown"],
+        "all teams": ["unknown", "unknown"],
+    }
+    assert [(figure.value, figure.note, figure.change) for figure in key_figures(review)[2:]] == [
+        ("unknown", "at least $1.7k", "was $20.1k"),
+        ("unknown", "at least $5.0k", "was $60.3k"),
+    ]
+    assert "No price for node pool h100; costs that include it are unknown." in Page(page(review)).words
+
+
+def test_more_promised_than_there_is_stands_out() -> None:
+    words = Page(page(bare())).words
+    assert words.startswith("test: GPU tenancy test environment test · 99 resources Guarantees")
+    assert (
+        "Guarantees exceed capacity: h100 (19 GPUs guaranteed, 16 available), l4 (11 GPUs guaranteed, 8 available)"
+        in words
+    )
+    assert "19 of 16 · sum of limits 16 · guarantees exceed capacity by 3" in words
+    first = key_figures(bare())[0]
+    assert (first.value, first.beside, first.note, first.tone) == (
+        "30",
+        "of 24",
+        "GPUs; capacity exceeded: h100, l4",
+        "bad",
+    )
+
+
+def test_each_number_stands_beside_what_it_was() -> None:
+    review = full()
+    (speech,) = (row for row in tables(review)["promises"].rows if row.team == "speech")
+    assert [(cell.text, cell.was) for cell in speech.cells[4:7]] == [("0", ""), ("8", "4"), ("8", "4")]
+    (search,) = (row for row in tables(review)["promises"].rows if row.team == "search")
+    assert search.fresh
+    assert [bar.was for bar in bars_of(review)] == ["was 0 → 4", "", "new"]
+
+
+def bars_of(review: Review) -> list[Bar]:
+    before = review.comparison.before if review.comparison else None
+    tree = Drawing(review.now, before).tree
+    return [bar for _, bars in (*tree.groups[0].teams, *tree.teams) for bar in bars]
+
+
+def test_rows_that_went_are_named_and_come_first() -> None:
+    sections = small()
+    del sections["teams"]["search"]
+    review = reviewed(outlook_of(sections), before=outlook_of(small()))
+    found = [
+        difference for difference in differences(tables(review).values()) if difference.table == "Guarantees and limits"
+    ]
+    assert [(difference.about, difference.was, difference.now) for difference in found] == [
+        ("search, l4, Kueue", "present", "removed")
+    ]
+    assert "Removed: search, l4, Kueue." in Page(page(review)).words
+
+
+def test_a_comparison_that_finds_nothing_says_so() -> None:
+    now = outlook_of(small())
+    words = Page(page(reviewed(now, before=now))).words
+    assert "No values changed." in words
+    assert "no changes." in words
+    assert [figure.change for figure in key_figures(reviewed(now, before=now))] == ["±0"] * 4
+    new = reviewed(now, notes=("stack test does not exist at origin/main; all resources are new",))
+    assert "No values to compare: the base has no valid version of this stack." in Page(page(new)).words
+
+
+def test_cohorts_that_borrow_as_one_with_even_sharing_are_named() -> None:
+    def words(*cohorts: str) -> str:
+        groups: Data = {"org": {}, "lab": {"parent": "org"}}
+        groups |= {name: {"parent": "org", "weight": 2} for name in cohorts}
+        sections = small() | {"fairness": "even", "cohorts": groups}
+        return Page(page(reviewed(outlook_of(sections)))).words
+
+    start = "Teams borrow in proportion to their weights, across all cohorts"
+    assert f"{start}." in words()
+    assert f"{start} except lab, which borrows as one." in words("lab")
+    assert f"{start} except lab, other, each of which borrows as one." in words("lab", "other")
+
+
+def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by_kind() -> None:
+    groups = change_groups(full())
+    assert [(group.name, group.tally, group.loses) for group in groups] == [
+        ("team vision", "1 deleted", True),
+        ("pool h100", "1 replaced", True),
+        ("team search", "3 created", False),
+        ("team speech", "1 updated", False),
+    ]
+    assert [(line.kind, line.names) for line in groups[2].lines] == [
+        ("Namespace", ("search",)),
+        ("NetworkPolicy", ("search/allow-dns", "search/default-deny")),
+    ]
+
+
+def test_what_pulumi_itself_says_is_laid_over_what_the_files_say() -> None:
+    drift = Change("update", "cluster", "Cluster", "cluster", "urn:cluster", (FieldChange("version", "1.34", "1.35"),))
+    seen = Real((replace(CHANGES[5], action="replace"), drift), same=90)
+    review = reviewed(outlook_of(small()), before=outlook_of(small()), changed=CHANGES[4:], real=seen)
+    lines = {
+        (group.name, line.action, line.names): line.remark for group in change_groups(review) for line in group.lines
+    }
+    assert lines == {
+        ("team speech", "replace", ("speech",)): "in the files: updated",
+        ("cluster", "update", ("cluster",)): "only in the Pulumi preview: the deployed state differs from the base",
+        ("team search", "create", ("search/default-deny",)): "unchanged in the Pulumi preview",
+    }
+    assert "1 replaced, 1 updated; 90 unchanged." in Page(page(review)).words
+    alone = replace(review, comparison=None, changes=())
+    assert {line.remark for group in change_groups(alone) for line in group.lines} == {""}
+
+
+def test_bars_lie_where_the_numbers_say() -> None:
+    drawing = Drawing(outlook_of(small()), used={("vision", "h100", "Kueue"): 2})
+    (lab,) = drawing.tree.groups
+    (bounds,) = lab.bars
+    assert (bounds.numbers, bounds.solid, bounds.hatch, bounds.tick, bounds.rail) == ("8 → 12", 50, (50, 25), 75, 100)
+    assert (drawing.tree.nobody, lab.nobody, lab.guaranteed, lab.count) == ("8 h100, 6 l4", "4 h100", "8 h100", 2)
+    bars = {name: bar for name, (bar,) in (*lab.teams, *drawing.tree.teams)}
+    speech, vision, search = bars["speech"], bars["vision"], bars["search"]
+    assert (speech.solid, speech.hatch, speech.tick, speech.ring, speech.kept, speech.used) == (
+        0,
+        (0, 50),
+        50,
+        True,
+        None,
+        None,
+    )
+    assert (vision.solid, vision.hatch, vision.tick, vision.ring, vision.kept, vision.used) == (
+        25,
+        (25, 25),
+        50,
+        False,
+        True,
+        12.5,
+    )
+    assert vision.says == "vision, h100: 4 guaranteed; limit 8 of 16; never lent; 2 in use"
+    assert (search.rail, search.solid, search.tick, search.kept, search.hue) == (50, 12.5, 37.5, False, 1)
+
+
+def test_gangs_and_teams_in_another_s_queue_are_drawn_as_what_they_are() -> None:
+    sections = small()
+    sections["teams"]["search"]["gangs"] = {"l4": {"guaranteed": 2}}
+    sections["teams"]["guests"] = team_in("vision")
+    drawing = Drawing(outlook_of(sections))
+    (lab,) = drawing.tree.groups
+    bars = {name: [(bar.scheduler, bar.numbers, bar.remark) for bar in bars] for name, bars in lab.teams}
+    assert list(bars) == ["speech", "vision", "guests"]
+    assert bars["guests"] == [("Kueue", "4 → 8", "uses the queue of vision")]
+    assert [(bar.scheduler, bar.numbers, bar.remark) for bar in dict(drawing.tree.teams)["search"]] == [
+        ("Kueue", "2 → 6", "lent while idle"),
+        ("Volcano", "2 → 2", "Volcano gangs, never lent"),
+    ]
+    rows = {
+        row.cells[0].text: [cell.text for cell in row.cells]
+        for row in tables(reviewed(outlook_of(sections)))["cost-by-team"].rows
+    }
+    assert rows["guests"][2:] == ["paid by vision", "paid by vision"]
+
+
+def team_in(queue: str) -> dict[str, object]:
+    return {"owner": "research", "costCenter": "rd-003", "queue": queue}
+
+
+def test_a_flavor_too_short_to_read_gives_each_a_scale_of_its_own() -> None:
+    common = Scale({"large": 80, "small": 10})
+    assert (common.common, common.percent("small", 5), common.percent("large", 80)) == (True, 6.25, 100)
+    apart = Scale({"large": 81, "small": 10})
+    assert (apart.common, apart.percent("small", 5), apart.percent("large", 81)) == (False, 50, 100)
+    assert apart.percent("small", 99) == 100
+    assert apart.beyond("small", 11)
+    assert not apart.beyond("small", 10)
+
+
+def test_a_flavor_of_which_nobody_may_reach_a_fraction_is_cut_and_the_page_says_so() -> None:
+    large = reviewed(outlook_of(many(40)))
+    assert Drawing(large.now).cut == ("a100", "h100", "l4")
+    assert "The capacity of a100, h100, l4 exceeds the chart." in Page(page(large)).words
+    assert Drawing(outlook_of(small())).cut == ()
+
+
+def test_supply_is_drawn_against_whatever_is_longest() -> None:
+    sections = small()
+    sections["cluster"]["autoscaler"] = True
+    sections["pools"]["h100"]["nodes"] = {"min": 0, "max": 2}
+    sections["teams"]["speech"]["gpus"]["h100"]["limit"] = 12
+    h100, l4 = tanks(outlook_of(sections))
+    assert (h100.sure, h100.rail, h100.solid, h100.tick) == (0, 80, 40, 100)
+    assert (h100.numbers, h100.remark, h100.over) == (
+        "8 of 0\N{EN DASH}16 · sum of limits 20",
+        "8 guaranteed GPUs depend on autoscaling",
+        False,
+    )
+    assert (l4.sure, l4.rail, l4.solid, l4.tick, l4.remark) == (40, 40, 10, 30, "")
+
+
+def test_a_bar_of_text_shows_what_is_not_nothing() -> None:
+    assert text_bar(8, 32, 32) == "█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒"
+    assert text_bar(0, 8, 32) == "▒▒▒▒▒" + "·" * 15
+    assert text_bar(1, 2, 800) == "█▒" + "·" * 18
+    assert text_bar(0, 0, 8) == "·" * 20
+    assert text_bar(16, 16, 16) == "█" * 20
+    assert {len(text_bar(sure, limit, 40)) for sure in range(41) for limit in range(sure, 41)} == {20}
+
+
+def test_a_page_with_few_teams_has_no_script_and_one_with_many_has_its_own_alone() -> None:
+    assert "<script" not in page(full())
+    assert "script-src &#39;none&#39;" in page(full())
+    large = page(reviewed(outlook_of(many(13))))
+    assert large.count("<script>") == 1
+    assert "script-src &#39;sha256-" in large
+
+
+def test_rules_are_told_by_what_they_do() -> None:
+    words = Page(page(reviewed(outlook_of(small()), rules=RULES))).words
+    assert "mandatory image-pinned Job ml-research/nightly: image pytorch has no tag" in words
+    assert "advisory surge-room" in words
+    assert "exempted nodes-private" in words
+    assert "61 rules passed · workloads 0.1.0, clouds 0.1.0" in words
+
+
+def test_the_templates_are_in_the_wheel() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert "gpu_tenancy" in build["targets"]["wheel"]["only-include"]
+    assert "exclude" not in build
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # what git ignores, hatch leaves out
+    files = [file.name for file in (ROOT / "gpu_tenancy/review/templates").iterdir()]
+    assert sorted(files) == ["filter.js", "page.html.j2", "parts.html.j2", "style.css"]
+    assert not [line for line in ignored if line.endswith((".j2", ".css", ".js", "templates/"))]

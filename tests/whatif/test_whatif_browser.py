@@ -1,0 +1,113 @@
+"""The page of `tenancy whatif` as a browser shows it: nothing complains, nothing is asked for, everyone can read it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pytest
+from browser_tool import browser, emptied, violations
+from playwright.sync_api import Browser, Page
+from whatif_played import everyone, sixty, small, small_story, tree
+
+from gpu_tenancy.whatif.page import page
+
+Scheme: TypeAlias = Literal["light", "dark"]
+NAMES = ("busy", "story", "sixty")
+_OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    made = {"busy": everyone(tree(small()), first="speech"), "story": small_story(folder), "sixty": sixty(folder)}
+    for name, played in made.items():
+        (folder / f"{name}.html").write_text(page(played), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.fixture(scope="module")
+def started(pages: dict[str, Path]) -> Iterator[Browser]:
+    assert pages
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def chromium(started: Browser) -> Iterator[Browser]:
+    with emptied(started) as found:
+        yield found
+
+
+def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Page:
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    found = context.new_page()
+    found.goto(file.as_uri())
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    requests: list[str] = []
+    complaints: list[str] = []
+    found = chromium.new_context().new_page()
+    found.on("request", lambda request: requests.append(request.url))
+    found.on("console", lambda message: complaints.append(message.text))
+    found.on("pageerror", lambda error: complaints.append(str(error)))
+    found.goto(pages[name].as_uri())
+    found.evaluate(_OPEN)
+    assert (requests, complaints) == ([pages[name].as_uri()], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_nothing_in_a_page_whose_folds_are_open(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+    found = opened(chromium, pages[name])
+    found.evaluate(_OPEN)
+    assert violations(found) == {"light": [], "dark": []}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Path], name: str, width: int) -> None:
+    found = opened(chromium, pages[name], width=width)
+    found.evaluate(_OPEN)
+    assert found.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["story", "sixty"])
+def test_each_job_s_name_stands_beside_its_lane_and_no_text_lies_on_another(
+    chromium: Browser, pages: dict[str, Path], name: str, width: int
+) -> None:
+    found = opened(chromium, pages[name], width=width)
+    names = found.evaluate(
+        "[...document.querySelectorAll('.time .job')].map((each) => { const box = each.getBoundingClientRect();"
+        " return [box.top, box.bottom]; })"
+    )
+    bars = found.evaluate(
+        "[...document.querySelectorAll('svg.lanes > g[class^=h]')].map((each) => {"
+        " const box = each.firstElementChild.getBoundingClientRect(); return [box.top, box.bottom]; })"
+    )
+    assert len(names) == len(bars) > 0
+    assert all(top <= above and below <= bottom for (top, bottom), (above, below) in zip(names, bars, strict=True))
+    texts = found.evaluate(
+        "[...document.querySelectorAll('svg.area text, .time .names span, .time .steps b, .time .label')]"
+        ".filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect())"
+        ".map((box) => [box.left, box.top, box.right, box.bottom])"
+    )
+    overlapping = [
+        (one, other)
+        for at, one in enumerate(texts)
+        for other in texts[at + 1 :]
+        if one[0] < other[2] - 1 and other[0] < one[2] - 1 and one[1] < other[3] - 4 and other[1] < one[3] - 4
+    ]
+    assert overlapping == []
+
+
+def test_on_paper_all_that_scrolls_on_a_screen_is_there(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["sixty"])
+    found.emulate_media(media="print", color_scheme="dark")
+    assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not found.locator("nav").is_visible()
+    assert found.locator(".time .job").count() == 60

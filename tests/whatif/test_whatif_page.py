@@ -1,0 +1,326 @@
+"""The page of `tenancy whatif`: what it says is what the simulation says, in words, tables and lengths."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_story, told, tree, tree_of
+
+from gpu_tenancy.base.amounts import amount
+from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.simulation.scenarios import Moment, Waiting, busy, every_measure
+from gpu_tenancy.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
+from gpu_tenancy.whatif.narrative import Played, headline, sentences, turns
+from gpu_tenancy.whatif.page import page
+from gpu_tenancy.whatif.timeline import ABOVE, AREA, timeline
+
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Html(SingleFileSnapshotExtension):
+    """Pages that one may open."""
+
+    file_extension = "html"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(Html)
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page, which must nest as it should."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.asked: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.headings: list[int] = []
+        self.unnamed = 0
+        self.tables: dict[str, list[list[str]]] = {}
+        self._table: list[list[str]] | None = None
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {key: value or "" for key, value in attrs}
+        if tag in {"link", "iframe", "img", "object", "script"} or "src" in said or "srcset" in said:
+            self.asked.append(tag)
+        if tag == "svg" and not said.keys() & {"aria-hidden", "aria-label", "aria-labelledby"}:
+            self.unnamed += 1
+        self.ids += [said["id"]] if "id" in said else []
+        self.references += [said["href"].removeprefix("#")] if tag == "a" else []
+        self.references += said.get("aria-labelledby", "").split()
+        if tag[0] == "h" and tag[1:].isdigit():
+            self.headings.append(int(tag[1:]))
+        label = said.get("aria-label", "")
+        if tag == "div" and label.endswith(", table"):
+            self._table = self.tables.setdefault(label.removesuffix(", table"), [])
+        elif self._table is not None and tag == "tr":
+            self._table.append([])
+        elif self._table is not None and tag in {"th", "td"}:
+            self._table[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Opens nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        if tag == "table":
+            self._table = None
+
+    def handle_data(self, data: str) -> None:
+        if self._table and self._table[-1] and self.open[-1] in {"th", "td"}:
+            self._table[-1][-1] += data.strip()
+        if data.strip() and self.open[-1] != "style":
+            self.texts.append(data.strip())
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def test_everyone_busy_is_the_golden_page(golden: SnapshotAssertion) -> None:
+    assert page(everyone(tree(small()), first="speech")) == golden
+
+
+def test_jobs_over_time_are_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
+    assert page(small_story(tmp_path)) == golden
+
+
+def nobody() -> Tree:
+    sections = small()
+    for each in sections["teams"].values():
+        del each["gpus"]
+    sections["teams"]["search"].pop("gangs")
+    return tree(sections)
+
+
+@pytest.mark.parametrize("name", ["busy", "alone", "story", "sixty", "empty story", "nobody"])
+def test_a_page_nests_as_it_should_names_its_pictures_and_loads_nothing(name: str, tmp_path: Path) -> None:
+    found = tree(small())
+    played = {
+        "busy": lambda: everyone(found),
+        "alone": lambda: only(found, "vision"),
+        "story": lambda: small_story(tmp_path),
+        "sixty": lambda: sixty(tmp_path),
+        "empty story": lambda: told(found, "steps: []", tmp_path),
+        "nobody": lambda: everyone(nobody()),
+    }[name]()
+    text = page(played)
+    seen = Page(text)
+    assert text.startswith("<!doctype html>")
+    assert (seen.asked, seen.unnamed) == ([], 0)
+    assert "@import" not in text
+    assert {part.partition(")")[0] for part in text.split("url(")[1:]} <= {"#hatch", "#head"}
+    assert len(seen.ids) == len(set(seen.ids))
+    assert set(seen.references) <= set(seen.ids)
+    assert seen.headings[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in zip(seen.headings, seen.headings[1:], strict=False))
+    assert page(played) == text
+
+
+def test_what_users_wrote_is_shown_as_they_wrote_it(tmp_path: Path) -> None:
+    text = page(small_story(tmp_path))
+    assert NASTY not in text
+    assert f"the day begins, {NASTY}" in Page(text).texts
+
+
+# Every number, against the simulation's own moments.
+
+
+def same(measure: Measure, one: int, other: int) -> bool:
+    """Whether amounts of a page are equal; memory is shown in tenths of a GiB, of which up to three are added."""
+    return abs(one - other) <= (2**30 // 5 if measure.resource == MEMORY else 0)
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
+    found = tree_of(file)
+    played = everyone(found)
+    moment, seen = played.last, Page(page(played)).tables
+    measures = {measure.label: measure for measure in every_measure(found)}
+    rows = {
+        (row[0], row[1]): [amount(measures[row[1]].resource, cell) for cell in row[3:]]
+        for row in seen["Usage by team"][1:]
+    }
+    wanted = busy(found).wanted
+    for (team, flavor), (sure, limit, runs, own, borrowed, unused, waits) in rows.items():
+        measure = measures[flavor]
+        share = found.team_shares[team][measure.flavor][measure.resource]
+        assert (sure, limit) == (share.guaranteed, share.effective_limit)
+        assert same(measure, runs, moment.amount(team, measure))
+        assert same(measure, waits, wanted.get((team, flavor), 0) - runs)
+        assert same(measure, own + borrowed, runs)
+        assert same(measure, own + unused, sure)
+        assert same(measure, borrowed, max(0, runs - sure))
+    assert {key for key, gpus in wanted.items() if gpus} <= rows.keys()
+    (by_flavor,) = (table for title, table in seen.items() if title.endswith(" by flavor"))
+    for name, *cells in by_flavor[1:]:
+        measure = measures[name]
+        most, used, free, gangs = (amount(measure.resource, cell) for cell in cells)
+        assert most + gangs == found.flavors[measure.flavor].capacity[measure.resource]
+        assert same(measure, used, sum(row[2] for (_, label), row in rows.items() if label == name))
+        assert same(measure, used + free, most)
+
+
+def bars(branch: Branch) -> list[TeamBar]:
+    return [*branch.teams, *(bar for group in branch.groups for bar in bars(group))]
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+def test_bars_are_as_long_as_the_simulation_s_numbers(file: Path) -> None:
+    played = everyone(tree_of(file))
+    for picture in pictures(played):
+        held = {each.team: each for each in played.held if each.flavor == picture.flavor}
+        drawn = {bar.team: bar for bar in bars(picture.tree)}
+        assert drawn.keys() == held.keys()
+        one = max(bar.tick / held[team].limit for team, bar in drawn.items() if held[team].limit)
+        for team, bar in drawn.items():
+            each = held[team]
+            lengths = (bar.own[1], bar.borrowed[1], bar.unused[1], bar.waits[1], bar.tick)
+            numbers = (each.own, each.borrowed, each.unused, each.waits, each.limit)
+            assert lengths == pytest.approx([number * one for number in numbers], abs=0.05)
+            assert bar.borrowed[0] == pytest.approx(bar.own[1], abs=0.05)
+        gpus = [(part.who, part.gpus) for part in picture.parts if part.kind in {"own", "borrowed"}]
+        assert {team: sum(n for who, n in gpus if who == team) for team, _ in gpus} == {
+            team: each.runs for team, each in held.items() if each.runs
+        }
+        assert sum(part.length[1] for part in picture.parts) == pytest.approx(100, abs=0.1)
+
+
+def ran(moment: Moment, flavor: str) -> int:
+    return sum(each.gpus for each in moment.running if each.flavor == flavor)
+
+
+def test_lanes_blocks_and_tables_say_what_runs_and_waits_after_each_step(tmp_path: Path) -> None:
+    played = sixty(tmp_path)
+    drawn, seen = timeline(played), Page(page(played)).tables
+    count = len(played.moments)
+    lanes = {lane.name: lane for lane in drawn.lanes if lane.spells}
+    assert len(lanes) == 60
+    rows = {row[0]: row[3:] for row in seen["Jobs by step"][1:]}
+    for at, moment in enumerate(played.moments):
+        middle = 100 * (at + 0.5) / count
+        states = {
+            name: {True: "running", False: "pending"}[spell.runs]
+            for name, lane in lanes.items()
+            for spell in lane.spells
+            if spell.left < middle < spell.left + spell.width
+        }
+        expected = {each.workload: "running" for each in moment.running}
+        expected |= {each.workload: "pending" for each in moment.waiting}
+        assert states == expected
+        assert {name: cells[at] for name, cells in rows.items() if cells[at] in {"running", "pending"}} == expected
+        (area,) = drawn.areas
+        capacity = supply_of(played.tree, Measure("h100", "nvidia.com/gpu"))
+        tall = sum(each.height for each in area.blocks if each.left < middle < each.left + each.width)
+        assert tall == pytest.approx(AREA * ran(moment, "h100") / capacity, abs=0.1)
+        assert area.sums[at][2] == (str(ran(moment, "h100")) if ran(moment, "h100") else "")
+        told_ = sum(int(row[2 + at]) for row in seen["GPUs in use by step"][1:])
+        assert told_ == ran(moment, "h100")
+    gone = [(each.workload, each.by) for _, each in played.evicted()]
+    assert gone
+    assert [(row[0], row[4]) for row in seen["Preempted jobs"][1:]] == gone
+    assert len(drawn.arrows) == len({(label, each.workload, each.by) for label, each in played.evicted()})
+    assert [row[0] for row in seen["Pending jobs"][1:]] == [each.workload for each in played.last.waiting]
+
+
+def test_no_lane_lies_on_another_and_arrows_go_from_lane_to_lane(tmp_path: Path) -> None:
+    drawn = timeline(sixty(tmp_path))
+    tops = [lane.top for lane in drawn.lanes]
+    assert tops == [sum(lane.height for lane in drawn.lanes[:at]) for at in range(len(tops))]
+    assert drawn.height == sum(lane.height for lane in drawn.lanes)
+    middles = {lane.top + lane.height // 2 for lane in drawn.lanes if lane.spells}
+    for arrow in drawn.arrows:
+        assert arrow.start in middles
+        assert min(abs(arrow.end - middle) for middle in middles) == 6
+    assert all(0 <= y <= ABOVE + AREA for area in drawn.areas for _, y, _ in area.sums)
+
+
+# In words.
+
+
+def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
+    played = small_story(tmp_path)
+    assert headline(played) == "At the end: 8 of 15 GPUs in use, 3 jobs pending"
+    assert list(sentences(played)) == [
+        ("8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending)."),
+        "0 of 7 l4 GPUs in use.",
+        "1 of 31 CPUs in use: speech uses 1 (1 borrowed).",
+        "4Gi of 116Gi memory in use: speech uses 4Gi (4Gi borrowed).",
+        "Step 2: sweep (speech) was preempted by train (vision).",
+        "Step 3: extra (vision) was preempted by urgent (vision).",
+    ]
+
+
+def test_a_turn_tells_only_what_is_other_than_before(tmp_path: Path) -> None:
+    first, second, third, fourth = turns(small_story(tmp_path).moments)
+    assert [each.workload for each in first.starts] == ["sweep", "api", "etl"]
+    assert ([each.workload for each in second.starts], [each.workload for each in second.waits]) == (
+        ["train", "extra"],
+        ["sweep"],
+    )
+    assert third.ended == ()
+    assert (fourth.starts, fourth.waits, fourth.ended) == ((), (), ("api",))
+
+
+def test_a_scene_is_told_in_sentences() -> None:
+    played = everyone(tree(small()), first="speech")
+    assert headline(played) == "14 of 15 GPUs in use, 2 teams with pending jobs"
+    assert list(sentences(played)) == [
+        ("8 of 8 h100 GPUs in use: speech uses 4 (2 borrowed, 4 pending); vision uses 4 (4 pending)."),
+        "6 of 7 l4 GPUs in use: search uses 6 (4 borrowed).",
+        "vision preempted jobs with 4 h100 GPUs: 4 of speech.",
+    ]
+    assert headline(only(tree(small()), "vision")) == "8 of 8 GPUs in use, no jobs pending"
+
+
+def test_queues_that_never_rest_and_what_is_not_modelled_are_said() -> None:
+    played = everyone(tree(small()))
+    found = replace(
+        played, moments=(replace(played.last, restless=("speech", "vision")),), left_out=("admission checks: words",)
+    )
+    words = Page(page(found)).words
+    assert headline(found) == "Some queues end in a livelock"
+    assert "everyone busy: Jobs of speech, vision preempt one another endlessly" in words
+    assert "so Kueue may decide otherwise: admission checks: words" in words
+    assert "All features that this stack uses are simulated." in Page(page(played)).words
+
+
+def test_a_guarantee_that_its_team_does_not_use_is_idle_kept_or_lent() -> None:
+    def remark(played: Played, team: str) -> str:
+        return next(bar.remark for each in pictures(played) for bar in bars(each.tree) if bar.team == team)
+
+    found = tree(small())
+    assert remark(only(found, "vision"), "speech") == "2 of the guarantee lent"
+    played = only(found, "speech")
+    moment = replace(played.last, running=played.last.running[:1])
+    assert remark(replace(played, moments=(moment,)), "vision") == "4 of the guarantee idle"
+    moment = replace(played.last, running=played.last.running[:3])
+    assert remark(replace(played, moments=(moment,)), "vision") == "4 of the guarantee lent or idle"
+    wants = Waiting("j", "search", "l4", 1, "words")
+    assert remark(replace(played, moments=(replace(played.last, waiting=(wants,)),)), "search") == (
+        "2 of the guarantee idle (not lent)"
+    )
+
+
+def test_more_teams_than_colours_leave_grey_for_those_with_least(tmp_path: Path) -> None:
+    played = sixty(tmp_path)
+    found = colours(played)
+    assert sorted(found.values()) == ["h0", "h1", "h2", "h3", "h4", "h5", OTHERS, OTHERS]
+    assert "other teams" in Page(page(played)).words
+    few = colours(everyone(tree(small())))
+    assert few == {"search": "h0", "speech": "h1", "vision": "h2"}

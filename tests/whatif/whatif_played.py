@@ -1,0 +1,94 @@
+"""Questions of a test's own to the simulation, with their answers."""
+
+import json
+import random
+from pathlib import Path
+from typing import Final
+
+from builders import EXISTING, Data, pool, team
+from repository import ROOT
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.simulation.scenarios import alone, busy, play_story, read_story, unmodelled_of
+from gpu_tenancy.whatif.narrative import Played
+
+STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+NASTY: Final = "<b>&amp; *d* {{ e }}"
+
+STORY: Final = f"""
+steps:
+- label: the day begins, {NASTY}
+  submit:
+  - {{name: sweep, team: speech, gpus: 6}}
+  - {{name: api, team: search, flavor: l4, gpus: 2}}
+  - {{name: etl, team: speech, gpus: 0}}
+- submit: [{{name: train, team: vision, gpus: 2, pods: 2}}, {{name: extra, team: vision, gpus: 4}}]
+- submit: [{{name: urgent, team: vision, gpus: 4, priority: high}}, {{name: huge, team: speech, gpus: 8}}]
+- finish: [api]
+"""
+"""sweep borrows, train takes back, extra borrows, urgent goes before it, huge waits for ever, api ends."""
+
+
+def small() -> Data:
+    """Two teams in a group that share H100s, one that lends nothing, one with gangs beside its queue."""
+    return {
+        "environment": "test",
+        "cluster": EXISTING,
+        "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 2)},
+        "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
+        "cohorts": {"org": {}, "lab": {"parent": "org", "gpus": {"h100": {"guaranteed": 8, "limit": 8}}}},
+        "teams": {
+            "vision": team(cohort="lab", gpus={"h100": {"guaranteed": 4, "limit": 8}}, priority="low"),
+            "speech": team(cohort="lab", gpus={"h100": {"guaranteed": 2, "limit": 8}}, priority="low"),
+            "search": team(gpus={"l4": {"guaranteed": 2, "limit": 6}}, lends=False, gangs={"l4": {"guaranteed": 1}}),
+        },
+    }
+
+
+def tree(sections: Data) -> Tree:
+    return Tree(load(Source(sections)))
+
+
+def tree_of(file: Path) -> Tree:
+    return Tree(load(read_file(file)))
+
+
+def everyone(found: Tree, name: str = "test", first: str | None = None) -> Played:
+    scene = busy(found, first=first)
+    return Played(name, scene.title, found, (scene.moment,), story=False, left_out=unmodelled_of(found))
+
+
+def only(found: Tree, team_: str) -> Played:
+    scene = alone(found, team_)
+    return Played("test", scene.title, found, (scene.moment,), story=False)
+
+
+def told(found: Tree, text: str, folder: Path) -> Played:
+    file = folder / "jobs.yaml"
+    file.write_text(text, encoding="utf-8")
+    return Played("test", "jobs of jobs.yaml", found, play_story(found, read_story(file, found)), story=True)
+
+
+def small_story(folder: Path) -> Played:
+    return told(tree(small()), STORY, folder)
+
+
+def sixty(folder: Path) -> Played:
+    """Sixty jobs of eight teams, of which some end and some give way."""
+    dice = random.Random(7)  # noqa: S311 - no secret
+    sections = small()
+    names = [f"team-{number}" for number in range(8)]
+    sections["pools"]["h100"] = pool(nodes=4)
+    sections["cohorts"] = {"org": {}}
+    sections["teams"] = {name: team(gpus={"h100": {"guaranteed": 3, "limit": 24}}) for name in names}
+    steps: list[Data] = []
+    there: list[str] = []
+    for step in range(12):
+        gone = dice.sample(there, 2) if step > 2 else []
+        came = [f"{dice.choice(('train', 'a-sweep-with-a-very-long-name-indeed'))}-{step}-{part}" for part in range(5)]
+        jobs = [{"name": name, "team": dice.choice(names), "gpus": dice.choice((1, 2, 4))} for name in came]
+        there = [name for name in (*there, *came) if name not in gone]
+        steps.append({"finish": gone, "submit": jobs})
+    return told(tree(sections), json.dumps({"steps": steps}), folder)
