@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
@@ -109,7 +110,7 @@ def _digits(number: int) -> str:
     return str(number) if bits <= 3 * MOST_DIGITS else f"a number of {bits:,} bits"  # 3 bits are less than a digit
 
 
-def check_values(file: Path, data: Any) -> None:
+def check_values(file: pathlib.Path, data: Any) -> None:
     """Checks the plain data of a file against the bounds of a stack's values.
 
     Raises:

@@ -16,7 +16,7 @@ from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
 from stand_in_webhook import Asked, Webhook, webhook
 from stand_ins import stand_in, webhook_template
-from test_console_pulumi import WITH_PULUMI
+from test_cli_pulumi import WITH_PULUMI
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report

@@ -11,7 +11,7 @@ from random import Random
 import psutil
 import pytest
 from cli_builders import Project, small
-from test_console_pulumi import WITH_PULUMI, deployable, references
+from test_cli_pulumi import WITH_PULUMI, deployable, references
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi

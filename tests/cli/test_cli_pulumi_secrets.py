@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from builders import EXISTING, Data, server
 from cli_builders import Project, small
-from test_console_pulumi import WITH_PULUMI, deployable, having, secretly
+from test_cli_pulumi import WITH_PULUMI, deployable, having, secretly
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import text_at

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from cli_builders import Project
 from pulumi.automation import CommandError, CommandResult
-from test_splitting_moving import PROJECT, States, after, sections, whole
+from test_deploy_moving import PROJECT, States, after, sections, whole
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.deploying import Environment

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from cli_builders import Project
-from test_console_pulumi import WITH_PULUMI, references, remove
-from test_splitting_moving import sections
+from test_cli_pulumi import WITH_PULUMI, references, remove
+from test_deploy_moving import sections
 
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
