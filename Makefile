@@ -98,9 +98,9 @@ agree: ready ## Play 210 random scenarios on the real Kueue and in the simulatio
 	@$(RUN) python -m benchmarks.agree $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
 	  $(if $(SCENARIOS),--scenarios $(SCENARIOS)) $(if $(DOCS),--docs)
 
-schema: ready ## Generate stacks/schema.json and stacks/stories/schema.json from the model
+schema: ready ## Generate stacks/schema.json and stacks/scenarios/schema.json from the model
 	@$(RUN) tenancy schema --out stacks/schema.json
-	@$(RUN) tenancy schema --stories --out stacks/stories/schema.json
+	@$(RUN) tenancy schema --scenarios --out stacks/scenarios/schema.json
 
 scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
 	@$(RUN) python -m gpu_tenancy.embedded.definitions.scopes

@@ -11,8 +11,8 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import play_story, read_story
-from gpu_tenancy.simulation.scenarios.story_form import Submitted
+from gpu_tenancy.simulation.scenarios import play_scenario, read_scenario
+from gpu_tenancy.simulation.scenarios.scenario_form import Submitted
 
 PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_the_table_of_groups_with_even_sharing_is_what_the_simulation_does() -> 
     for column, fairness in enumerate(("even", "hierarchical")):
         sections: Data = {key.removeprefix("gpu-tenancy:"): value for key, value in config.items()}
         tree = Tree(load(Source({**sections, "fairness": fairness})))
-        moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+        moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree))
         for step, (row, moment) in enumerate(zip(rows, moments, strict=True)):
             teams = [f"namespace{number + 1}" for number in range(step + 1)]
             running = [sum(job.team == team for job in moment.running) for team in teams]

@@ -31,7 +31,7 @@ class Played:
     Attributes:
         title: `everyone busy`, or the file of the jobs.
         moments: the state after each step; only one for a load on all queues.
-        story: whether it has single jobs over time, not only load by team.
+        scenario: whether it has single jobs over time, not only load by team.
         left_out: what the stack uses and the simulation does not cover.
     """
 
@@ -39,7 +39,7 @@ class Played:
     title: str
     tree: Tree
     moments: tuple[Moment, ...]
-    story: bool
+    scenario: bool
     left_out: tuple[str, ...] = ()
 
     @property
@@ -138,9 +138,9 @@ def headline(played: Played) -> str:
     summed = [gpus] if gpus else others
     usage = " and ".join(_sum_text(played, listed) for listed in summed if listed) or "0 of 0 GPUs"
     jobs, teams = len(played.last.waiting), len({job.team for job in played.last.waiting})
-    pending = plural(jobs, "job") if played.story else plural(teams, "team")
-    state = f"{pending} {'pending' if played.story else 'with pending jobs'}" if jobs else "no jobs pending"
-    return f"{'At the end: ' if played.story else ''}{usage} in use, {state}"
+    pending = plural(jobs, "job") if played.scenario else plural(teams, "team")
+    state = f"{pending} {'pending' if played.scenario else 'with pending jobs'}" if jobs else "no jobs pending"
+    return f"{'At the end: ' if played.scenario else ''}{usage} in use, {state}"
 
 
 def _sum_text(played: Played, listed: Sequence[Measure]) -> str:
@@ -159,7 +159,7 @@ def sentences(played: Played) -> Iterator[str]:
         used = amount_text(measure.resource, _used(played, measure))
         total = f"{used} of {counted(_most(played, measure), measure.resource, measure.label)} in use"
         yield f"{total}{': ' if parts else ''}{'; '.join(parts)}."
-    if played.story:
+    if played.scenario:
         yield from _evictions(played)
     else:
         yield from _preempted(played)

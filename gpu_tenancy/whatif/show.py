@@ -30,14 +30,14 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 
 def show(console: Console, played: Played) -> None:
     """Prints the state, or the steps and the state at the end."""
-    if played.story:
+    if played.scenario:
         for each in turns(played.moments):
             _turn(console, each)
         console.print("[bold]state at the end[/bold]", highlight=False)
     else:
         console.print(f"[bold]{escape(played.last.label)}[/bold]", highlight=False)
     console.print(_table(played), highlight=False)
-    if not played.story:
+    if not played.scenario:
         _evicted(console, played.last.evicted)
         _restless(console, played.last.restless)
     for reason in dict.fromkeys(eviction.reason for _, eviction in played.evicted()):

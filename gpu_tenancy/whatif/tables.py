@@ -15,7 +15,7 @@ from gpu_tenancy.whatif.timeline import jobs_of, state
 def tables(played: Played) -> dict[str, Table]:
     """All tables by name."""
     found = [_teams(played), _supply(played), _waiting(played)]
-    found += [_gone(played), _jobs(played), _over_time(played)] if played.story else [_taken(played)]
+    found += [_gone(played), _jobs(played), _over_time(played)] if played.scenario else [_taken(played)]
     return {each.name: each for each in found}
 
 
@@ -72,7 +72,7 @@ def _supply(played: Played) -> Table:
 
 def _waiting(played: Played) -> Table:
     """Jobs that are pending at the end; without single jobs, by team and reason."""
-    if played.story:
+    if played.scenario:
         jobs = [row(job.workload, job.team, job.flavor, _requested(job), job.why) for job in played.last.waiting]
         heads = columns("job", "team", "flavor", f"{_heading(played.last.waiting)}#", "reason")
         return Table("waiting", "Pending jobs", heads, tuple(jobs))

@@ -24,8 +24,8 @@ from gpu_tenancy.simulation.scenarios import (
     Running,
     SimulatedPlayer,
     Tell,
-    read_story,
-    story_of,
+    read_scenario,
+    scenario_of,
 )
 from gpu_tenancy.whatif.demo.run import play_demo
 from gpu_tenancy.whatif.demo.show import Display
@@ -43,7 +43,7 @@ def lines(seen: Result) -> list[str]:
 
 def test_the_elastic_table_event_by_event() -> None:
     found = lines(demo())
-    assert found[0] == "example-elastic, story stacks/stories/example-elastic.yaml, in the simulation of Kueue"
+    assert found[0] == "example-elastic, scenario stacks/scenarios/example-elastic.yaml, in the simulation of Kueue"
     assert found[2:7] == [
         "1. namespace1 submits jobs: it borrows up to its limit",
         "● n1-1 admitted: namespace1 uses 5 CPUs",
@@ -106,7 +106,7 @@ def test_the_elastic_table_event_by_event() -> None:
     assert found[-1].startswith("InCohortReclamation: its quota was borrowed, and the team or group")
 
 
-def test_a_stack_without_a_story_plays_each_team_up_to_its_limits(tmp_path: Path) -> None:
+def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(tmp_path: Path) -> None:
     project = Project.at(tmp_path / "project")
     project.write("s", small())
     found = lines(demo("s", project=project.folder))
@@ -120,15 +120,27 @@ def test_a_stack_without_a_story_plays_each_team_up_to_its_limits(tmp_path: Path
     ]
 
 
-def test_a_story_of_one_s_own_is_played(tmp_path: Path) -> None:
+def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(tmp_path: Path) -> None:
+    project = Project.at(tmp_path / "project")
+    project.write("s", small())
+    old = project.folder / "stacks" / "stories" / "s.yaml"
+    old.parent.mkdir(parents=True)
+    old.write_text("steps: []", encoding="utf-8")
+    seen = demo("s", project=project.folder)
+    assert seen.exit_code == 1
+    assert "stacks/scenarios" in seen.stderr.replace("\n", "")
+    assert "use --scenarios" in CliRunner().invoke(app, ["schema", "--stories"]).stderr
+
+
+def test_a_scenario_of_one_s_own_is_played(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps: [{label: a try, submit: [{name: t, team: team-a, gpus: 8}]}]", encoding="utf-8")
     found = lines(demo("example-three-teams", "--workloads", file))
-    assert found[0] == f"example-three-teams, story {file}, in the simulation of Kueue"
+    assert found[0] == f"example-three-teams, scenario {file}, in the simulation of Kueue"
     assert found[2:4] == ["1. a try", "● t admitted: team-a uses 8 h100 GPUs"]
 
 
-def test_what_is_wrong_in_a_story_is_told_and_nothing_is_played(tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_scenario_is_told_and_nothing_is_played(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps: [{submit: [{name: t, team: team-x}]}]", encoding="utf-8")
     seen = demo("example-three-teams", "--workloads", file)
@@ -174,10 +186,10 @@ class Recorded:
 
 def beside(change: Callable[[int, Moment], Moment]) -> list[str]:
     tree = Tree(load(read_file(ROOT / "stacks" / "Pulumi.example-elastic.yaml")))
-    story = read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree)
+    scenario = read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree)
     told = io.StringIO()
-    display = Display(Console(file=told, width=240), tree, story)
-    display.summary(play_demo(tree, story, display, live=Recorded(tree, change)), ())
+    display = Display(Console(file=told, width=240), tree, scenario)
+    display.summary(play_demo(tree, scenario, display, live=Recorded(tree, change)), ())
     return [line.rstrip() for line in told.getvalue().splitlines()]
 
 
@@ -220,10 +232,10 @@ def test_many_teams_are_rows(count: int, first: list[str]) -> None:
     teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 1}}) for n in range(count)}
     tree = Tree(load(Source(stack(teams=teams))))
     jobs = [{"name": f"j{n}", "team": f"t{n}"} for n in range(count)]
-    story = story_of({"steps": [{"submit": jobs[:5]}, {"submit": jobs[5:]}]}, tree)
+    scenario = scenario_of({"steps": [{"submit": jobs[:5]}, {"submit": jobs[5:]}]}, tree)
     told = io.StringIO()
-    display = Display(Console(file=told, width=240), tree, story)
-    display.summary(play_demo(tree, story, display), ())
+    display = Display(Console(file=told, width=240), tree, scenario)
+    display.summary(play_demo(tree, scenario, display), ())
     found = [line.split() for line in told.getvalue().splitlines()]
     last = found.index(["Running", "jobs", "after", "each", "step,", "of", "1", "h100", "GPU", "each"])
     assert found[last + 1][: len(first)] == first

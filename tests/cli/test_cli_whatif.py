@@ -107,7 +107,7 @@ def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_p
     assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
 
 
-def test_all_that_is_wrong_in_a_story_is_said_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+def test_all_that_is_wrong_in_a_scenario_is_said_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Stories of jobs: those of the repository, the one made from a stack's teams, and what a player tells of them."""
+"""Scenarios of jobs: those of the repository, the one made from a stack's teams, and what a player tells of them."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -22,17 +22,17 @@ from gpu_tenancy.simulation.scenarios import (
     Running,
     SimulatedPlayer,
     StepResult,
-    default_story,
-    play_story,
-    read_story,
-    story_of,
-    story_schema,
+    default_scenario,
+    play_scenario,
+    read_scenario,
+    scenario_of,
+    scenario_schema,
 )
-from gpu_tenancy.simulation.scenarios.default_story import TEAMS
-from gpu_tenancy.simulation.scenarios.story_form import story_schema_text
+from gpu_tenancy.simulation.scenarios.default_scenario import TEAMS
+from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
 
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
-STORIES = sorted((ROOT / "stacks" / "stories").glob("*.yaml"))
+SCENARIOS = sorted((ROOT / "stacks" / "scenarios").glob("*.yaml"))
 
 
 def stack_of(name: str) -> Tree:
@@ -48,7 +48,7 @@ NAMESPACES = ("namespace1", "namespace2", "namespace3", "namespace4")
 
 def test_the_elastic_table() -> None:
     tree = stack_of("example-elastic")
-    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+    moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree))
     assert running(moments, NAMESPACES) == [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
     assert [[(job.team, job.by_team, job.reason) for job in moment.evicted] for moment in moments] == [
         [],
@@ -68,44 +68,44 @@ def test_where_groups_are_cohorts_a_group_reclaims_what_its_other_team_leaves_id
         for name in "ab":
             sections["cohorts"][name]["weight"] = 1
     tree = Tree(load(Source(sections)))
-    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree))
+    moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree))
     assert running(moments, NAMESPACES) == [[4, 0, 0, 0], [4, 4, 0, 0], [2, 2, 4, 0], [2, 2, 2, 2]]
 
 
 def test_three_teams_share_the_fleet() -> None:
     tree = stack_of("example-three-teams")
-    moments = play_story(tree, read_story(ROOT / "stacks" / "stories" / "example-three-teams.yaml", tree))
+    moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-three-teams.yaml", tree))
     assert running(moments, ("team-a", "team-b", "team-c")) == [[6, 0, 0], [4, 4, 0], [2, 2, 4], [4, 4, 0]]
 
 
-@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem)
-def test_the_schema_accepts_the_stories_of_the_repository(file: Path) -> None:
-    validator = cast("Any", Draft202012Validator(story_schema()))
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+def test_the_schema_accepts_the_scenarios_of_the_repository(file: Path) -> None:
+    validator = cast("Any", Draft202012Validator(scenario_schema()))
     assert list(validator.iter_errors(yaml.safe_load(file.read_text(encoding="utf-8")))) == []
     assert file.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n")
 
 
-def test_the_schema_of_stories_is_up_to_date_and_refuses_what_the_program_refuses() -> None:
-    cast("Any", Draft202012Validator).check_schema(story_schema())
-    file = ROOT / "stacks" / "stories" / "schema.json"
-    assert file.read_text(encoding="utf-8") == story_schema_text(), "run `make schema`"
-    validator = cast("Any", Draft202012Validator(story_schema()))
+def test_the_schema_of_scenarios_is_up_to_date_and_refuses_what_the_program_refuses() -> None:
+    cast("Any", Draft202012Validator).check_schema(scenario_schema())
+    file = ROOT / "stacks" / "scenarios" / "schema.json"
+    assert file.read_text(encoding="utf-8") == scenario_schema_text(), "run `make schema`"
+    validator = cast("Any", Draft202012Validator(scenario_schema()))
     for job in ({"name": "a"}, {"name": "a", "team": "t", "jobs": 0}, {"name": "a", "team": "t", "gpu": 1}):
         assert list(validator.iter_errors({"steps": [{"submit": [job]}]}))
 
 
-# A story made from a stack's teams.
+# A scenario made from a stack's teams.
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
-def test_every_stack_has_a_story_in_which_each_team_asks_for_no_more_than_its_limits(file: Path) -> None:
+def test_every_stack_has_a_scenario_in_which_each_team_asks_for_no_more_than_its_limits(file: Path) -> None:
     tree = Tree(load(read_file(file)))
-    story = story_of(default_story(tree), tree)
-    assert story
-    for job in [job for step in story for job in step.submit]:
+    scenario = scenario_of(default_scenario(tree), tree)
+    assert scenario
+    for job in [job for step in scenario for job in step.submit]:
         node = tree.flavors[job.flavor].node
         assert all(amount <= node[resource] for resource, amount in job.requests.items()), job
-    for step in story:
+    for step in scenario:
         asked: dict[tuple[str, str, str], int] = {}
         for job in step.submit:
             for resource, amount in job.requests.items():
@@ -118,23 +118,23 @@ def test_every_stack_has_a_story_in_which_each_team_asks_for_no_more_than_its_li
 def test_of_many_teams_those_that_borrow_most_have_a_step() -> None:
     teams = {f"t{n}": team(gpus={"h100": {"guaranteed": n % 2, "limit": 2}}) for n in range(TEAMS + 4)}
     tree = Tree(load(Source(stack(teams=teams))))
-    story = story_of(default_story(tree), tree)
-    assert [step.submit[0].team for step in story] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
+    scenario = scenario_of(default_scenario(tree), tree)
+    assert [step.submit[0].team for step in scenario] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
 
 
 def test_a_team_whose_name_cannot_start_a_job_s_name_has_jobs_too() -> None:
     teams = {"3d": team(gpus={"h100": {"guaranteed": 1, "limit": 2}})}
     tree = Tree(load(Source(stack(teams=teams))))
-    ((step,),) = [story_of(default_story(tree), tree)]
+    ((step,),) = [scenario_of(default_scenario(tree), tree)]
     assert [job.name for job in step.submit] == ["job-1-3-1", "job-1-3-2"]
 
 
 def test_a_team_with_cpus_alone_asks_for_cpus_that_fit_on_a_node() -> None:
     quota = {"cpu": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "8Gi", "limit": "16Gi"}}}
     tree = Tree(load(Source(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))))
-    ((step,),) = [story_of(default_story(tree), tree)]
+    ((step,),) = [scenario_of(default_scenario(tree), tree)]
     assert {(job.pods, job.requests[CPU], job.requests["memory"]) for job in step.submit} == {(1, 20_000, 2 * 2**30)}
-    (moment,) = play_story(tree, [step])
+    (moment,) = play_scenario(tree, [step])
     assert len(moment.running) == 4
 
 
@@ -144,11 +144,11 @@ def test_a_team_with_cpus_alone_asks_for_cpus_that_fit_on_a_node() -> None:
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_events_lead_from_each_state_to_the_next_and_the_states_are_those_of_whatif(file: Path) -> None:
     tree = Tree(load(read_file(file)))
-    own = ROOT / "stacks" / "stories" / f"{file.stem.removeprefix('Pulumi.')}.yaml"
-    story = read_story(own, tree) if own.is_file() else story_of(default_story(tree), tree)
-    ended = [JobStep("end", tuple(job.name for job in story[0].submit[:2]))]
+    own = ROOT / "stacks" / "scenarios" / f"{file.stem.removeprefix('Pulumi.')}.yaml"
+    scenario = read_scenario(own, tree) if own.is_file() else scenario_of(default_scenario(tree), tree)
+    ended = [JobStep("end", tuple(job.name for job in scenario[0].submit[:2]))]
     player, now = SimulatedPlayer(tree), set[str]()
-    for step, expected in zip([*story, *ended], play_story(tree, [*story, *ended]), strict=True):
+    for step, expected in zip([*scenario, *ended], play_scenario(tree, [*scenario, *ended]), strict=True):
         events: list[Event] = []
         moment = player.play(step, events.append)
         assert moment == expected
@@ -165,9 +165,9 @@ def test_events_lead_from_each_state_to_the_next_and_the_states_are_those_of_wha
 
 def test_a_preemption_has_kueue_s_words() -> None:
     tree = stack_of("example-elastic")
-    story = read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", tree)
+    scenario = read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree)
     player, events = SimulatedPlayer(tree), list[Event]()
-    for step in story[:3]:
+    for step in scenario[:3]:
         player.play(step, events.append)
     gone = [event for event in events if event.kind == "preempted"]
     assert gone[0] == Event(

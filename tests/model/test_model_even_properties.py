@@ -19,7 +19,7 @@ from gpu_tenancy.simulation.scenarios import Moment, busy, play
 
 H100 = Measure("h100", GPU)
 CPUS = Measure("cpu", CPU)
-Story: TypeAlias = tuple[Tree, tuple[Moment, ...]]
+Scenario: TypeAlias = tuple[Tree, tuple[Moment, ...]]
 SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -82,7 +82,7 @@ def test_all_that_is_promised_is_exactly_what_the_pools_have(sections: Data) -> 
 
 
 @st.composite
-def stories(draw: st.DrawFn, *, cpus: bool = True) -> Story:
+def scenarios(draw: st.DrawFn, *, cpus: bool = True) -> Scenario:
     """An accepted tree, and what becomes of jobs of one GPU or 100 CPUs that are submitted and end in any order."""
     sections = draw(trees())
     assume(errors(sections) == [])
@@ -109,9 +109,9 @@ def inside(found: Tree, group: str) -> list[str]:
 
 
 @SLOW
-@given(stories())
-def test_a_group_never_exceeds_its_limit(story: Story) -> None:
-    found, moments = story
+@given(scenarios())
+def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
+    found, moments = scenario
     for moment in moments:
         for group in found.parents:
             for measure in (H100, CPUS):
@@ -121,11 +121,11 @@ def test_a_group_never_exceeds_its_limit(story: Story) -> None:
 
 
 @SLOW
-@given(stories())
+@given(scenarios())
 def test_a_team_that_asks_for_its_guarantee_has_it(
-    story: Story,
+    scenario: Scenario,
 ) -> None:
-    found, moments = story
+    found, moments = scenario
     for moment in moments:
         for job in moment.waiting:
             if job.flavor == "h100" and not moment.restless:
@@ -133,12 +133,12 @@ def test_a_team_that_asks_for_its_guarantee_has_it(
 
 
 @SLOW
-@given(stories())
+@given(scenarios())
 def test_a_group_whose_teams_ask_for_its_guarantee_has_it(
-    story: Story,
+    scenario: Scenario,
 ) -> None:
     """Whichever of its teams ask, up to their limits and those of groups in it."""
-    found, moments = story
+    found, moments = scenario
     for group in found.parents:
         if group == found.root or found.cohort_nominal(group, "h100", GPU) <= 0:
             continue
@@ -164,13 +164,13 @@ def _bounded(found: Tree, moment: Moment, name: str, group: str) -> bool:
 
 
 @SLOW
-@given(stories(cpus=False))
-def test_no_job_waits_while_others_borrow_more_by_weight_than_its_team_would_with_it(story: Story) -> None:
+@given(scenarios(cpus=False))
+def test_no_job_waits_while_others_borrow_more_by_weight_than_its_team_would_with_it(scenario: Scenario) -> None:
     """Even sharing in whole GPUs: compared are a team and a team, or the Cohorts below the nearest common one.
 
     Without CPUs: Kueue does not try pending jobs again when others borrow more of something else.
     """
-    found, moments = story
+    found, moments = scenario
     for moment in moments:
         waiting = {job.team for job in moment.waiting if not moment.restless}
         borrowing = [name for name in found.queue_owners if _borrowed(found, moment, f"team {name}") > 0]

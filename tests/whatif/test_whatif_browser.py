@@ -7,19 +7,19 @@ from typing import Literal, TypeAlias
 import pytest
 from browser_tool import browser, emptied, violations
 from playwright.sync_api import Browser, Page
-from whatif_played import everyone, sixty, small, small_story, tree
+from whatif_played import everyone, sixty, small, small_scenario, tree
 
 from gpu_tenancy.whatif.page import page
 
 Scheme: TypeAlias = Literal["light", "dark"]
-NAMES = ("busy", "story", "sixty")
+NAMES = ("busy", "scenario", "sixty")
 _OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    made = {"busy": everyone(tree(small()), first="speech"), "story": small_story(folder), "sixty": sixty(folder)}
+    made = {"busy": everyone(tree(small()), first="speech"), "scenario": small_scenario(folder), "sixty": sixty(folder)}
     for name, played in made.items():
         (folder / f"{name}.html").write_text(page(played), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
@@ -76,7 +76,7 @@ def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Pa
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["story", "sixty"])
+@pytest.mark.parametrize("name", ["scenario", "sixty"])
 def test_each_job_s_name_stands_beside_its_lane_and_no_text_lies_on_another(
     chromium: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:

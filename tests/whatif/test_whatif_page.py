@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
-from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_story, told, tree, tree_of
+from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_scenario, told, tree, tree_of
 
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.quantity import MEMORY
@@ -97,7 +97,7 @@ def test_everyone_busy_is_the_golden_page(golden: SnapshotAssertion) -> None:
 
 
 def test_jobs_over_time_are_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
-    assert page(small_story(tmp_path)) == golden
+    assert page(small_scenario(tmp_path)) == golden
 
 
 def nobody() -> Tree:
@@ -108,15 +108,15 @@ def nobody() -> Tree:
     return tree(sections)
 
 
-@pytest.mark.parametrize("name", ["busy", "alone", "story", "sixty", "empty story", "nobody"])
+@pytest.mark.parametrize("name", ["busy", "alone", "scenario", "sixty", "empty scenario", "nobody"])
 def test_a_page_nests_as_it_should_names_its_pictures_and_loads_nothing(name: str, tmp_path: Path) -> None:
     found = tree(small())
     played = {
         "busy": lambda: everyone(found),
         "alone": lambda: only(found, "vision"),
-        "story": lambda: small_story(tmp_path),
+        "scenario": lambda: small_scenario(tmp_path),
         "sixty": lambda: sixty(tmp_path),
-        "empty story": lambda: told(found, "steps: []", tmp_path),
+        "empty scenario": lambda: told(found, "steps: []", tmp_path),
         "nobody": lambda: everyone(nobody()),
     }[name]()
     text = page(played)
@@ -133,7 +133,7 @@ def test_a_page_nests_as_it_should_names_its_pictures_and_loads_nothing(name: st
 
 
 def test_what_users_wrote_is_shown_as_they_wrote_it(tmp_path: Path) -> None:
-    text = page(small_story(tmp_path))
+    text = page(small_scenario(tmp_path))
     assert NASTY not in text
     assert f"the day begins, {NASTY}" in Page(text).texts
 
@@ -253,8 +253,8 @@ def test_no_lane_lies_on_another_and_arrows_go_from_lane_to_lane(tmp_path: Path)
 # In words.
 
 
-def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
-    played = small_story(tmp_path)
+def test_a_scenario_is_told_in_sentences(tmp_path: Path) -> None:
+    played = small_scenario(tmp_path)
     assert headline(played) == "At the end: 8 of 15 GPUs in use, 3 jobs pending"
     assert list(sentences(played)) == [
         ("8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending)."),
@@ -267,7 +267,7 @@ def test_a_story_is_told_in_sentences(tmp_path: Path) -> None:
 
 
 def test_a_turn_tells_only_what_is_other_than_before(tmp_path: Path) -> None:
-    first, second, third, fourth = turns(small_story(tmp_path).moments)
+    first, second, third, fourth = turns(small_scenario(tmp_path).moments)
     assert [each.workload for each in first.starts] == ["sweep", "api", "etl"]
     assert ([each.workload for each in second.starts], [each.workload for each in second.waits]) == (
         ["train", "extra"],

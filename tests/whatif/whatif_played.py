@@ -11,13 +11,13 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.scenarios import alone, busy, play_story, read_story, unmodelled_of
+from gpu_tenancy.simulation.scenarios import alone, busy, play_scenario, read_scenario, unmodelled_of
 from gpu_tenancy.whatif.narrative import Played
 
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
 
-STORY: Final = f"""
+SCENARIO: Final = f"""
 steps:
 - label: the day begins, {NASTY}
   submit:
@@ -57,22 +57,22 @@ def tree_of(file: Path) -> Tree:
 
 def everyone(found: Tree, name: str = "test", first: str | None = None) -> Played:
     scene = busy(found, first=first)
-    return Played(name, scene.title, found, (scene.moment,), story=False, left_out=unmodelled_of(found))
+    return Played(name, scene.title, found, (scene.moment,), scenario=False, left_out=unmodelled_of(found))
 
 
 def only(found: Tree, team_: str) -> Played:
     scene = alone(found, team_)
-    return Played("test", scene.title, found, (scene.moment,), story=False)
+    return Played("test", scene.title, found, (scene.moment,), scenario=False)
 
 
 def told(found: Tree, text: str, folder: Path) -> Played:
     file = folder / "jobs.yaml"
     file.write_text(text, encoding="utf-8")
-    return Played("test", "jobs of jobs.yaml", found, play_story(found, read_story(file, found)), story=True)
+    return Played("test", "jobs of jobs.yaml", found, play_scenario(found, read_scenario(file, found)), scenario=True)
 
 
-def small_story(folder: Path) -> Played:
-    return told(tree(small()), STORY, folder)
+def small_scenario(folder: Path) -> Played:
+    return told(tree(small()), SCENARIO, folder)
 
 
 def sixty(folder: Path) -> Played:

@@ -1,4 +1,4 @@
-"""The command `demo`, which plays a story of jobs on a stack."""
+"""The command `demo`, which plays a scenario of jobs on a stack."""
 
 import sys
 from contextlib import nullcontext
@@ -32,8 +32,8 @@ def demo(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="YAML file with jobs over time, as for `whatif`. Default: stacks/stories/STACK.yaml; if that does not"
-            " exist, each team submits jobs up to its limits, one team after another.",
+            help="YAML file with jobs over time, as for `whatif`. Default: stacks/scenarios/STACK.yaml; if that does"
+            " not exist, each team submits jobs up to its limits, one team after another.",
         ),
     ] = None,
     live: Annotated[
@@ -43,7 +43,7 @@ def demo(
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Play a story of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
+    """Play a scenario of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
 
     With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
 
@@ -61,18 +61,18 @@ def demo(
 
         folder = project_folder(project)
         tree = Tree(load(read_stack(stack, folder)))
-        story, source = _story(tree, folder, stack, workloads)
+        scenario, source = _scenario(tree, folder, stack, workloads)
         left_out = unmodelled_of(tree)
         where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
         with _player(stack, tree, live=live) as player:
             if as_json:
                 recorder = Recorder()
-                results = play_demo(tree, story, recorder, player)
+                results = play_demo(tree, scenario, recorder, player)
                 sys.stdout.write(json_of(tree, results, recorder.events, left_out))
             else:
                 terminal.out.print(f"{escape(stack)}, {escape(source)}, {where}\n", highlight=False)
-                display = Display(terminal.out, tree, story)
-                results = play_demo(tree, story, display, player)
+                display = Display(terminal.out, tree, scenario)
+                results = play_demo(tree, scenario, display, player)
                 display.summary(results, left_out)
         if any(result.agrees is False for result in results):
             raise typer.Exit(terminal.PROMISE_BROKEN)
@@ -88,18 +88,20 @@ def _player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextManager[
     return live_player(Platform(), stack, tree, terminal.report)
 
 
-def _story(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
+def _scenario(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
     """The steps, and where they come from."""
-    from gpu_tenancy.simulation.scenarios import StoryError, default_story, read_story, story_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios import ScenarioError, default_scenario, read_scenario, scenario_of  # noqa: PLC0415 - as above
 
-    own = folder / "stacks" / "stories" / f"{stack}.yaml"
+    own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
     if file is None:
-        if not (steps := story_of(default_story(tree), tree)):
+        if (old := folder / "stacks" / "stories" / own.name).is_file():
+            raise ConsoleError(f"{old}: scenarios are in stacks/scenarios", f"move the file to {own}")
+        if not (steps := scenario_of(default_scenario(tree), tree)):
             raise ConsoleError(f"stack {stack}: no team has quota for jobs", "set gpus or quota of a team")
         return steps, "each team up to its limits"
     try:
-        return read_story(file, tree), f"story {file if given else file.relative_to(folder)}"
-    except StoryError as error:
+        return read_scenario(file, tree), f"scenario {file if given else file.relative_to(folder)}"
+    except ScenarioError as error:
         terminal.problems(error.lines, str(file))
         raise typer.Exit(terminal.STACK_WRONG) from error

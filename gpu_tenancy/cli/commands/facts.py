@@ -46,9 +46,10 @@ def machines(
 
 def schema(
     *,
-    stories: Annotated[
-        bool, typer.Option("--stories", help="The schema of files with jobs over time instead.")
+    scenarios: Annotated[
+        bool, typer.Option("--scenarios", help="The schema of files with jobs over time instead.")
     ] = False,
+    stories: Annotated[bool, typer.Option("--stories", hidden=True)] = False,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
@@ -56,9 +57,12 @@ def schema(
     [dim]tenancy schema --out stacks/schema.json[/dim]
     """
     from gpu_tenancy.model.schema import schema_text  # noqa: PLC0415 - as above
-    from gpu_tenancy.simulation.scenarios.story_form import story_schema_text  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text  # noqa: PLC0415 - as above
 
-    text = story_schema_text() if stories else schema_text()
+    if stories:
+        terminal.error_line("--stories: unknown option; use --scenarios")
+        raise typer.Exit(terminal.STACK_WRONG)
+    text = scenario_schema_text() if scenarios else schema_text()
     if out:
         write_text(out, text)
     else:

@@ -56,7 +56,7 @@ def whatif(  # noqa: PLR0913 - each is an option
         tree = Tree(load(read_stack(stack, project_folder(project))))
         for name in (team, first, last):
             _known(tree, name)
-        played = _story(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
+        played = _scenario(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
         written = _write(played, out) if out else None
         _print(played, written, as_json=as_json)
 
@@ -98,16 +98,16 @@ def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: 
     from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
 
     scene = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return Played(stack, scene.title, tree, (scene.moment,), story=False, left_out=unmodelled_of(tree))
+    return Played(stack, scene.title, tree, (scene.moment,), scenario=False, left_out=unmodelled_of(tree))
 
 
-def _story(stack: str, tree: "Tree", file: Path) -> "Played":
-    from gpu_tenancy.simulation.scenarios import StoryError, play_story, read_story, unmodelled_of  # noqa: PLC0415 - as above
+def _scenario(stack: str, tree: "Tree", file: Path) -> "Played":
+    from gpu_tenancy.simulation.scenarios import ScenarioError, play_scenario, read_scenario, unmodelled_of  # noqa: PLC0415 - as above
     from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
 
     try:
-        moments = play_story(tree, read_story(file, tree))
-    except StoryError as error:
+        moments = play_scenario(tree, read_scenario(file, tree))
+    except ScenarioError as error:
         terminal.problems(error.lines, str(file))
         raise typer.Exit(terminal.STACK_WRONG) from error
-    return Played(stack, f"jobs of {file.name}", tree, moments, story=True, left_out=unmodelled_of(tree))
+    return Played(stack, f"jobs of {file.name}", tree, moments, scenario=True, left_out=unmodelled_of(tree))

@@ -15,7 +15,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.local.checks.proof import Proof
-from gpu_tenancy.local.checks.stories import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
+from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
@@ -33,8 +33,8 @@ def prove_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) ->
         places: copies of its queues, and of the queue without a limit.
     """
     stage = _Stage(cluster, tree, places)
-    if story := contended(tree):
-        yield stage.returned(story)
+    if scenario := contended(tree):
+        yield stage.returned(scenario)
     if excess := limited(tree):
         yield stage.limit(excess)
     for excess in kept(tree):
@@ -50,25 +50,25 @@ class _Stage:
     tree: Tree
     places: Mapping[str, Place]
 
-    def returned(self, story: Return) -> Proof:
+    def returned(self, scenario: Return) -> Proof:
         """The guarantee of a queue that comes back."""
         events: list[Happened] = []
         player = Player(self.cluster, self.tree, self.places, events.append)
-        before = player.play("others", story.others)
-        after = player.play("owner", story.own)
+        before = player.play("others", scenario.others)
+        after = player.play("owner", scenario.own)
         player.clear()
-        measure, guarantee = story.measure, share_of(self.tree, story.queue, story.measure).guaranteed
+        measure, guarantee = scenario.measure, share_of(self.tree, scenario.queue, scenario.measure).guaranteed
         used = self._amounts(before, measure)
         borrowed = {queue: amount for queue, amount in used.items() if amount > self._guaranteed(queue, measure)}
-        admitted = [event.seconds for event in events if event.what == "admitted" and _is_of(event, story.own)]
-        had = after.amount(story.queue, measure)
+        admitted = [event.seconds for event in events if event.what == "admitted" and _is_of(event, scenario.own)]
+        had = after.amount(scenario.queue, measure)
         return Proof(
-            f"{story.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
+            f"{scenario.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
             f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
-            f" {story.queue} requested {_of(guarantee, measure)}"
+            f" {scenario.queue} requested {_of(guarantee, measure)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
             + f"; {self._gave_way(after, measure, events)}",
-            holds=had == guarantee and self._amounts(after, measure) == self._amounts(story.foreseen, measure),
+            holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
         )
 
     def limit(self, excess: Excess) -> Proof:

@@ -1,1 +1,1 @@
-"""Plays stories of jobs on a live Kueue, with the same results as the simulation has."""
+"""Plays scenarios of jobs on a live Kueue, with the same results as the simulation has."""

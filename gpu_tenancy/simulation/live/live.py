@@ -1,4 +1,4 @@
-"""A story of jobs on the embedded platform."""
+"""A scenario of jobs on the embedded platform."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ from gpu_tenancy.simulation.live.player import Happened, Player
 from gpu_tenancy.simulation.scenarios import Event, JobStep, Moment, Tell
 
 _CHART: Final = "kueue"
-_WITHOUT: Final = "flavor {} has a topology, and the story is played without topologies"
+_WITHOUT: Final = "flavor {} has a topology, and the scenario is played without topologies"
 
 
 class LivePlayer:
-    """Plays a story on a live Kueue, with the events and states that the simulation has.
+    """Plays a scenario on a live Kueue, with the events and states that the simulation has.
 
     Args:
         cluster: with the stack and Kueue.
@@ -52,7 +52,7 @@ class LivePlayer:
         return moment
 
     def clear(self) -> None:
-        """Deletes all jobs of the story."""
+        """Deletes all jobs of the scenario."""
         self._player.clear()
 
     def _event(self, happened: Happened) -> Event:
@@ -67,10 +67,10 @@ class LivePlayer:
 
 @contextmanager
 def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> Generator[LivePlayer]:
-    """A player on the embedded platform; all jobs of the story are deleted at the end.
+    """A player on the embedded platform; all jobs of the scenario are deleted at the end.
 
     The jobs are submitted to the stack's own queues. If other workloads are there, copies of the queues are used, which
-    have the same quota; also where a flavor has a topology, which the story's jobs do not state.
+    have the same quota; also where a flavor has a topology, which the scenario's jobs do not state.
 
     Raises:
         ConsoleError: the platform does not carry the stack, or Kueue does not run there.
@@ -88,7 +88,7 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
         placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
         if used or placed:
             reason = f"{', '.join(used)}: other workloads are in these queues" if used else _WITHOUT.format(placed[0])
-            report(f"{reason}; the story is played on copies of all queues")
+            report(f"{reason}; the scenario is played on copies of all queues")
             with copied(cluster, tree) as copies, _cleared(LivePlayer(cluster, tree, copies)) as player:
                 yield player
         else:

@@ -40,7 +40,7 @@ class Happened:
     Attributes:
         seconds: since the step began.
         what: `submitted`, `finished`, `admitted` or `preempted`.
-        job: its name in the story.
+        job: its name in the scenario.
         message: Kueue's message; empty for what the player did.
         by: the job that preempts it; empty for other events.
         reason: of a preemption, such as `InCohortReclamation`.

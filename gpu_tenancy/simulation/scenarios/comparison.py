@@ -1,4 +1,4 @@
-"""What a cluster did in a step of a story, beside what the simulation foresaw."""
+"""What a cluster did in a step of a scenario, beside what the simulation foresaw."""
 
 from collections import Counter
 from dataclasses import dataclass

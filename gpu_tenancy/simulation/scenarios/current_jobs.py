@@ -1,9 +1,9 @@
-"""Names of the jobs that exist at a step of a story."""
+"""Names of the jobs that exist at a step of a scenario."""
 
 from collections.abc import Iterable
 from typing import Any, cast
 
-from gpu_tenancy.simulation.scenarios.story_form import MOST_JOBS
+from gpu_tenancy.simulation.scenarios.scenario_form import MOST_JOBS
 
 
 def names_of(name: str, count: int) -> list[str]:

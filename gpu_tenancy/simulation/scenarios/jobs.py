@@ -1,4 +1,4 @@
-"""The steps of a story, with the jobs that are submitted and that end."""
+"""The steps of a scenario, with the jobs that are submitted and that end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """One step of a story: jobs end, then jobs are submitted, in the order given.
+    """One step of a scenario: jobs end, then jobs are submitted, in the order given.
 
     Attributes:
         label: `2. submit big`.

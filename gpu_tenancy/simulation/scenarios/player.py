@@ -1,4 +1,4 @@
-"""Players of a story: the simulation of Kueue, or a cluster with a running Kueue.
+"""Players of a scenario: the simulation of Kueue, or a cluster with a running Kueue.
 
 A player gets the steps one after another. It tells events as they happen, and returns the state after each step when
 nothing changes any more.
@@ -42,13 +42,13 @@ Tell: TypeAlias = Callable[[Event], None]
 
 
 class Player(Protocol):
-    """Plays the steps of a story one after another."""
+    """Plays the steps of a scenario one after another."""
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
         """Ends and submits the jobs of a step, and waits until nothing changes.
 
         Args:
-            step: the next step of the story.
+            step: the next step of the scenario.
             tell: called with each event as it happens.
 
         Returns:
@@ -58,7 +58,7 @@ class Player(Protocol):
 
 
 class SimulatedPlayer:
-    """Plays a story in the simulation of Kueue, without a cluster.
+    """Plays a scenario in the simulation of Kueue, without a cluster.
 
     Args:
         tree: of the stack.

@@ -102,9 +102,9 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def play_story(tree: Tree, story: Iterable[JobStep]) -> tuple[Moment, ...]:
-    """Simulates the steps of a story."""
-    return play(tree, [(step.label, step.step) for step in story])
+def play_scenario(tree: Tree, scenario: Iterable[JobStep]) -> tuple[Moment, ...]:
+    """Simulates the steps of a scenario."""
+    return play(tree, [(step.label, step.step) for step in scenario])
 
 
 def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:

@@ -1,1 +1,1 @@
-"""`tenancy demo`: a story of jobs, event by event, with a table after each step."""
+"""`tenancy demo`: a scenario of jobs, event by event, with a table after each step."""

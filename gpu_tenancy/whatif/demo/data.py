@@ -1,4 +1,4 @@
-"""A played story as JSON for programs."""
+"""A played scenario as JSON for programs."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The events of a story as lines, each with what its team uses after it."""
+"""The events of a scenario as lines, each with what its team uses after it."""
 
 from collections import Counter
 from typing import Final

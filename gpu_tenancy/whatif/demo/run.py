@@ -1,4 +1,4 @@
-"""Plays a story: in the simulation, and on a cluster beside it where there is one."""
+"""Plays a scenario: in the simulation, and on a cluster beside it where there is one."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,7 +8,7 @@ from gpu_tenancy.simulation.scenarios import Event, JobStep, Player, SimulatedPl
 
 
 class Shown(Protocol):
-    """Shows a story while it is played."""
+    """Shows a scenario while it is played."""
 
     def begin(self, step: JobStep) -> None:
         """A step begins."""
@@ -23,12 +23,12 @@ class Shown(Protocol):
         ...
 
 
-def play_demo(tree: Tree, story: Iterable[JobStep], shown: Shown, live: Player | None = None) -> list[StepResult]:
+def play_demo(tree: Tree, scenario: Iterable[JobStep], shown: Shown, live: Player | None = None) -> list[StepResult]:
     """Plays the steps one after another.
 
     Args:
         tree: of the stack.
-        story: the steps.
+        scenario: the steps.
         shown: gets the events of the cluster if there is one, else those of the simulation.
         live: plays the steps on a cluster; None for the simulation alone.
 
@@ -37,7 +37,7 @@ def play_demo(tree: Tree, story: Iterable[JobStep], shown: Shown, live: Player |
     """
     simulated = SimulatedPlayer(tree)
     results: list[StepResult] = []
-    for step in story:
+    for step in scenario:
         shown.begin(step)
         foreseen = simulated.play(step, shown.event if live is None else _unheard)
         results.append(StepResult(step, foreseen, None if live is None else live.play(step, shown.event)))

@@ -1,4 +1,4 @@
-"""A story in a terminal: each event as it happens, a table after each step, and all steps at the end."""
+"""A scenario in a terminal: each event as it happens, a table after each step, and all steps at the end."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,18 @@ from gpu_tenancy.whatif.narrative import livelock
 
 
 class Display:
-    """Prints a story while it is played.
+    """Prints a scenario while it is played.
 
     Args:
         console: where to print.
         tree: of the stack.
-        story: all steps, for tables with all of its teams.
+        scenario: all steps, for tables with all of its teams.
     """
 
-    def __init__(self, console: Console, tree: Tree, story: Sequence[JobStep]) -> None:
+    def __init__(self, console: Console, tree: Tree, scenario: Sequence[JobStep]) -> None:
         self._console = console
         self._tree = tree
-        self._story = story
+        self._scenario = scenario
         self._texts = EventTexts(tree)
         self._reasons: dict[str, None] = {}
 
@@ -43,7 +43,7 @@ class Display:
     def end(self, result: StepResult) -> None:
         """Prints what the teams use after a step."""
         self._console.print()
-        self._console.print(step_table(self._tree, teams_of(self._story), result), highlight=False)
+        self._console.print(step_table(self._tree, teams_of(self._scenario), result), highlight=False)
         if result.shown.restless:
             self._console.print(f"[red]{escape(livelock(result.shown.restless))}[/red]", highlight=False)
         self._console.print()
@@ -56,8 +56,8 @@ class Display:
             left_out: what the stack uses and the simulation does not cover.
         """
         # Not the title of the table, which would be wrapped to the width of the table.
-        self._console.print(f"[bold]{escape(summary_title(self._story))}[/bold]", highlight=False)
-        self._console.print(summary_table(self._story, results), highlight=False)
+        self._console.print(f"[bold]{escape(summary_title(self._scenario))}[/bold]", highlight=False)
+        self._console.print(summary_table(self._scenario, results), highlight=False)
         if verdict := _verdict(results):
             self._console.print(verdict, highlight=False)
         self._console.print()

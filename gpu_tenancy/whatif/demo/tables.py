@@ -1,4 +1,4 @@
-"""Tables of a story: the teams after a step, and the running jobs after each step."""
+"""Tables of a scenario: the teams after a step, and the running jobs after each step."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,9 +29,9 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
-def teams_of(story: Iterable[JobStep]) -> list[str]:
+def teams_of(scenario: Iterable[JobStep]) -> list[str]:
     """The teams whose queues get jobs, in the order of their first job."""
-    return list(dict.fromkeys(job.queue for step in story for job in step.submit))
+    return list(dict.fromkeys(job.queue for step in scenario for job in step.submit))
 
 
 def step_table(tree: Tree, teams: Sequence[str], result: StepResult) -> Table:
@@ -56,16 +56,16 @@ def step_table(tree: Tree, teams: Sequence[str], result: StepResult) -> Table:
     return listed
 
 
-def summary_title(story: Iterable[JobStep]) -> str:
+def summary_title(scenario: Iterable[JobStep]) -> str:
     """The title of the summary, with the size of the jobs where all are alike."""
-    return f"Running jobs after each step{_size(story)}"
+    return f"Running jobs after each step{_size(scenario)}"
 
 
-def summary_table(story: Sequence[JobStep], results: Sequence[StepResult]) -> Table:
+def summary_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> Table:
     """The running jobs of each team after each step; beside a cluster whether they are as foreseen."""
-    teams = teams_of(story)
+    teams = teams_of(scenario)
     cells = {
-        (number(result.step.label), team): _cell(story, results, at, team)
+        (number(result.step.label), team): _cell(scenario, results, at, team)
         for at, result in enumerate(results)
         for team in teams
     }
@@ -86,7 +86,7 @@ def summary_table(story: Sequence[JobStep], results: Sequence[StepResult]) -> Ta
 
 
 def _held(tree: Tree, teams: Sequence[str], moment: Moment) -> list[Held]:
-    """The teams of the story; memory only where it is borrowed or alone decides."""
+    """The teams of the scenario; memory only where it is borrowed or alone decides."""
     found = [held for held in holdings(tree, moment) if held.team in teams]
     return [held for held in found if held.resource != MEMORY or held.borrowed]
 
@@ -97,13 +97,13 @@ def _gave_way(moment: Moment, team: str) -> str:
     return "; ".join(f"{plural(count, 'job')} by {by} ({reason})" for (by, reason), count in gone.items())
 
 
-def _cell(story: Sequence[JobStep], results: Sequence[StepResult], at: int, team: str) -> str:
+def _cell(scenario: Sequence[JobStep], results: Sequence[StepResult], at: int, team: str) -> str:
     """The number of running jobs, and that which was foreseen if it is another; empty before the team's first job."""
-    if not any(job.queue == team for step in story[: at + 1] for job in step.submit):
+    if not any(job.queue == team for step in scenario[: at + 1] for job in step.submit):
         return ""
     result = results[at]
     running = [job for job in result.shown.running if job.team == team]
-    text = str(len(running)) + ("" if _size(story) else _amounts(running))
+    text = str(len(running)) + ("" if _size(scenario) else _amounts(running))
     other = next((each for each in result.differences if each.team == team), None)
     return f"{text}, foreseen {other.foreseen}" if other else text
 
@@ -118,9 +118,9 @@ def _amounts(running: Iterable[Running]) -> str:
     return f" ({', '.join(listed)})" if listed else ""
 
 
-def _size(story: Iterable[JobStep]) -> str:
+def _size(scenario: Iterable[JobStep]) -> str:
     """`, of 5 CPUs each` where all jobs have the same size; else empty."""
-    sizes = {_requested(job) for step in story for job in step.submit}
+    sizes = {_requested(job) for step in scenario for job in step.submit}
     return f", of {sizes.pop()} each" if len(sizes) == 1 else ""
 
 

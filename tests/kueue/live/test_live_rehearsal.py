@@ -1,4 +1,4 @@
-"""Stories and proofs on the live Kueue, with the queues of the stack `example-elastic`."""
+"""Scenarios and proofs on the live Kueue, with the queues of the stack `example-elastic`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gpu_tenancy.local.checks.queueing import manifest_of_anyone, prove_queueing
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
 from gpu_tenancy.simulation.live.live import LivePlayer
-from gpu_tenancy.simulation.scenarios import Event, SimulatedPlayer, StepResult, read_story
+from gpu_tenancy.simulation.scenarios import Event, SimulatedPlayer, StepResult, read_scenario
 
 KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
 TABLE = [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
@@ -43,13 +43,13 @@ def elastic(queueing: Queueing) -> Iterator[Elastic]:
 
 
 def test_the_elastic_table_comes_true_and_the_simulation_foresaw_it(elastic: Elastic) -> None:
-    story = read_story(ROOT / "stacks" / "stories" / "example-elastic.yaml", elastic.tree)
+    scenario = read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", elastic.tree)
     places = own_places(elastic.tree)
     simulated, live = SimulatedPlayer(elastic.tree), LivePlayer(elastic.cluster, elastic.tree, places)
     events: list[Event] = []
     try:
         results = [
-            StepResult(step, simulated.play(step, lambda _: None), live.play(step, events.append)) for step in story
+            StepResult(step, simulated.play(step, lambda _: None), live.play(step, events.append)) for step in scenario
         ]
     finally:
         live.clear()

@@ -1,4 +1,4 @@
-"""A story for stacks that have none of their own: one team after another asks for all that it may use."""
+"""A scenario for stacks that have none of their own: one team after another asks for all that it may use."""
 
 from typing import Any, Final
 
@@ -11,12 +11,12 @@ from gpu_tenancy.model.spec.base import WorkloadName
 from gpu_tenancy.model.written import Data
 
 TEAMS: Final = 8
-"""The most teams of the story."""
+"""The most teams of the scenario."""
 _JOBS: Final = 4
 """Jobs that together are a team's limit."""
 
 
-def default_story(tree: Tree) -> Data:
+def default_scenario(tree: Tree) -> Data:
     """Jobs of a stack's teams as plain data: each team submits jobs up to its limits, in a step of its own.
 
     Teams that borrow the largest part of their limit come first, so that those after them reclaim their guarantees. The

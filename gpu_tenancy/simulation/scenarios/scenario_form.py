@@ -35,7 +35,7 @@ class Submitted(Section):
     """Priority class; default: that of the team."""
 
 
-class StoryStep(Section):
+class ScenarioStep(Section):
     """One step: jobs end, then jobs are submitted, one after the other."""
 
     label: str | None = None
@@ -46,35 +46,35 @@ class StoryStep(Section):
     """Jobs to submit, in this order."""
 
 
-class Story(Section):
+class Scenario(Section):
     """Jobs over time, for `tenancy demo` and `tenancy whatif --workloads`.
 
     Example:
-        >>> Story.model_validate({"steps": [{"submit": [{"name": "big", "team": "a", "gpus": 8, "pods": 4}]}]})
+        >>> Scenario.model_validate({"steps": [{"submit": [{"name": "big", "team": "a", "gpus": 8, "pods": 4}]}]})
     """
 
     steps: list[Any]
     """The steps, in order."""
 
 
-def story_schema() -> Schema:
+def scenario_schema() -> Schema:
     """The JSON schema of such a file, for validation and completion in editors.
 
     Steps and jobs are read one by one, so that a problem in one does not hide another; here they are joined.
     """
-    whole, step, job = (shape.model_json_schema(by_alias=True) for shape in (Story, StoryStep, Submitted))
+    whole, step, job = (shape.model_json_schema(by_alias=True) for shape in (Scenario, ScenarioStep, Submitted))
     step["properties"]["submit"] |= {"items": {"$ref": "#/$defs/Submitted"}}
-    whole["properties"]["steps"] |= {"items": {"$ref": "#/$defs/StoryStep"}}
+    whole["properties"]["steps"] |= {"items": {"$ref": "#/$defs/ScenarioStep"}}
     description = whole.pop("description").partition("\n")[0]
     return {
         "$schema": URI,
         **whole,
         "title": "Jobs over time",
         "description": description,
-        "$defs": {"StoryStep": step, "Submitted": job},
+        "$defs": {"ScenarioStep": step, "Submitted": job},
     }
 
 
-def story_schema_text() -> str:
-    """The schema as the file `stacks/stories/schema.json`."""
-    return json.dumps(story_schema(), indent=2, ensure_ascii=False) + "\n"
+def scenario_schema_text() -> str:
+    """The schema as the file `stacks/scenarios/schema.json`."""
+    return json.dumps(scenario_schema(), indent=2, ensure_ascii=False) + "\n"

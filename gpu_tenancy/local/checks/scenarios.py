@@ -77,7 +77,7 @@ def contended(tree: Tree) -> Return | None:
     ]
     for with_anyone in (False, True):
         found = [_return(tree, *lender, with_anyone=with_anyone) for lender in lenders]
-        most = max(found, key=lambda story: len(story.foreseen.evicted), default=None)
+        most = max(found, key=lambda scenario: len(scenario.foreseen.evicted), default=None)
         if most and most.foreseen.evicted:
             return most
     return None

@@ -10,7 +10,7 @@ from builders import Data, server, stack, team
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import JobStep, StoryError, meaning, play_story, read_story
+from gpu_tenancy.simulation.scenarios import JobStep, ScenarioError, meaning, play_scenario, read_scenario
 
 
 def tree(sections: Data) -> Tree:
@@ -22,9 +22,9 @@ def h100(guaranteed: int, limit: int) -> Data:
 
 
 def told(tmp_path: Path, found: Tree, text: str) -> list[JobStep]:
-    file = tmp_path / "story.yaml"
+    file = tmp_path / "scenario.yaml"
     file.write_text(text, encoding="utf-8")
-    return read_story(file, found)
+    return read_scenario(file, found)
 
 
 def sections() -> Data:
@@ -50,7 +50,7 @@ steps:
 - finish: [soon]
 """,
     )
-    came, more, ended = play_story(found, steps)
+    came, more, ended = play_scenario(found, steps)
     assert [(each.workload, each.flavor, each.gpus) for each in came.running] == [("one", "h100", 8)]
     assert [each.workload for each in more.running] == ["soon"]
     assert [(each.workload, each.by, each.reason) for each in more.evicted] == [("one", "soon", "InClusterQueue")]
@@ -69,7 +69,7 @@ steps:
 - finish: [two]
 - submit: [{name: two, team: a, gpus: 8, priority: high}]
 """
-    opens, ended, again = play_story(found, told(tmp_path, found, text))
+    opens, ended, again = play_scenario(found, told(tmp_path, found, text))
     assert [each.label for each in (opens, ended, again)] == ["1. the office opens", "2. finish two", "3. submit two"]
     assert [each.workload for each in opens.waiting] == ["two"]
     assert ended.waiting == ()
@@ -105,7 +105,7 @@ steps:
         "3. finish s",
         "4. submit s-1 to s-2",
     ]
-    moments = play_story(found, steps)
+    moments = play_scenario(found, steps)
     assert [[job.workload for job in moment.running] for moment in moments[:3]] == [
         ["s-1", "s-2", "s-3", "one"],
         ["s-1", "s-3", "one"],
@@ -142,7 +142,7 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
         {"name": "bytes", "cpu": 1, "memory": "9Ti", **large},
         {"name": "gpus", "cpu": 1, "memory": "1Gi", "team": "a", "gpus": 17},
     ]
-    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     why = {each.workload: each.why for each in moment.waiting}
     assert why["cpus"] == "insufficient quota for cpu in flavor h100, request > maximum capacity (500 > 191)"
     assert why["bytes"] == "insufficient quota for memory in flavor h100, request > maximum capacity (9Ti > 1911Gi)"
@@ -200,15 +200,15 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
         ({"finish": "j"}, "finish: j must be a list; finish: Names of running or pending jobs that end"),
     ],
 )
-def test_what_is_wrong_in_a_story_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
+def test_what_is_wrong_in_a_scenario_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
     found = tree(sections())
-    with pytest.raises(StoryError) as error:
+    with pytest.raises(ScenarioError) as error:
         told(tmp_path, found, json.dumps({"steps": [step]}))
     (line,) = error.value.lines
-    assert line.startswith(f"{tmp_path / 'story.yaml'}:1: steps[0].{words}")
+    assert line.startswith(f"{tmp_path / 'scenario.yaml'}:1: steps[0].{words}")
 
 
-def test_all_that_is_wrong_in_a_story_is_said_at_once_each_with_its_line(tmp_path: Path) -> None:
+def test_all_that_is_wrong_in_a_scenario_is_said_at_once_each_with_its_line(tmp_path: Path) -> None:
     found = tree(sections())
     text = """\
 steps:
@@ -221,9 +221,9 @@ steps:
 - finish: [big, late, never]
 step: []
 """
-    with pytest.raises(StoryError) as error:
+    with pytest.raises(ScenarioError) as error:
         told(tmp_path, found, text)
-    assert [line.partition("story.yaml:")[2] for line in error.value.lines] == [
+    assert [line.partition("scenario.yaml:")[2] for line in error.value.lines] == [
         "3: steps[0].submit[0].gpus: many must be an integer; gpus: GPUs of each pod; 0 for CPU jobs",
         "6: steps[0].submit[1].team: duplicate key, first set on line 5 (YAML keeps the last); remove one of them",
         "6: steps[0].submit[1].team: e is not a known team; known: a, b, c",
@@ -243,10 +243,10 @@ step: []
         ("steps: \u0007", ":1: contains the invisible character U+0007; remove it"),
     ],
 )
-def test_a_file_that_is_no_story_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(StoryError) as error:
+def test_a_file_that_is_no_scenario_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as error:
         told(tmp_path, tree(sections()), text)
-    assert str(error.value).startswith(f"{tmp_path / 'story.yaml'}{words}")
+    assert str(error.value).startswith(f"{tmp_path / 'scenario.yaml'}{words}")
 
 
 def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
@@ -285,7 +285,7 @@ def test_each_reason_of_kueue_comes_up_and_is_said_in_words(
         {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
         for number, (name, gpus, priority) in enumerate(jobs)
     ]
-    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
+    (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
     assert [(each.workload, each.by, each.reason) for each in moment.evicted] == [("j0", "j1", reason)]
     assert words in meaning(reason)
     assert meaning("Another") == "Another"
@@ -304,9 +304,9 @@ def test_queues_that_went_round_early_in_a_step_are_named_though_something_later
         {"name": name, "team": of, "gpus": gpus, "priority": priority, "cpu": 1, "memory": 1}
         for name, (of, gpus, priority) in sizes.items()
     ]
-    (moment,) = play_story(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
+    (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     assert moment.restless == ("a", "b")
-    (_, calm) = play_story(
+    (_, calm) = play_scenario(
         found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}, {"finish": ["lent", "high"]}]}))
     )
     assert calm.restless == ()

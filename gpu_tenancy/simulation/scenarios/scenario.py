@@ -18,13 +18,13 @@ from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
 from gpu_tenancy.simulation.scenarios.current_jobs import CurrentJobs, names_of
 from gpu_tenancy.simulation.scenarios.jobs import Job, JobStep
-from gpu_tenancy.simulation.scenarios.story_form import Story, StoryStep, Submitted
+from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, ScenarioStep, Submitted
 
 _NAMED: Final = 3
 """Entries of `submit` or `finish` that the label of a step names; of more it has only the number of jobs."""
 
 
-class StoryError(ValueError):
+class ScenarioError(ValueError):
     """A file with problems, one line each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -32,19 +32,19 @@ class StoryError(ValueError):
         super().__init__("\n".join(self.lines))
 
 
-def read_story(file: FilePath, tree: Tree) -> list[JobStep]:
+def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
     """Reads jobs over time, with the defaults for size and flavor of the stack's own jobs.
 
     Raises:
-        StoryError: all problems of the file: place, value, rule and fix, one line each.
+        ScenarioError: all problems of the file: place, value, rule and fix, one line each.
     """
     try:
         found = read_yaml(file, str(file), instead="set --workloads to a YAML file with steps")
     except UnreadableError as error:
         line = f":{error.line}" if error.line else ""
-        raise StoryError([f"{file}{line}: {error.rule}; {error.fix}"]) from error
+        raise ScenarioError([f"{file}{line}: {error.rule}; {error.fix}"]) from error
     if not isinstance(found.data, dict):
-        raise StoryError([f"{file}: must be a mapping; add steps, each with submit and finish"])
+        raise ScenarioError([f"{file}: must be a mapping; add steps, each with submit and finish"])
     source = Source(cast("Data", found.data), str(file), found.lines)
     unreadable = [
         replace(problem, file=str(file), line=source.line(problem.path)) for problem in value_problems(source.sections)
@@ -52,11 +52,11 @@ def read_story(file: FilePath, tree: Tree) -> list[JobStep]:
     return _read(source, tree, [*found.problems, *unreadable], readable=not unreadable)
 
 
-def story_of(data: Data, tree: Tree) -> list[JobStep]:
+def scenario_of(data: Data, tree: Tree) -> list[JobStep]:
     """The same from plain data.
 
     Raises:
-        StoryError: as for `read_story`.
+        ScenarioError: as for `read_scenario`.
     """
     return _read(Source(data), tree, [], readable=True)
 
@@ -66,7 +66,7 @@ def _read(source: Source, tree: Tree, problems: list[Problem], *, readable: bool
     steps = reader.steps() if readable else []
     if reader.problems:
         ordered = sorted(reader.problems, key=lambda each: (each.line or 0, dotted(each.path)))
-        raise StoryError(dict.fromkeys(str(each) for each in ordered))
+        raise ScenarioError(dict.fromkeys(str(each) for each in ordered))
     return steps
 
 
@@ -83,19 +83,19 @@ class _Reader:
         self._current = CurrentJobs()
 
     def steps(self) -> list[JobStep]:
-        self._shape(Story, self._source.sections, ())
+        self._shape(Scenario, self._source.sections, ())
         raw_steps = self._source.sections.get("steps")
         found: list[JobStep] = []
         for number, raw in enumerate(cast("list[Any]", raw_steps) if isinstance(raw_steps, list) else ()):
             at = ("steps", number)
-            step = self._shape(StoryStep, raw, at)
+            step = self._shape(ScenarioStep, raw, at)
             if step:
                 found.append(self._step(number, step, at))
             else:
                 self._current.add(raw)
         return found
 
-    def _step(self, number: int, step: StoryStep, at: Path) -> JobStep:
+    def _step(self, number: int, step: ScenarioStep, at: Path) -> JobStep:
         finished: list[str] = []
         for index, name in enumerate(step.finish):
             if name not in self._current:
