@@ -34,7 +34,7 @@ _STAGES: Final = {
     "creating": "nodes",
     "applying": "apply",
     "waiting": "waiting",
-    "verifying": "proofs",
+    "verifying": "checks",
 }
 """The stage that begins with a line, by the first word of the line."""
 

@@ -10,7 +10,7 @@ from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.terminal import Column, table
 from gpu_tenancy.base.texts import available, counted
-from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Summary
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
@@ -22,7 +22,7 @@ from gpu_tenancy.model.spec import Stack
 
 
 def outcome(console: Console, result: Outcome) -> None:
-    """Prints the result of `tenancy up`: changes, GPUs by team, and proofs."""
+    """Prints the result of `tenancy up`: changes, GPUs by team, and checks."""
     console.print()
     console.print(f"[bold]{escape(result.preview.name)}[/bold] on the embedded platform, {escape(result.server)}")
     console.print(f"{escape(changes(result))} [dim]({result.objects} objects, by {result.engine})[/dim]")
@@ -31,8 +31,8 @@ def outcome(console: Console, result: Outcome) -> None:
     if unscheduled := waiting(result.summary):
         console.print(f"[dim]{unscheduled}[/dim]")
     console.print()
-    for proof in result.proofs:
-        console.print(_line(proof))
+    for check in result.checks:
+        console.print(_line(check))
     for pod in result.summary.astray:
         console.print(f"[red]✗[/red] {escape(pod)} runs on a node with a different GPU model than requested")
 
@@ -152,6 +152,6 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
-def _line(proof: Proof) -> str:
-    mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]?[/yellow]"}[proof.holds]
-    return f"{mark} {escape(proof.promise)}\n  [dim]{escape(proof.seen)}[/dim]"
+def _line(check: Check) -> str:
+    mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]?[/yellow]"}[check.holds]
+    return f"{mark} {escape(check.promise)}\n  [dim]{escape(check.seen)}[/dim]"

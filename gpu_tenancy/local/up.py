@@ -31,7 +31,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.kube.finalizers import check_prunable
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks import Proof, prove
+from gpu_tenancy.local.checks import Check, check_all
 from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import Summary, summarise
@@ -69,12 +69,12 @@ class Outcome:
     kubeconfig: Path
     server: str
     summary: Summary
-    proofs: tuple[Proof, ...]
+    checks: tuple[Check, ...]
 
     @property
     def holds(self) -> bool:
         """Whether every check of the guarantees passed."""
-        return all(proof.holds is not False for proof in self.proofs) and not self.summary.astray
+        return all(check.holds is not False for check in self.checks) and not self.summary.astray
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         for line in settle(cluster, planned, report):
             report(f"not ready: {line}")
         report("verifying the guarantees")
-        proofs = prove(cluster, planned, tree, platform.controllers.running(), report)
+        checks = check_all(cluster, planned, tree, platform.controllers.running(), report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -199,7 +199,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             kubeconfig=platform.kubeconfig,
             server=cluster.server,
             summary=summary,
-            proofs=proofs,
+            checks=checks,
         )
 
 

@@ -40,7 +40,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
 
     Args:
         review: the review.
-        outcome: result of `tenancy up`; its proofs are shown first.
+        outcome: result of `tenancy up`; its checks are shown first.
     """
     templates = environment()
     used = None
@@ -98,9 +98,9 @@ def _top(review: Review, outcome: Outcome | None) -> Top:
     verdict = review.verdict
     if outcome is None:
         return Top(verdict.tone, verdict.title, verdict.sentences)
-    checked = [proof for proof in outcome.proofs if proof.holds is not None]
-    skipped = len(outcome.proofs) - len(checked)
-    passed = sum(1 for proof in checked if proof.holds)
+    checked = [check for check in outcome.checks if check.holds is not None]
+    skipped = len(outcome.checks) - len(checked)
+    passed = sum(1 for check in checked if check.holds)
     sentences = [
         f"{passed} of {len(checked)} checks passed on the running platform",
         *([f"{plural(skipped, 'promise')} not checked, because a controller does not run"] if skipped else ()),

@@ -1,4 +1,4 @@
-"""The stack `example-elastic`, which has no GPUs: its proofs and its summary on a real API server."""
+"""The stack `example-elastic`, which has no GPUs: its checks and its summary on a real API server."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.placement import NAMESPACE, prove_placement
+from gpu_tenancy.local.checks.placement import NAMESPACE, check_placement
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import summarise
 from gpu_tenancy.model.load import load
@@ -35,12 +35,12 @@ def elastic(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_no_team_can_use_more_than_its_cpus(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
-    found = prove_placement(cluster, *elastic)
-    assert [proof.promise for proof in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
-    assert [proof.seen for proof in found if not proof.holds] == []
-    for proof in found:
-        assert proof.seen.startswith("0 used; a pod with 20 is admitted, a pod with 21 is rejected: ")
-        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in proof.seen
+    found = check_placement(cluster, *elastic)
+    assert [check.promise for check in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
+    assert [check.seen for check in found if not check.holds] == []
+    for check in found:
+        assert check.seen.startswith("0 used; a pod with 20 is admitted, a pod with 21 is rejected: ")
+        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in check.seen
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))
 
 

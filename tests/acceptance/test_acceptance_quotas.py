@@ -1,4 +1,4 @@
-"""Proofs of the stack `local` on nodes with its pools' GPUs, including proofs that must fail."""
+"""Checks of the stack `local` on nodes with its pools' GPUs, including checks that must fail."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from gpu_tenancy.embedded.nodes import NodeShape, add_node, bring_nodes, node_sh
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks import Proof, placement
-from gpu_tenancy.local.checks.access import prove_access
-from gpu_tenancy.local.checks.placement import NAMESPACE, PROOF, prove_placement
+from gpu_tenancy.local.checks import Check, placement
+from gpu_tenancy.local.checks.access import check_access
+from gpu_tenancy.local.checks.placement import CHECK, NAMESPACE, check_placement
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import summarise
 from gpu_tenancy.model.load import load
@@ -50,14 +50,14 @@ def local(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     bring_nodes(cluster, ())
 
 
-def broken(found: tuple[Proof, ...]) -> set[str]:
-    return {proof.promise for proof in found if not proof.holds}
+def broken(found: tuple[Check, ...]) -> set[str]:
+    return {check.promise for check in found if not check.holds}
 
 
 def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster, local: Tenancy) -> None:
-    found = prove_placement(cluster, local.plan, local.tree)
-    assert [f"{proof.promise}: {proof.seen}" for proof in found if not proof.holds] == []
-    promises = {proof.promise for proof in found}
+    found = check_placement(cluster, local.plan, local.tree)
+    assert [f"{check.promise}: {check.seen}" for check in found if not check.holds] == []
+    promises = {check.promise for check in found}
     assert promises >= {
         f"{team.namespace.name} cannot use more than its {most} {GPU}"
         for team, most in zip(local.plan.teams, (8, 16, 36, 50), strict=True)
@@ -65,9 +65,9 @@ def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster,
     assert promises >= {f"pods that request {flavor} run on {flavor} nodes only" for flavor in ("a100", "h100", "l4")}
     assert "ml-critical preempts ml-low on a full node" in promises
     assert "pods without a toleration for the GPU taint do not run on a100 nodes" in promises
-    assert all("exceeded quota: budget" in proof.seen for proof in found if "cannot use more" in proof.promise)
-    assert cluster.list("v1", "Node", labels=PROOF) == ()
-    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `prove_placement` does not wait for the deletion.
+    assert all("exceeded quota: budget" in check.seen for check in found if "cannot use more" in check.promise)
+    assert cluster.list("v1", "Node", labels=CHECK) == ()
+    cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `check_placement` does not wait for the deletion.
 
 
 def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
@@ -77,15 +77,15 @@ def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
     assert quota
     cluster.delete(Reference.of(quota))
     try:
-        found = prove_placement(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
+        found = check_placement(cluster, replace(local.plan, queues=replace(local.plan.queues, flavors=())), local.tree)
     finally:
         cluster.create({key: quota[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name(quota)})
     assert broken(found) == {f"ml-research cannot use more than its 0 {GPU}"}
-    assert [proof.seen for proof in found if not proof.holds] == ["0 used; a pod with 1 is admitted"]
+    assert [check.seen for check in found if not check.holds] == ["0 used; a pod with 1 is admitted"]
 
 
 def test_access_is_proven_for_each_team_and_for_what_administrators_keep(cluster: Cluster, local: Tenancy) -> None:
-    found = {proof.promise: proof for proof in prove_access(cluster, local.tree)}
+    found = {check.promise: check for check in check_access(cluster, local.tree)}
     assert broken(tuple(found.values())) == set()
     assert [*found] == [
         *(f"people may do in {team} what their role says, and nothing else" for team in local.tree.stack.teams),
@@ -107,12 +107,12 @@ def test_access_that_somebody_gave_or_took_by_hand_breaks_its_promise(cluster: C
     cluster.create(bound("quotas", "admin", "ml-production"))
     cluster.delete(Reference.of(taken))
     try:
-        found = [proof for proof in prove_access(cluster, local.tree) if not proof.holds]
+        found = [check for check in check_access(cluster, local.tree) if not check.holds]
     finally:
         cluster.delete(Reference.of(given))
         cluster.delete(Reference.of(bound("quotas", "admin", "ml-production")))
         cluster.create({**taken, "metadata": _name(taken)})
-    assert {proof.promise.split()[4]: proof.seen for proof in found[:-1]} == {
+    assert {check.promise.split()[4]: check.seen for check in found[:-1]} == {
         "ml-production": "group:product may submit jobs, against the stack; group:product may open shells, against the"
         " stack; group:product may read Secrets, against the stack",
         "ml-research": "group:product may read workloads, against the stack",
@@ -140,15 +140,15 @@ def _name(manifest: Any) -> Any:
 def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_promises(
     cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels = {f"proof-{flavor.name}": flavor.node_labels for flavor in local.plan.queues.flavors}
-    swapped = {"proof-h100": labels["proof-l4"], "proof-l4": labels["proof-h100"]}
+    labels = {f"check-{flavor.name}": flavor.node_labels for flavor in local.plan.queues.flavors}
+    swapped = {"check-h100": labels["check-l4"], "check-l4": labels["check-h100"]}
 
     def add(cluster: Cluster, shape: NodeShape) -> None:
-        kept = tuple(taint for taint in shape.taints if taint.key != GPU or shape.name != "proof-a100")
+        kept = tuple(taint for taint in shape.taints if taint.key != GPU or shape.name != "check-a100")
         add_node(cluster, replace(shape, taints=kept, labels={**shape.labels, **swapped.get(shape.name, {})}))
 
     monkeypatch.setattr(placement, "add_node", add)
-    found = prove_placement(cluster, replace(local.without_teams, priorities=()), local.tree)
+    found = check_placement(cluster, replace(local.without_teams, priorities=()), local.tree)
     assert broken(found) == {
         "pods that request h100 run on h100 nodes only",
         "pods that request l4 run on l4 nodes only",
@@ -172,7 +172,7 @@ def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     cluster.delete(name)
     cluster.create({**meek, "preemptionPolicy": "Never"})
     try:
-        found = prove_placement(cluster, local.without_teams, local.tree)
+        found = check_placement(cluster, local.without_teams, local.tree)
     finally:
         cluster.delete(name)
         cluster.create(meek)

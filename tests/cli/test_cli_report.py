@@ -8,7 +8,7 @@ import pytest
 from builders import GPU
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.plan import plan
@@ -27,7 +27,7 @@ SUMMARY = Summary(
     waiting=1,
     astray=(),
 )
-PROOFS = (Proof("ml-research cannot use more than its 36", "refused: limits[nvidia.com/gpu] <b>&", holds=True),)
+CHECKS = (Check("ml-research cannot use more than its 36", "refused: limits[nvidia.com/gpu] <b>&", holds=True),)
 VOID = {"meta", "rect", "br", "link", "img", "input"}
 
 
@@ -44,7 +44,7 @@ def outcome() -> Outcome:
         kubeconfig=Path("kubeconfig"),
         server="https://127.0.0.1:1",
         summary=SUMMARY,
-        proofs=PROOFS,
+        checks=CHECKS,
     )
 
 
@@ -115,14 +115,14 @@ def test_every_number_of_the_summary_is_on_the_page(outcome: Outcome, tmp_path: 
 
 def test_what_the_cluster_said_is_shown_as_it_was_said(outcome: Outcome, tmp_path: Path) -> None:
     text = page(outcome, tmp_path)
-    assert PROOFS[0].seen not in text  # as markup it would be another page
+    assert CHECKS[0].seen not in text  # as markup it would be another page
     assert "refused: limits[nvidia.com/gpu] " in text
-    assert PROOFS[0].seen in "".join(Page(text).texts)
+    assert CHECKS[0].seen in "".join(Page(text).texts)
 
 
 def test_a_broken_promise_is_what_the_page_says_first(outcome: Outcome, tmp_path: Path) -> None:
     assert "All checks passed" in Page(page(outcome, tmp_path)).texts
-    broken = replace(outcome, proofs=(replace(PROOFS[0], holds=False),))
+    broken = replace(outcome, checks=(replace(CHECKS[0], holds=False),))
     texts = Page(page(broken, tmp_path)).texts
     assert "Checks failed" in texts
     assert "All checks passed" not in texts

@@ -28,7 +28,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks import scaling
 from gpu_tenancy.local.checks.autoscaler import simplified
-from gpu_tenancy.local.checks.scaling import USAGE, prove_scaling
+from gpu_tenancy.local.checks.scaling import USAGE, check_scaling
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import Source
@@ -160,11 +160,11 @@ def test_a_server_grows_to_its_limit_and_shrinks_and_everything_is_as_before(met
     before = metered.cluster.get(*SCALER)
     assert before
     reported = list[str]()
-    (proof,) = prove_scaling(metered.cluster, metered.plan, reported.append, metered=True)
-    assert (proof.holds, len(reported)) == (True, 1), proof.seen
-    assert proof.promise == "vision/api grows under load to its limit of 3 pods and shrinks again"
-    assert "pods, “the desired replica count is more than the maximum replica count”; without load: 3 → " in proof.seen
-    assert proof.seen.endswith("without latency_p99_seconds, which nothing serves here")
+    (check,) = check_scaling(metered.cluster, metered.plan, reported.append, metered=True)
+    assert (check.holds, len(reported)) == (True, 1), check.seen
+    assert check.promise == "vision/api grows under load to its limit of 3 pods and shrinks again"
+    assert "pods, “the desired replica count is more than the maximum replica count”; without load: 3 → " in check.seen
+    assert check.seen.endswith("without latency_p99_seconds, which nothing serves here")
 
     after = metered.cluster.get(*SCALER)
     assert after
@@ -190,9 +190,9 @@ def test_a_server_that_does_not_grow_in_time_breaks_the_promise_and_is_restored(
     monkeypatch.setattr(scaling, "PATIENCE", 1.0)  # less than between two measurements
     monkeypatch.setattr(scaling, "_OVERLOAD", 0.01)  # which one pod carries
     before = metered.cluster.get(*SCALER)
-    (proof,) = prove_scaling(metered.cluster, metered.plan, lambda _: None, metered=True)
-    assert proof.holds is False
-    assert "without load" not in proof.seen
+    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, metered=True)
+    assert check.holds is False
+    assert "without load" not in check.seen
     after = metered.cluster.get(*SCALER)
     assert before
     assert after
@@ -240,6 +240,6 @@ def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_confli
 def test_without_its_controllers_the_platform_serves_no_usage_and_proves_nothing(metered: Metered) -> None:
     metered.platform.controllers.remove(metered.cluster)
     assert not metered.cluster.exists(*API_SERVICE)
-    (proof,) = prove_scaling(metered.cluster, metered.plan, lambda _: None, metered=False)
-    assert (proof.holds, proof.seen) == (None, "not checked: metrics-server does not run")
+    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, metered=False)
+    assert (check.holds, check.seen) == (None, "not checked: metrics-server does not run")
     metered.cluster.delete(Reference("v1", "Namespace", "vision"))  # would wait for an API server that does not answer

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
 
-from gpu_tenancy.local.checks import Proof
+from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.plan import plan
@@ -75,7 +75,7 @@ def outcome() -> Outcome:
         kubeconfig=Path("kubeconfig"),
         server="https://127.0.0.1:1",
         summary=summary,
-        proofs=(Proof("ml-research cannot use more than its 36", "refused", holds=True), Proof("b", "c", holds=False)),
+        checks=(Check("ml-research cannot use more than its 36", "refused", holds=True), Check("b", "c", holds=False)),
     )
 
 

@@ -9,19 +9,19 @@ from typing import Final
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.local.checks.access import prove_access
-from gpu_tenancy.local.checks.gangs import prove_gangs
-from gpu_tenancy.local.checks.placement import prove_placement
-from gpu_tenancy.local.checks.proof import Proof
-from gpu_tenancy.local.checks.queueing import manifest_of_anyone, prove_queueing
-from gpu_tenancy.local.checks.scaling import prove_scaling
-from gpu_tenancy.local.checks.topology import prove_topology
-from gpu_tenancy.local.checks.workloads import prove_workloads
+from gpu_tenancy.local.checks.access import check_access
+from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.local.checks.gangs import check_gangs
+from gpu_tenancy.local.checks.placement import check_placement
+from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
+from gpu_tenancy.local.checks.scaling import check_scaling
+from gpu_tenancy.local.checks.topology import check_topology
+from gpu_tenancy.local.checks.workloads import check_workloads
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import copied
 
-__all__ = ["Proof", "prove"]
+__all__ = ["Check", "check_all"]
 
 KUEUE: Final = "kueue"
 METRICS: Final = "metrics-server"
@@ -30,9 +30,9 @@ _WITHOUT_FLUID: Final = "not checked: Fluid's controllers, its CSI driver and it
 _WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
 
 
-def prove(
+def check_all(
     cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report = lambda _: None
-) -> tuple[Proof, ...]:
+) -> tuple[Check, ...]:
     """Runs all checks, on a cluster whose nodes are simulated by kwok.
 
     Args:
@@ -45,30 +45,30 @@ def prove(
     return tuple(_all(cluster, plan, tree, running, report))
 
 
-def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Proof]:
-    yield from prove_placement(cluster, plan, tree)
-    yield from prove_access(cluster, tree)
+def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Check]:
+    yield from check_placement(cluster, plan, tree)
+    yield from check_access(cluster, tree)
     if plan.caches:
         names = ", ".join(cache.dataset for cache in plan.caches.caches)
-        yield Proof(f"pods read the caches of datasets ({names})", _WITHOUT_FLUID, holds=None)
+        yield Check(f"pods read the caches of datasets ({names})", _WITHOUT_FLUID, holds=None)
     if not running:
         return
     with ThreadPoolExecutor(1) as pool:
         # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.
-        scaled = pool.submit(lambda: tuple(prove_scaling(cluster, plan, report, metered=METRICS in running)))
+        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered=METRICS in running)))
         if KUEUE in running:
             yield from _queued(cluster, plan, tree, running)
         yield from scaled.result()
     if KUEUE in running:
-        yield from prove_workloads(cluster, plan, gangs=VOLCANO in running)
-        yield from prove_topology(cluster, plan)
+        yield from check_workloads(cluster, plan, gangs=VOLCANO in running)
+        yield from check_topology(cluster, plan)
 
 
-def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Proof]:
+def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Check]:
     with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
-        yield from prove_queueing(cluster, tree, places)
+        yield from check_queueing(cluster, tree, places)
         if VOLCANO in running:
-            yield from prove_gangs(cluster, plan, tree, places)
+            yield from check_gangs(cluster, plan, tree, places)
     if VOLCANO not in running and plan.queues.gang_queues:
-        yield Proof("a gang starts whole or not at all", _WITHOUT_VOLCANO, holds=None)
-        yield Proof("no GPU is promised by both schedulers", _WITHOUT_VOLCANO, holds=None)
+        yield Check("a gang starts whole or not at all", _WITHOUT_VOLCANO, holds=None)
+        yield Check("no GPU is promised by both schedulers", _WITHOUT_VOLCANO, holds=None)

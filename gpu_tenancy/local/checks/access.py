@@ -12,7 +12,7 @@ from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.access.rules import Grant, allowed, identity
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, Subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.people import Person
@@ -54,7 +54,7 @@ _Asked: TypeAlias = tuple[Subject, Question]
 _Answers: TypeAlias = Mapping[_Asked, bool]
 
 
-def prove_access(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
+def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     """Checks roles in each team, and what only administrators may do; nothing if no team has people."""
     planned, names = grants(tree), people(tree)
     tenants = sorted({grant.subject for grant in planned} - {grant.subject for grant in planned if _is_admin(grant)})
@@ -93,7 +93,7 @@ def _question(ability: str, team: str) -> Question:
     return Question(verb, resource, team)
 
 
-def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Iterable[Grant], names: _Names) -> Proof:
+def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Iterable[Grant], names: _Names) -> Check:
     able: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     wrong: list[str] = []
     for who in around:
@@ -109,7 +109,7 @@ def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Ite
     seen = [f"{', '.join(able[abilities])}: {', '.join(abilities)}" for abilities in sorted(able, key=len) if abilities]
     others = len(able[()])
     seen += [f"{others} other{'s' * (others > 1)}: nothing"] if others else []
-    return Proof(f"people may do in {team} what their role says, and nothing else", "; ".join(wrong or seen), not wrong)
+    return Check(f"people may do in {team} what their role says, and nothing else", "; ".join(wrong or seen), not wrong)
 
 
 def _changes(tenants: Iterable[Subject], planned: Iterable[Grant]) -> Iterator[_Asked]:
@@ -121,7 +121,7 @@ def _changes(tenants: Iterable[Subject], planned: Iterable[Grant]) -> Iterator[_
                 yield who, Question(verb, resource, place)
 
 
-def _reserved(answers: _Answers, names: _Names) -> Proof:
+def _reserved(answers: _Answers, names: _Names) -> Check:
     allowed_ones = [
         f"{shown(who, names)} may {question.verb} {question.resource} in {question.place or 'the cluster'}"
         for (who, question), may in answers.items()
@@ -130,4 +130,4 @@ def _reserved(answers: _Answers, names: _Names) -> Proof:
     count = len({who for who, _ in answers})
     seen = f"{count} {'users and groups' if count > 1 else 'user or group'}, {len(answers)} requests: all rejected"
     promise = "only administrators change quotas, queues, networks, roles and guards"
-    return Proof(promise, "; ".join(allowed_ones) or seen, not allowed_ones)
+    return Check(promise, "; ".join(allowed_ones) or seen, not allowed_ones)

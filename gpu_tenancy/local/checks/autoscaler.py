@@ -11,8 +11,8 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 
-BEFORE: Final = "gpu-tenancy.dev/before-proof"
-"""Annotation of what a proof changes: what it was before, for a later run if this one is killed."""
+BEFORE: Final = "gpu-tenancy.dev/before-check"
+"""Annotation of what a check changes: what it was before, for a later run if this one is killed."""
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue import PodSet, Workload
-from gpu_tenancy.local.checks.placement import PROOF
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.local.checks.placement import CHECK
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, NodeTaint
@@ -29,7 +29,7 @@ _SIZE: Final = 4
 _VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
 
 
-def prove_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
+def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
     """Checks gangs of four on the first flavor with gangs, and what both schedulers promise on each flavor with gangs.
 
     Args:
@@ -51,7 +51,7 @@ def prove_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     yield _whole(cluster, flavor, place, _queued_gang(tree, flavor, place), "a job with `gang`, through both,")
 
 
-def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
+def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
     """Compares the quota in the queues of both schedulers with the nodes."""
     resource = flavor.resource or CPU
     selected = [node for node in cluster.list("v1", "Node") if _has(node, flavor.node_labels)]
@@ -62,7 +62,7 @@ def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Proof:
     names = [queue.name for queue in plan.queues.gang_queues if queue.flavor == flavor.name]
     queues = (cluster.get(_VOLCANO[1], "Queue", name) or {} for name in names)
     by_volcano = sum(amounts(at(queue, "spec", "capability")).get(resource, 0) for queue in queues)
-    return Proof(
+    return Check(
         f"no {flavor.name} GPU is promised by both schedulers",
         f"quota of Kueue {by_kueue} and capability of Volcano {by_volcano}, of {there} on {len(selected)} nodes",
         holds=by_kueue + by_volcano <= there,
@@ -84,7 +84,7 @@ def _nominal(owner: Manifest, flavor: str, resource: str) -> int:
     )
 
 
-def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: str) -> Proof:
+def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: str) -> Check:
     """Starts a gang on a node with one GPU too few, then adds the missing one."""
     reference = Reference.of(job)
     nodes = [_node(flavor, "gang-3", _SIZE - 1), _node(flavor, "gang-1", 1)]
@@ -103,7 +103,7 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
         cluster.delete(reference, foreground=True)
         for shape in nodes:
             cluster.delete(Reference("v1", "Node", shape.name))
-    return Proof(
+    return Check(
         f"{what} starts whole or not at all",
         f"with {_SIZE - 1} GPUs free, {early} of {_SIZE} pods started ({message}); with {_SIZE} free,"
         f" {late} started after {time.monotonic() - began:.1f} s",
@@ -138,8 +138,8 @@ def _message(cluster: Cluster, place: Place) -> str:
 
 def _node(flavor: Flavor, name: str, gpus: int) -> NodeShape:
     capacity = {**format_amounts({**flavor.node, (flavor.resource or CPU): gpus}), "pods": "10"}
-    taints = (*flavor.taints, NodeTaint(PROOF, "", "NoSchedule"))
-    return NodeShape(f"proof-{name}", {**flavor.node_labels, PROOF: "true"}, taints, capacity)
+    taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
+    return NodeShape(f"check-{name}", {**flavor.node_labels, CHECK: "true"}, taints, capacity)
 
 
 def _pods(flavor: Flavor) -> dict[str, Any]:
@@ -148,12 +148,12 @@ def _pods(flavor: Flavor) -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
-        "nodeSelector": {**flavor.node_labels, PROOF: "true"},
-        "tolerations": [{"key": key, "operator": "Exists"} for key in (PROOF, *(t.key for t in flavor.taints))],
+        "nodeSelector": {**flavor.node_labels, CHECK: "true"},
+        "tolerations": [{"key": key, "operator": "Exists"} for key in (CHECK, *(t.key for t in flavor.taints))],
         "containers": [
             {
                 "name": "gang",
-                "image": "registry.example.com/proof:1",
+                "image": "registry.example.com/check:1",
                 "resources": {"requests": one, "limits": one},
             }
         ],
@@ -165,7 +165,7 @@ def _gang(flavor: Flavor, place: Place) -> Manifest:
     return {
         "apiVersion": _VOLCANO[0],
         "kind": "Job",
-        "metadata": {"name": "proof-gang", "namespace": place.namespace},
+        "metadata": {"name": "check-gang", "namespace": place.namespace},
         "spec": {
             "schedulerName": "volcano",
             "queue": "default",
@@ -180,7 +180,7 @@ def _queued_gang(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
     resource = flavor.resource or CPU
     workload = Workload("gang", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
     job: Any = job_of(tree, workload, place, 0)
-    job["metadata"]["name"] = "proof-queued-gang"
+    job["metadata"]["name"] = "check-queued-gang"
     job["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": str(_SIZE)}
     job["spec"]["template"]["spec"] = {**_pods(flavor), "schedulerName": "volcano"}
     return job

@@ -15,32 +15,32 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan, PriorityPlan
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.queues import ResourceFlavor
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import NodeTaint
 
-NAMESPACE: Final = "tenancy-proof"
-PROOF: Final = "gpu-tenancy.dev/proof"
+NAMESPACE: Final = "tenancy-check"
+CHECK: Final = "gpu-tenancy.dev/check"
 """Label and taint of the temporary nodes, which keeps other pods off them."""
 
 PATIENCE: Final = 20.0
 """Timeout in seconds for scheduling one pod; about 1 s is usual."""
 
-_IMAGE: Final = "registry.example.com/proof:1"
+_IMAGE: Final = "registry.example.com/check:1"
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 
-def prove_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Proof, ...]:
+def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ...]:
     """Checks quotas, and on temporary nodes flavors and preemption."""
 
-    def quota(team: NamespacePlan) -> tuple[Proof, ...]:
+    def quota(team: NamespacePlan) -> tuple[Check, ...]:
         return tuple(_quota(cluster, team, tree, _default(plan, tree, team.name)))
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        quotas = [proof for proofs in pool.map(quota, (team.namespace for team in plan.teams)) for proof in proofs]
+        quotas = [check for checks in pool.map(quota, (team.namespace for team in plan.teams)) for check in checks]
     with _place(cluster):
         return (*quotas, *_models(cluster, plan, tree), *_preemption(cluster, plan, tree))
 
@@ -51,7 +51,7 @@ def _default(plan: Plan, tree: Tree, team: str) -> str | None:
     )
 
 
-def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Proof]:
+def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Check]:
     """Checks that a pod with one GPU (or CPU) more than the team's free quota is rejected by the ResourceQuota."""
     budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
     for resource in _limited(team, tree):
@@ -65,7 +65,7 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
             amount_text(resource, value) for value in (hard, used, free, free + unit)
         )
         admitted = f"a pod with {free_text} is {'admitted' if fits else 'rejected'}, " if free else ""
-        yield Proof(
+        yield Check(
             f"{team.name} cannot use more than its {hard_text} {'CPUs' if resource == CPU else resource}",
             f"{used_text} used; {admitted}a pod with {more} {result}",
             holds=fits and rejection is not None and "exceeded quota" in rejection,
@@ -99,7 +99,7 @@ def _sample(team: NamespacePlan, resource: str, requested: int, maximum: int, pr
     minimum = {name: max(value, team.limits.min.get(name, 0)) for name, value in _SMALL.items()}
     sizes = [min(maximum, requested - start) for start in range(0, requested, maximum)]
     containers: list[Json] = [_container(f"c{i}", {**minimum, resource: size}) for i, size in enumerate(sizes)]
-    return _pod("tenancy-proof", team.name, containers, priority)
+    return _pod("tenancy-check", team.name, containers, priority)
 
 
 def _container(name: str, amounts: Mapping[str, int]) -> Json:
@@ -130,17 +130,17 @@ def _place(cluster: Cluster) -> Generator[None]:
     try:
         yield
     finally:
-        # Deleting a namespace takes about 5 s; only the next proofs have to wait for it.
+        # Deleting a namespace takes about 5 s; only the next checks have to wait for it.
         _clear(cluster, wait=0)
 
 
 def _clear(cluster: Cluster, *, wait: float = 60) -> None:
     cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=wait)
-    for node in cluster.list("v1", "Node", labels=PROOF):
+    for node in cluster.list("v1", "Node", labels=CHECK):
         cluster.delete(Reference("v1", "Node", text_at(node, "metadata", "name")))
 
 
-def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
+def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Check]:
     """Checks with one node of each model that pods run on the requested model, and only with a toleration."""
     flavors = [flavor for flavor in plan.queues.flavors if flavor.taints]
     for flavor in flavors:
@@ -150,7 +150,7 @@ def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
     for flavor in flavors:
         node = _scheduled_on(cluster, f"on-{flavor.name}")
         offered = ", ".join(other.name for other in flavors)
-        yield Proof(
+        yield Check(
             f"pods that request {flavor.name} run on {flavor.name} nodes only",
             f"{f'scheduled on {node}' if node else 'not scheduled'}; nodes of {offered} were available",
             holds=node == _name(flavor),
@@ -159,7 +159,7 @@ def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
         yield _without_toleration(cluster, flavors[0], tree)
 
 
-def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Proof:
+def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Check:
     pod = _asking_for(flavor, tree, "no-toleration", tolerate=False)
     cluster.create(pod)
     message = cluster.wait_for(
@@ -167,7 +167,7 @@ def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) ->
         what="condition PodScheduled of pod no-toleration",
         timeout=PATIENCE,
     )
-    return Proof(
+    return Check(
         f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
         message,
         holds="untolerated taint" in message,
@@ -180,14 +180,14 @@ def _unscheduled(cluster: Cluster, name: str) -> str | None:
 
 
 def _name(flavor: ResourceFlavor) -> str:
-    return f"proof-{flavor.name}"
+    return f"check-{flavor.name}"
 
 
 def _node(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> None:
     """Adds a temporary node of the flavor."""
     capacity = {**format_amounts(tree.flavors[flavor.name].node), "pods": "10"}
-    taints = (*flavor.taints, NodeTaint(PROOF, "", "NoSchedule"))
-    add_node(cluster, NodeShape(_name(flavor), {**flavor.node_labels, PROOF: "true"}, taints, capacity))
+    taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
+    add_node(cluster, NodeShape(_name(flavor), {**flavor.node_labels, CHECK: "true"}, taints, capacity))
 
 
 def _asking_for(flavor: ResourceFlavor, tree: Tree, name: str, *, tolerate: bool = True) -> Manifest:
@@ -198,9 +198,9 @@ def _asking_for(flavor: ResourceFlavor, tree: Tree, name: str, *, tolerate: bool
 def _on(flavor: ResourceFlavor, name: str, gpus: Mapping[str, int], *, tolerate: bool = True) -> Manifest:
     """A pod for the temporary nodes of a flavor."""
     pod = _pod(name, NAMESPACE, [_container("c", {**_SMALL, **gpus})], None)
-    tolerated = [PROOF, *(taint.key for taint in flavor.taints)] if tolerate else [PROOF]
+    tolerated = [CHECK, *(taint.key for taint in flavor.taints)] if tolerate else [CHECK]
     tolerations: list[Json] = [{"key": key, "operator": "Exists"} for key in tolerated]
-    selector: dict[str, Json] = {**flavor.node_labels, PROOF: "true"}
+    selector: dict[str, Json] = {**flavor.node_labels, CHECK: "true"}
     spec = pod["spec"]
     if isinstance(spec, dict):
         spec |= {"nodeSelector": selector, "tolerations": tolerations}
@@ -230,7 +230,7 @@ def _node_of(cluster: Cluster, name: str) -> str:
     return text_at(pod, "spec", "nodeName") if text_at(pod, "status", "phase") == "Running" else ""
 
 
-def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
+def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Check]:
     """Checks that the highest preempting priority preempts the lowest on a full node."""
     flavor = next((flavor for flavor in plan.queues.flavors if flavor.taints), None)
     ordered = sorted(plan.priorities, key=lambda priority: priority.value)
@@ -240,7 +240,7 @@ def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Proof]:
     yield _preempts(cluster, flavor, tree, ordered[0], high)
 
 
-def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Proof:
+def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Check:
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
     cluster.create(_filling(flavor, tree, "first", low.name))
     first = _scheduled_on(cluster, "first")
@@ -248,7 +248,7 @@ def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: Priorit
     second = _scheduled_on(cluster, "second")
     preempted = cluster.get("v1", "Pod", "first", NAMESPACE) is None
     gpus = tree.flavors[flavor.name].node.get(tree.flavors[flavor.name].resource or "", 0)
-    return Proof(
+    return Check(
         f"{high.name} preempts {low.name} on a full node",
         f"{low.name} used all {gpus} GPUs of {first}; {high.name} requested {gpus}"
         f" and {f'runs on {second}' if second else 'is not scheduled'},"

@@ -14,7 +14,7 @@ from gpu_tenancy.base.texts import counted
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kueue import PodSet, Step, Workload
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -24,7 +24,7 @@ from gpu_tenancy.simulation.live.player import Happened, Player
 from gpu_tenancy.simulation.scenarios.stage import Moment, amount_of
 
 
-def prove_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Proof]:
+def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
     """Checks one guarantee, one limit and all quota that is never lent, and that no job runs without a queue.
 
     Args:
@@ -50,7 +50,7 @@ class _Stage:
     tree: Tree
     places: Mapping[str, Place]
 
-    def returned(self, scenario: Return) -> Proof:
+    def returned(self, scenario: Return) -> Check:
         """The guarantee of a queue that comes back."""
         events: list[Happened] = []
         player = Player(self.cluster, self.tree, self.places, events.append)
@@ -62,7 +62,7 @@ class _Stage:
         borrowed = {queue: amount for queue, amount in used.items() if amount > self._guaranteed(queue, measure)}
         admitted = [event.seconds for event in events if event.what == "admitted" and _is_of(event, scenario.own)]
         had = after.amount(scenario.queue, measure)
-        return Proof(
+        return Check(
             f"{scenario.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
             f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
             f" {scenario.queue} requested {_of(guarantee, measure)}"
@@ -71,18 +71,18 @@ class _Stage:
             holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
         )
 
-    def limit(self, excess: Excess) -> Proof:
+    def limit(self, excess: Excess) -> Check:
         """The limit of a queue while more is idle."""
         fits, message = self._tried(excess)
         limit = _of(excess.available, excess.measure)
         idle = _of(supply_of(self.tree, excess.measure) - excess.available, excess.measure)
-        return Proof(
+        return Check(
             f"{excess.queue} cannot use more than its limit, {limit}, although more is idle",
             f"{limit} {'admitted' if fits else 'pending'}, {idle} idle; a job beyond it is {_state(message)}",
             holds=fits and message is not None,
         )
 
-    def kept(self, excess: Excess) -> Proof:
+    def kept(self, excess: Excess) -> Check:
         """Quota that is never lent."""
         fits, message = self._tried(excess)
         owners = [
@@ -95,7 +95,7 @@ class _Stage:
             if excess.available
             else "had no other quota"
         )
-        return Proof(
+        return Check(
             f"{' and '.join(owners)} stay idle rather than be lent",
             f"a queue without a limit {around}; a job beyond that is {_state(message)}",
             holds=fits and message is not None,
@@ -176,7 +176,7 @@ def manifest_of_anyone(tree: Tree) -> Manifest:
     return {"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": queue.name}, "spec": spec}
 
 
-def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
+def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     """A job without a queue, in the namespace of the first team."""
     team = next(iter(tree.queue_owners), None)
     if team is None:
@@ -190,10 +190,10 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Proof]:
     try:
         created = cluster.create({**job, "spec": {**_spec(job), "suspend": False}}, dry_run=True)
     except ApiError as error:
-        yield Proof(promise, f"is rejected: {error}", holds=True)
+        yield Check(promise, f"is rejected: {error}", holds=True)
         return
     suspended = at(created, "spec", "suspend") is True
-    yield Proof(promise, "Kueue suspends it until it has a queue" if suspended else "is not suspended", holds=suspended)
+    yield Check(promise, "Kueue suspends it until it has a queue" if suspended else "is not suspended", holds=suspended)
 
 
 def _spec(manifest: Manifest) -> dict[str, Json]:

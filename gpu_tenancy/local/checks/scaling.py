@@ -1,4 +1,4 @@
-"""Proof that a server's autoscaler works: simulated CPU usage, the real metrics-server and the real autoscaler.
+"""Check that a server's autoscaler works: simulated CPU usage, the real metrics-server and the real autoscaler.
 
 kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, and
 kube-controller-manager scales the workload. Nothing else changes the number of pods here.
@@ -19,7 +19,7 @@ from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.autoscaler import BEFORE, simplified
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
@@ -37,7 +37,7 @@ _IDLE: Final = 1
 _POLL: Final = 0.5
 
 
-def prove_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool) -> Iterator[Proof]:
+def check_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool) -> Iterator[Check]:
     """Checks that the autoscaler of one server grows it under load up to its maximum, and shrinks it again.
 
     It is the server whose maximum is nearest. Its autoscaler has other settings during the check, because its own would
@@ -59,12 +59,12 @@ def prove_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool
     if server is None or server.scaling is None:
         return
     if not metered:
-        yield Proof(_promise(server, server.scaling), "not checked: metrics-server does not run", holds=None)
+        yield Check(_promise(server, server.scaling), "not checked: metrics-server does not run", holds=None)
         return
     report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about 40 s)")
     scaler = Reference(*_HPA, server.name, server.team)
     with simplified(cluster, scaler, _adds(server)) as others, _simulated(cluster, server) as run:
-        yield _proof(run, server.scaling, others)
+        yield _check(run, server.scaling, others)
 
 
 def _server(cluster: Cluster, plan: Plan) -> ServerPlan | None:
@@ -79,7 +79,7 @@ def _adds(server: ServerPlan) -> int:
     return scaling.maximum - scaling.minimum if scaling and scaling.cpu else 0
 
 
-def _proof(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Proof:
+def _check(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Check:
     server = run.server
     load = math.ceil(server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     # A metric that nothing serves may have kept pods of an earlier load.
@@ -90,7 +90,7 @@ def _proof(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Proof:
         seen.append(f"without load: {run.path} pods" + ("" if shrunk else f", {run.autoscaler(grown=False)}"))
     ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
     seen.append(f"checked without stabilization windows{ignored}")
-    return Proof(
+    return Check(
         _promise(server, scaling),
         "; ".join(seen),
         holds=grown and shrunk,

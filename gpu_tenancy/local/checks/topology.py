@@ -8,7 +8,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kueue.topology import REQUIRED
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import JobPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import KINDS
@@ -41,7 +41,7 @@ class _Placed:
     groups: int | None
 
 
-def prove_topology(cluster: Cluster, plan: Plan) -> Iterator[Proof]:
+def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:
     """Compares the nodes of the pods of each job and group that requires one part of the network.
 
     Args:
@@ -67,7 +67,7 @@ def _of_server(server: ServerPlan) -> _Placed | None:
     return _Placed(server.team, server.name, _OF_JOB, label, None, None) if label else None
 
 
-def _in_one_part(cluster: Cluster, placed: _Placed) -> Proof:
+def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
     pods = [
         pod
         for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
@@ -80,7 +80,7 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Proof:
     groups = len({group for _, group in running}) if placed.groups is None else placed.groups
     whole = placed.pods is None or len(running) == placed.pods
     of_each = " per group" if placed.groups != 1 else ""
-    return Proof(
+    return Check(
         f"all pods of {placed.team}/{placed.name} run on nodes with one {placed.label}{of_each}",
         f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}" if running else "pending",
         holds=(whole and len(parts) == groups) if running else None,

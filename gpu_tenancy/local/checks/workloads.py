@@ -10,14 +10,14 @@ from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.local.checks.proof import Proof
+from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 _GANG: Final = ("batch.volcano.sh/v1alpha1", "Job")
 
 
-def prove_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Proof]:
+def check_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Check]:
     """Asks `tenancy why` about each workload of the stack.
 
     Args:
@@ -37,7 +37,7 @@ def prove_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Pr
     running = [title for title in answers if title not in waiting]
     unexplained = [title for title, answer in waiting.items() if not _explained(answer)]
     parts = [f"{plural(len(running), 'workload')} admitted", *(f"{t} pending: {a.reason}" for t, a in waiting.items())]
-    yield Proof(
+    yield Check(
         "every workload of the stack runs, or is pending for a reason of its quota",
         "; ".join(parts),
         holds=not unexplained,

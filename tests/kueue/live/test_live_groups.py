@@ -24,7 +24,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.placing import immutable
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.topology import prove_topology
+from gpu_tenancy.local.checks.topology import check_topology
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -139,9 +139,9 @@ def test_fit_counts_what_kueue_counts(served: Served) -> None:
 
 def test_each_group_runs_in_one_rack(served: Served) -> None:
     served.run("0", "1")
-    (proof,) = prove_topology(served.cluster, served.plan)
-    assert proof.promise == f"all pods of {TEAM}/chat run on nodes with one {RACK} per group"
-    assert proof.holds is True, proof
+    (check,) = check_topology(served.cluster, served.plan)
+    assert check.promise == f"all pods of {TEAM}/chat run on nodes with one {RACK} per group"
+    assert check.holds is True, check
 
 
 def test_only_leaders_answer_requests(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Scenarios and proofs on the live Kueue, with the queues of the stack `example-elastic`."""
+"""Scenarios and checks on the live Kueue, with the queues of the stack `example-elastic`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.queueing import manifest_of_anyone, prove_queueing
+from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
 from gpu_tenancy.simulation.live.live import LivePlayer
@@ -68,13 +68,13 @@ def test_the_elastic_table_comes_true_and_the_simulation_foresaw_it(elastic: Ela
 
 def test_guarantee_and_limit_are_proven_and_nothing_is_left(elastic: Elastic) -> None:
     with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
-        proofs = list(prove_queueing(elastic.cluster, elastic.tree, places))
-    assert {proof.promise: proof.holds for proof in proofs} == {
+        checks = list(check_queueing(elastic.cluster, elastic.tree, places))
+    assert {check.promise: check.holds for check in checks} == {
         GUARANTEE: True,
         "namespace1 cannot use more than its limit, 20 CPUs, although more is idle": True,
         "a job without a queue does not run in namespace1": True,
     }
-    assert "gave way: Preempted to accommodate a workload" in proofs[0].seen
+    assert "gave way: Preempted to accommodate a workload" in checks[0].seen
     for kind in ("ClusterQueue", "Cohort"):
         for item in elastic.cluster.list(KUEUE, kind, labels=COPY, metadata_only=True):
             elastic.cluster.wait_gone(Reference.of(item))
@@ -88,9 +88,9 @@ def test_queues_that_reclaim_nothing_break_the_proof_of_the_guarantee(elastic: E
         elastic.cluster.patch(queue, never)
     try:
         with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
-            proofs = {proof.promise: proof for proof in prove_queueing(elastic.cluster, elastic.tree, places)}
+            checks = {check.promise: check for check in check_queueing(elastic.cluster, elastic.tree, places)}
     finally:
         for queue in queues:
             elastic.cluster.patch(queue, always)
-    assert proofs[GUARANTEE].holds is False
-    assert "is pending; nobody gave way" in proofs[GUARANTEE].seen
+    assert checks[GUARANTEE].holds is False
+    assert "is pending; nobody gave way" in checks[GUARANTEE].seen

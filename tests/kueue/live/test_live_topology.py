@@ -23,7 +23,7 @@ from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.topology import prove_topology
+from gpu_tenancy.local.checks.topology import check_topology
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import Source, to_config
@@ -103,8 +103,8 @@ def judged(placed: Placed, manifest: Manifest) -> fit.Fitting:
 
 def test_all_pods_of_a_job_run_in_one_rack(placed: Placed) -> None:
     run_whole(placed, "fits", 4)
-    proofs = {proof.promise: proof.holds for proof in prove_topology(placed.cluster, placed.plan)}
-    assert proofs == {
+    checks = {check.promise: check.holds for check in check_topology(placed.cluster, placed.plan)}
+    assert checks == {
         f"all pods of {TEAM}/fits run on nodes with one {RACK}": True,
         f"all pods of {TEAM}/larger run on nodes with one {RACK}": None,
     }

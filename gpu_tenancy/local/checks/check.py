@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Check:
     """Result of one check.
 
     Attributes:
