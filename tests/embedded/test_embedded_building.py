@@ -11,9 +11,9 @@ from embedded_builders import a_program, quiet
 
 from gpu_tenancy.base import progress
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.embedded import building
 from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, build, built, needed_go
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.local import building
 
 Compiler = Callable[..., None]
 

@@ -17,6 +17,7 @@ from test_embedded_platform import pids, processes_of
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.embedded import certificates
 from gpu_tenancy.embedded.parts import API_SERVER, ETCD, PARTS
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import marked, start
@@ -24,7 +25,6 @@ from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.kube.apply import Change, apply
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.waiting import wait_for
-from gpu_tenancy.local import certificates
 from gpu_tenancy.local.up import Options, up
 
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 from embedded_builders import a_program
 
+from gpu_tenancy.embedded import processes
 from gpu_tenancy.embedded.processes import free_ports, start, stop, tail, uninterrupted
-from gpu_tenancy.local import processes
 
 
 def test_a_process_runs_until_it_is_stopped_and_its_words_are_in_the_log(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import pytest
 from embedded_builders import a_program, quiet
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.embedded import toolchain
 from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version
-from gpu_tenancy.local import toolchain
 
 
 def a_go(folder: Path, version: str) -> Path:

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded import toolchain
 from gpu_tenancy.embedded.definitions.fetching import module_folders
 from gpu_tenancy.embedded.definitions.pins import PINS, Module, read_pins
 from gpu_tenancy.embedded.toolchain import Go, find_go
-from gpu_tenancy.local import toolchain
 from gpu_tenancy.model.catalogue.releases import charts
 
 SOURCE: Final = Path(toolchain.__file__).parent / "volcano"

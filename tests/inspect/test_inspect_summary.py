@@ -8,7 +8,7 @@ from builders import planned
 from cpu_stacks import CPUS, MIXED
 from live_builders import Data, meta, state
 from rich.console import Console
-from test_live_cpus import cpu_job, queue, workload
+from test_inspect_cpus import cpu_job, queue, workload
 
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.local import summary as summaries

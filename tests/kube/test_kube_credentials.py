@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded import certificates
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.local import certificates
 
 EXPIRED = timedelta(minutes=-30)
 """Certificates begin an hour ago, so they were valid for half an hour."""
