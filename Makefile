@@ -23,7 +23,7 @@ RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests attempts faults fuzz audit licenses sbom lint style types bench agree docs schema policies scopes requirements simulate ready ready-clouds
+.PHONY: up down preview test tests attempts faults fuzz audit licenses sbom lint style types bench agree docs schema facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -110,7 +110,8 @@ docs: ready-clouds ## Generate docs pages from the model and commands; build the
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict --site-dir out/site
 	@echo "site: out/site/index.html"
 
-policies: ready ## Generate docs/policies.md from the rules
+facts: ready ## Generate the facts of policy packs from the catalogue, and docs/policies.md from their rules
+	@$(RUN) python -m gpu_tenancy.packs.facts
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
 # What installs packages elsewhere than from uv.lock: pip in `pulumi install` of a policy pack, and pip in this file. The

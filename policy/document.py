@@ -1,4 +1,4 @@
-"""Writes docs/policies.md from the rules themselves: `make policies`."""
+"""Writes docs/policies.md from the rules themselves: `make facts`."""
 
 import json
 from collections import Counter

@@ -1,7 +1,7 @@
 """Kubernetes quantities, read exactly: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final
 
 _FORM: Final = re.compile(
@@ -9,6 +9,8 @@ _FORM: Final = re.compile(
 )
 _LONGEST: Final = 64
 """Maximum number of digits between zeros at both ends: real quantities have fewer, and arithmetic with more is slow."""
+_EXACT: Final = Context(prec=2 * _LONGEST)
+"""Decimal's default precision of 28 digits would round."""
 _UNITS: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -32,7 +34,7 @@ def quantity(text: str) -> Decimal | None:
     number = f"{match[1]}{whole or 0}{'.' if fraction else ''}{fraction}"
     if unit[:1] in {"e", "E"} and unit not in _UNITS:
         return Decimal(f"{number}e{int(unit[1:])}")
-    return Decimal(number) * _UNITS[unit]
+    return _EXACT.multiply(Decimal(number), _UNITS[unit])
 
 
 def format_number(number: Decimal) -> str:

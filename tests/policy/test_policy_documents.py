@@ -36,7 +36,7 @@ def page() -> str:
 
 
 def test_the_page_is_up_to_date(page: str) -> None:
-    assert document.PAGE.read_text(encoding="utf-8") == page, "say `make policies`"
+    assert document.PAGE.read_text(encoding="utf-8") == page, "run `make facts`"
 
 
 @pytest.mark.parametrize(("pack", "rule"), RULES)

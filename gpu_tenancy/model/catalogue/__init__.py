@@ -251,6 +251,18 @@ class DiskPerformance(Row):
         return max(self.iops, math.ceil(throughput / self.per_iops))
 
 
+class OtherMachines(Row):
+    """Machine types that stacks cannot name, for the policy packs, which evaluate any program.
+
+    Attributes:
+        gpus: number of GPUs by name; a type without GPUs, or with a part of one, is not listed.
+        prices: on demand per hour, as those of the cloud's other machine types.
+    """
+
+    gpus: dict[str, Positive] = Field(default_factory=dict)
+    prices: dict[str, Annotated[float, Field(gt=0)]]
+
+
 class CloudTable(Row):
     """The file of one cloud in `machines/`.
 
@@ -268,6 +280,7 @@ class CloudTable(Row):
     disk: DiskPerformance | None = None
     zones: Zones | None = None
     machines: dict[str, _MachineRow]
+    others: OtherMachines
 
 
 _HERE: Final = Path(__file__).parent

@@ -7,11 +7,13 @@ import datetime as dt
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from gpu_tenancy.base.tables import Url, read_table
+
+TABLE: Final = Path(__file__).with_name("credentials.yaml")
 
 
 def _compiles(pattern: str) -> str:
@@ -40,7 +42,7 @@ class _Table(BaseModel):
 
 @cache
 def _table() -> _Table:
-    return _Table.model_validate(read_table(Path(__file__).with_name("credentials.yaml")))
+    return _Table.model_validate(read_table(TABLE))
 
 
 def credential(text: str, variable: str = "") -> str | None:

@@ -16,6 +16,8 @@ from gpu_tenancy.model.catalogue.releases import charts
 
 _PREFIX: Final = "-"
 """End of a name that is a prefix; no namespace ends with it."""
+_MONITORING: Final = "monitoring"
+"""Namespace of operators which tenants of other programs have too."""
 
 
 class ReservedNamespaces(BaseModel):
@@ -24,6 +26,7 @@ class ReservedNamespaces(BaseModel):
     Attributes:
         owner: the product.
         names: names, and prefixes that end in `-`.
+        system: exact names that policy packs do not check as a tenant's.
         source: URL where they were read.
         date: when.
     """
@@ -32,20 +35,30 @@ class ReservedNamespaces(BaseModel):
 
     owner: Annotated[str, Field(min_length=1)]
     names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
+    system: list[str] = []
     source: Url
     date: dt.date
 
 
 @cache
+def _rows() -> list[ReservedNamespaces]:
+    table = read_table(Path(__file__).with_name("namespaces.yaml"))
+    return TypeAdapter(list[ReservedNamespaces]).validate_python(table)
+
+
+def system_namespaces() -> list[str]:
+    """Exact names of namespaces that do not belong to a tenant, in alphabetical order."""
+    operators = {chart.namespace for chart in charts().values() if chart.namespace} - {_MONITORING}
+    return sorted(operators | {name for row in _rows() for name in row.system})
+
+
+@cache
 def reserved_namespaces() -> Mapping[str, str]:
     """The owner of each reserved name and prefix."""
-    rows = TypeAdapter(list[ReservedNamespaces]).validate_python(
-        read_table(Path(__file__).with_name("namespaces.yaml"))
-    )
     operators = {
         chart.namespace: f"operator {name}" for name, chart in reversed(tuple(charts().items())) if chart.namespace
     }
-    return operators | {name: row.owner for row in rows for name in row.names}
+    return operators | {name: row.owner for row in _rows() for name in row.names}
 
 
 def owner_of(namespace: str) -> str | None:

@@ -1,6 +1,6 @@
 """GPUs and prices of machine types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
@@ -15,28 +15,25 @@ from rule_engine import Settings
 T = TypeVar("T")
 HOURS: Final = 730
 """Hours per month, as on the clouds' price pages."""
+_WITH_GPUS: Final = ("p[0-9]*.*", "g[0-9]*.*", "gr[0-9]*.*", "a[2-9]*-*gpu-*", "g[2-9]-*", "Standard_N[CDGV]*")
+"""Machine types with GPUs, or with parts of one, whose number is unknown if they are not in the table."""
 
 
 def table(file: str = "machines.yaml") -> dict[str, Any]:
-    """The content of a YAML file of this folder: blocks of facts, each with source and date."""
+    """The content of a YAML file of this folder: facts, each block with source and date."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
     return yaml.load(Path(__file__).with_name(file).read_bytes(), loader)  # noqa: S506 - both are safe ones
 
 
 @cache
-def _table() -> tuple[dict[str, int], dict[str, Decimal], tuple[str, ...]]:
-    """GPUs by machine, USD an hour by machine, patterns of machines with GPUs; names in lower case."""
-    facts = table()
-    gpus = {name.lower(): int(count) for name, count in _flat(facts["gpus"])}
-    prices = {name.lower(): Decimal(str(price)) for name, price in _flat(facts["prices"])}
-    return gpus, prices, tuple(facts["patterns"]["machines"])
-
-
-def _flat(blocks: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Any]]:
-    for block in blocks:
-        for family, sizes in block["machines"].items():
-            for size, value in sizes.items():
-                yield f"{family}{size}", value
+def _table() -> tuple[dict[str, int], dict[str, Decimal]]:
+    """GPUs by machine, and USD an hour by machine; names in lower case."""
+    clouds = table().values()
+    gpus = {name.lower(): count for cloud in clouds for name, count in cloud["gpus"].items()}
+    prices = {
+        name.lower(): Decimal(str(price)) for cloud in clouds for name, price in cloud["prices"]["machines"].items()
+    }
+    return gpus, prices
 
 
 def _configured(by_pattern: Mapping[str, T], name: str) -> T | None:
@@ -64,10 +61,10 @@ class Machines(Settings):
         configured = _configured(self.machines, name)
         if configured is not None:
             return configured
-        gpus, _, patterns = _table()
+        gpus, _ = _table()
         if name.lower() in gpus:
             return gpus[name.lower()]
-        return None if any(matches(name, pattern) for pattern in patterns) else 0
+        return None if any(matches(name, pattern) for pattern in _WITH_GPUS) else 0
 
     def gpu_machines(self, cloud: str) -> list[str]:
         """Names of all machine types of a cloud that have a known number of GPUs, in lower case.
@@ -75,18 +72,18 @@ class Machines(Settings):
         Args:
             cloud: `aws`, `azure` or `gcp`, by the form of their names.
         """
-        gpus, _, _ = _table()
+        gpus, _ = _table()
         names = dict.fromkeys((*gpus, *(name.lower() for name in self.machines)))
         return [name for name in names if _cloud_of(name) == cloud and self.gpus_of(name)]
 
     def cpu_machines(self, cloud: str) -> list[str]:
         """Names of all machine types of a cloud without GPUs that have a price in the table, in lower case."""
-        _, prices, _ = _table()
+        _, prices = _table()
         return [name for name in prices if _cloud_of(name) == cloud and self.gpus_of(name) == 0]
 
     def has_gpus(self, pattern: str) -> bool:
         """Whether a machine type with GPUs matches a pattern (`p5*`), or can: the number may be unknown."""
-        gpus, _, _ = _table()
+        gpus, _ = _table()
         return self.gpus_of(pattern) != 0 or any(self.gpus_of(name) != 0 for name in gpus if matches(name, pattern))
 
 
@@ -113,7 +110,7 @@ class Prices(Machines):
         configured = _configured(self.prices, name)
         if configured is not None:
             return Decimal(str(configured))
-        _, prices, _ = _table()
+        _, prices = _table()
         if "*" in name:
             return max((price for machine, price in prices.items() if matches(machine, name)), default=None)
         return prices.get(name.lower())

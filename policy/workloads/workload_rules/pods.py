@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
+import yaml
 from pydantic import AfterValidator, Field
 
 from rule_engine import Resource, Settings, Subject, Unknown, View
@@ -155,64 +157,8 @@ _WITHOUT_PODS: Final = _KUBERNETES.union(*UNSEARCHED.values())
 _PATCH: Final = "Patch"
 """Suffix of the types of Pulumi's patches, which have a part of an object: `DeploymentPatch`."""
 
-_NAMESPACES: Final[Mapping[str, tuple[str, ...]]] = {
-    # https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#initial-namespaces, 2026-11-22
-    "Kubernetes": ("kube-node-lease", "kube-public", "kube-system"),
-    # The namespaces of the operators that this project installs: gpu_tenancy/model/catalogue/releases.yaml, 2026-11-22
-    "operators": (
-        "cert-manager",
-        "dra-driver-nvidia-gpu",
-        "external-secrets",
-        "fluid-system",
-        "gpu-operator",
-        "inteldeviceplugins-system",
-        "keda",
-        "kube-amd-gpu",
-        "kubeflow-system",
-        "kuberay-system",
-        "kueue-system",
-        "lws-system",
-        "network-operator",
-        "volcano-system",
-    ),
-    # Caches of datasets, whose mounts are privileged: docs/caches.md of this project, 2026-11-23
-    "caches": ("dataset-caches",),
-    # CronJobs that take snapshots of teams' volumes: docs/data.md of this project, 2026-11-23
-    "snapshots": ("volume-snapshots",),
-    # https://docs.aws.amazon.com/guardduty/latest/ug/eks-runtime-installation-guardduty.html,
-    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/install-CloudWatch-Observability-EKS-addon.html,
-    # 2026-11-22
-    "EKS": ("amazon-cloudwatch", "amazon-guardduty"),
-    # https://cloud.google.com/kubernetes-engine/docs/how-to/kube-state-metrics,
-    # https://cloud.google.com/kubernetes-engine/docs/how-to/configure-dpv2-observability,
-    # https://cloud.google.com/kubernetes-engine/docs/how-to/dcgm-metrics (gke-managed-system),
-    # https://cloud.google.com/stackdriver/docs/managed-prometheus/setup-managed (gke-gmp-system on Autopilot),
-    # 2026-11-22
-    "GKE": (
-        "gke-gmp-system",
-        "gke-managed-cim",
-        "gke-managed-dpv2-observability",
-        "gke-managed-system",
-        "gmp-public",
-        "gmp-system",
-    ),
-    # https://learn.microsoft.com/azure/aks/access-private-cluster (aks-command),
-    # https://learn.microsoft.com/azure/aks/app-routing, https://learn.microsoft.com/azure/aks/istio-deploy-addon,
-    # https://learn.microsoft.com/azure/governance/policy/concepts/policy-for-kubernetes (gatekeeper-system),
-    # https://learn.microsoft.com/azure/aks/use-network-policies (Calico), 2026-11-22
-    "AKS": (
-        "aks-command",
-        "aks-istio-egress",
-        "aks-istio-ingress",
-        "aks-istio-system",
-        "app-routing-system",
-        "calico-system",
-        "gatekeeper-system",
-        "tigera-operator",
-    ),
-}
-"""Namespaces that do not belong to a tenant, by who creates them."""
-SYSTEM: Final = sorted(name for names in _NAMESPACES.values() for name in names)
+SYSTEM: Final[list[str]] = yaml.safe_load(Path(__file__).with_name("namespaces.yaml").read_bytes())
+"""Namespaces that do not belong to a tenant: those of Kubernetes, of clouds and of operators."""
 
 
 def _exact(names: list[str]) -> list[str]:
