@@ -8,6 +8,7 @@ from typing import Final
 
 import yaml
 
+from benchmarks.leftovers import kill_at_end
 from benchmarks.preview import stack
 from gpu_tenancy.embedded.definitions.fetching import fetch
 from gpu_tenancy.embedded.definitions.installing import install
@@ -49,6 +50,7 @@ def project_of(folder: Path, teams: int, program: str | None = None) -> Path:
 @contextmanager
 def platform_in(home: Path) -> Generator[Platform]:
     """An embedded platform with this home, which is stopped and deleted at the end."""
+    kill_at_end()
     platform = Platform(home)
     try:
         yield platform

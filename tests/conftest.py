@@ -15,6 +15,7 @@ from rendered_stacks import SHARED
 from shared_platform import OWN, QUEUEING, WAITING, WORKING, AsFound, Sharing, platforms_of, sharing
 from xdist.remote import Producer
 
+from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.definitions.fetching import fetch
 from gpu_tenancy.embedded.definitions.installing import install
@@ -32,6 +33,7 @@ SHARES_NEXT = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
     if not hasattr(config, "workerinput"):
+        kill_at_end()
         os.environ[SHARED] = mkdtemp(prefix="gpu-tenancy-tests-")
         config.add_cleanup(lambda: rmtree(os.environ.pop(SHARED)))
 

@@ -10,6 +10,7 @@ from benchmarks.agree.objects import KINDS, KUEUE, NAMESPACE, SCENARIO, shared
 from benchmarks.agree.observing import Observer
 from benchmarks.agree.playing import Stage
 from benchmarks.agree.tenancies import Data
+from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing, programs
@@ -37,6 +38,7 @@ def version() -> str:
 @contextmanager
 def platform(home: Path, report: Report) -> Generator[Platform]:
     """An embedded platform for the time of the block; what an interrupted run has left is removed first."""
+    kill_at_end()
     made = Platform(home.absolute())
     made.down(report)
     # The collectors of the programs have memory to spend.
